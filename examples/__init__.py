@@ -1,0 +1,1 @@
+"""Manifests that work as they are; package data."""

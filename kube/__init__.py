@@ -1,0 +1,1 @@
+"""Kubernetes adapters on `kubernetes.aio`: they satisfy ports and raise `model.faults`."""

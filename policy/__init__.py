@@ -1,0 +1,1 @@
+"""Pure verdicts: functions of facts, spec and now."""

@@ -1,0 +1,1 @@
+"""One file per phase of a node's life, in the order of life."""
