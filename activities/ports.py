@@ -1,0 +1,315 @@
+"""The doors to the world: what activities need of Kubernetes and AWS, as Protocols.
+
+`kube/` and `aws/` satisfy them, `worker.py` puts them together and mypy proves the fit there. Every method raises
+only `model.faults`; a thing that is not there is None or False where the signature says so. Every write is
+idempotent: said twice, it is done once.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from model.kinds import EC2NodeClass, NodeClaim, NodePool
+
+from model.base import Value
+from model.catalogue import Catalogue, InstanceType
+from model.launches import FleetAnswer, LaunchGroup, LaunchPreparation
+
+
+class InstanceFacts(Value):
+    """An EC2 instance as it is now."""
+
+    instance_id: str
+    state: str
+    """pending, running, stopping, stopped, shutting-down."""
+    instance_type: str = ""
+    zone: str = ""
+    image_id: str = ""
+    capacity_type: str = ""
+    tags: dict[str, str] = {}
+    launched_at: datetime | None = None
+
+
+class LaunchFacts(Value):
+    """What a launched instance's NodeClaim shows: labels single-valued, capacity and allocatable by type."""
+
+    provider_id: str
+    image_id: str
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+class ConditionPatch(Value):
+    """A condition to set; `True` without a reason takes the type's name as reason."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class Claims(Protocol):
+    """NodeClaims."""
+
+    async def get(self, name: str) -> NodeClaim | None: ...
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]: ...
+
+    async def create(self, claim: NodeClaim) -> NodeClaim:
+        """The NodeClaim that exists under this name now, be it new or from an earlier try."""
+        ...
+
+    async def ensure_finalizer(self, name: str, uid: str) -> bool:
+        """False when no NodeClaim with this UID is there."""
+        ...
+
+    async def patch(
+        self,
+        name: str,
+        uid: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        now: datetime,
+    ) -> NodeClaim | None:
+        """Merge metadata and status (camelCase keys) and set conditions with Karpenter's semantics.
+
+        Nothing is written where nothing changes. None when no NodeClaim with this UID is there.
+        """
+        ...
+
+    async def delete(self, name: str, uid: str) -> bool:
+        """Ask for deletion with a UID precondition; False when it is gone."""
+        ...
+
+    async def release(self, name: str, uid: str) -> bool:
+        """Remove the termination finalizer; False when it is gone."""
+        ...
+
+
+class NodeState(Value):
+    """A Node as it is now, pruned."""
+
+    name: str
+    uid: str
+    provider_id: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """key, value, effect."""
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    ready: bool = False
+    boot_id: str = ""
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+
+
+class Nodes(Protocol):
+    """Nodes."""
+
+    async def get(self, name: str) -> NodeState | None: ...
+
+    async def find(self, provider_id: str) -> Sequence[NodeState]:
+        """Every Node with this spec.providerID, from a live list."""
+        ...
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]: ...
+
+    async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
+        """One patch: finalizer, owner reference, the claim's labels, annotations and (unless the Node says
+        do-not-sync-taints) taints; unregistered taint off, label registered=true. None when the Node is gone."""
+        ...
+
+    async def mark_initialized(self, name: str) -> bool: ...
+
+    async def mark_disrupted(self, name: str) -> NodeState | None:
+        """Taint karpenter.sh/disrupted:NoSchedule and keep load balancers off. None when the Node is gone."""
+        ...
+
+    async def unmark_disrupted(self, name: str) -> bool: ...
+
+    async def delete(self, name: str) -> bool:
+        """Ask for deletion; False when it is gone."""
+        ...
+
+    async def release(self, name: str) -> bool:
+        """Remove the termination finalizer; False when it is gone."""
+        ...
+
+
+class DrainPod(Value):
+    """A pod on a node, as a drain sees it."""
+
+    uid: str
+    namespace: str
+    name: str
+    waits: bool
+    """A drain has to wait for it (not finished, not mirror, does not tolerate the disrupted taint, not stuck)."""
+    evictable: bool
+    """It may be evicted: waits, is not terminating, and has no active do-not-disrupt."""
+    group: int
+    """0 non-critical, 1 non-critical DaemonSet, 2 critical, 3 critical DaemonSet: each gone before the next."""
+    reschedulable: bool
+    """It would need a place elsewhere: counts against emptiness."""
+    why_not: str = ""
+    """Why it is not evictable though waited for."""
+    grace_seconds: int = 30
+    deletion: datetime | None = None
+
+
+class Eviction(Value):
+    pod: str
+    """namespace/name."""
+    accepted: bool
+    blocked_by: str = ""
+    """The PodDisruptionBudget and its arithmetic, in the API server's words."""
+
+
+class Pods(Protocol):
+    """Pods on a node and their way out."""
+
+    async def on_node(self, node_name: str, *, now: datetime) -> Sequence[DrainPod]: ...
+
+    async def evict(self, pod: DrainPod) -> Eviction:
+        """Through the Eviction API with a UID precondition; gone already counts as accepted."""
+        ...
+
+    async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool: ...
+
+    async def attached_volumes(self, node_name: str) -> Sequence[str]:
+        """Names of VolumeAttachments that a drained node still has to wait for."""
+        ...
+
+
+class Events(Protocol):
+    """Kubernetes events, deduplicated and best effort: a lost event never fails an activity."""
+
+    async def publish(
+        self,
+        *,
+        kind: str,
+        name: str,
+        uid: str,
+        reason: str,
+        message: str,
+        warning: bool = False,
+        namespace: str = "",
+    ) -> None: ...
+
+
+class Pools(Protocol):
+    """NodePools."""
+
+    async def get(self, name: str) -> NodePool | None: ...
+
+    async def list(self) -> Sequence[NodePool]: ...
+
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        annotations: Mapping[str, str] | None = None,
+        now: datetime,
+    ) -> bool: ...
+
+
+class NodeClasses(Protocol):
+    """EC2NodeClasses."""
+
+    async def get(self, name: str) -> EC2NodeClass | None: ...
+
+    async def list(self) -> Sequence[EC2NodeClass]: ...
+
+    async def ensure_finalizer(self, name: str) -> bool: ...
+
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        annotations: Mapping[str, str] | None = None,
+        now: datetime,
+    ) -> bool: ...
+
+    async def release(self, name: str) -> bool: ...
+
+
+class Leases(Protocol):
+    """Leases: who else is at work, and what nodes left behind."""
+
+    async def holder(self, namespace: str, name: str, *, now: datetime) -> str:
+        """Who renews this lease at present; empty when nobody does. An empty namespace looks everywhere."""
+        ...
+
+
+class Fleet(Protocol):
+    """Launching instances."""
+
+    async def prepare(
+        self, claim: NodeClaim, node_class: EC2NodeClass, *, now: datetime
+    ) -> LaunchPreparation:
+        """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money."""
+        ...
+
+    async def create(self, group: LaunchGroup) -> FleetAnswer:
+        """CreateFleet with the group's token: a pure function of its input, so repeating it repeats the answer."""
+        ...
+
+    async def describe(
+        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim
+    ) -> Sequence[LaunchFacts]:
+        """What each instance's NodeClaim will show, in the order of `answer.instances`."""
+        ...
+
+
+class Instances(Protocol):
+    """Instances that run."""
+
+    async def get(self, instance_id: str) -> InstanceFacts | None:
+        """None once EC2 no longer lists it (terminated counts as gone). Batched across callers."""
+        ...
+
+    async def list_managed(self) -> Sequence[InstanceFacts]:
+        """All instances that carry this cluster's three discovery tags."""
+        ...
+
+    async def terminate(self, instance_id: str) -> bool:
+        """Ask for termination; False when it is gone already. Batched across callers."""
+        ...
+
+
+class Resolved(Value):
+    """What an EC2NodeClass resolves to now: status fields (camelCase) and the conditions that follow."""
+
+    status: dict[str, object]
+    conditions: tuple[ConditionPatch, ...]
+
+
+class NodeClassResolver(Protocol):
+    """Subnets, security groups, images and instance profile of an EC2NodeClass."""
+
+    async def resolve(self, node_class: EC2NodeClass) -> Resolved: ...
+
+    async def clean_up(self, node_class: EC2NodeClass) -> None:
+        """Delete the launch templates and instance profiles that Tenure made for this class."""
+        ...
+
+
+class Offerings(Protocol):
+    """Instance types, their offerings and prices."""
+
+    async def refresh(self) -> None:
+        """Read types, offerings and prices again where they are due."""
+        ...
+
+    async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]: ...
+
+    async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue: ...

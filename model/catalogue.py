@@ -1,0 +1,72 @@
+"""Instance types and their offerings, as planning and launching see them.
+
+`aws/instance_types.py` builds them for one EC2NodeClass; the planner reads them; a launch takes its overrides
+from them.
+"""
+
+from datetime import datetime
+
+from model.base import Value
+from model.resources import Resources
+
+
+class Offering(Value):
+    """One way to buy an instance type: a zone and a capacity type at a price."""
+
+    zone: str
+    zone_id: str = ""
+    capacity_type: str
+    """`spot`, `on-demand` or `reserved`."""
+    price: float
+    """US dollars an hour."""
+    available: bool = True
+    """False keeps the price known while nothing can be launched here."""
+    reservation_id: str = ""
+
+
+class InstanceType(Value):
+    """An EC2 instance type as it would run under one EC2NodeClass."""
+
+    name: str
+    labels: dict[str, tuple[str, ...]]
+    """What the node's labels may be: key to possible values. A well-known key that is absent does not exist."""
+    capacity: dict[str, int]
+    overhead: dict[str, int]
+    """kube-reserved, system-reserved and the hard eviction threshold together."""
+    offerings: tuple[Offering, ...]
+    image_id: str = ""
+    """The one image that strict compatibility maps to this type; empty when none does."""
+
+    def allocatable(self) -> dict[str, int]:
+        """Capacity less overhead, never below zero."""
+        return {key: max(0, amount - self.overhead.get(key, 0)) for key, amount in self.capacity.items()}
+
+
+class UnavailableOffering(Value):
+    """EC2 said that this cannot be had now; it is not offered again before `until`."""
+
+    instance_type: str
+    """`*` for every type, as when the spot service-linked role is missing."""
+    zone: str
+    """`*` for every zone."""
+    capacity_type: str
+    until: datetime
+    reason: str = ""
+
+    def covers(self, instance_type: str, zone: str, capacity_type: str) -> bool:
+        return (
+            self.capacity_type == capacity_type
+            and self.instance_type in ("*", instance_type)
+            and self.zone in ("*", zone)
+        )
+
+
+class Catalogue(Value):
+    """Every instance type by EC2NodeClass. Resolved afresh when a NodeClass or a price changes."""
+
+    by_node_class: dict[str, tuple[InstanceType, ...]] = {}
+
+
+def amounts(resources: Resources) -> dict[str, int]:
+    """A plain copy without zero entries, as `status.capacity` shows it."""
+    return {key: amount for key, amount in resources.items() if amount}

@@ -1,0 +1,152 @@
+"""What planning and policy know of the cluster: Kubernetes objects pruned to what is decided on.
+
+`controller/` keeps one of each per live object and feeds changes to the planner process.
+"""
+
+from datetime import datetime
+
+from model.base import Value
+
+
+class Taint(Value):
+    key: str
+    value: str = ""
+    effect: str
+
+
+class Toleration(Value):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    seconds: int | None = None
+
+
+class Expression(Value):
+    """One requirement on a label: operator In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    min_values: int | None = None
+
+
+class PreferredTerm(Value):
+    weight: int
+    expressions: tuple[Expression, ...]
+
+
+class PodFact(Value):
+    """A pod, with its requests already computed (init containers, overhead, one of `pods`)."""
+
+    uid: str
+    namespace: str
+    name: str
+    requests: dict[str, int]
+    created: datetime
+    node_name: str = ""
+    nominated_node: str = ""
+    phase: str = "Pending"
+    deleting: bool = False
+    deletion_deadline: datetime | None = None
+    """When its own grace period ends, once it is being deleted."""
+    unschedulable: bool = False
+    """kube-scheduler said PodScheduled=False, reason Unschedulable."""
+    owner_kind: str = ""
+    owner_uid: str = ""
+    daemonset: bool = False
+    mirror: bool = False
+    """A static pod, owned by its node."""
+    priority: int = 0
+    priority_class: str = ""
+    node_selector: dict[str, str] = {}
+    required_terms: tuple[tuple[Expression, ...], ...] = ()
+    """Required node affinity: terms are alternatives, expressions in a term all hold."""
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    do_not_disrupt: str = ""
+    """The raw value of the karpenter.sh/do-not-disrupt annotation."""
+    uses_match_fields: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+
+class NodeFact(Value):
+    name: str
+    uid: str = ""
+    provider_id: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    ready: bool = False
+    ready_changed: datetime | None = None
+    boot_id: str = ""
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    created: datetime | None = None
+
+
+class ClaimFact(Value):
+    """A NodeClaim."""
+
+    name: str
+    uid: str
+    created: datetime
+    pool: str = ""
+    node_class: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    requirements: tuple[Expression, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    requests: dict[str, int] = {}
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    provider_id: str = ""
+    node_name: str = ""
+    expire_after_seconds: int | None = None
+    launched: bool = False
+    registered: bool = False
+    initialized: bool = False
+    initialized_at: datetime | None = None
+    instance_terminating: bool = False
+    deleting: bool = False
+    deletion: datetime | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+class PoolFact(Value):
+    """A NodePool, with what a NodeClaim made from it carries."""
+
+    name: str
+    uid: str
+    generation: int = 0
+    weight: int = 0
+    ready: bool = False
+    deleting: bool = False
+    static: bool = False
+    node_class: str
+    node_class_group: str = "karpenter.k8s.aws"
+    node_class_kind: str = "EC2NodeClass"
+    template_labels: dict[str, str] = {}
+    template_annotations: dict[str, str] = {}
+    requirements: tuple[Expression, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    expire_after: str = "720h"
+    termination_grace_period: str = ""
+    limits: dict[str, int] = {}
+    hash: str = ""
+
+
+class DaemonSetFact(Value):
+    """A DaemonSet, as the pod it puts on each matching node."""
+
+    uid: str
+    namespace: str
+    name: str
+    pod: PodFact

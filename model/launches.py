@@ -1,0 +1,133 @@
+"""Launching: the frozen request, the group that shares one token, and what EC2 answered.
+
+A token is a hash of the members' UIDs, the request and the attempt, all of which stand in a workflow's history: a
+repeated activity repeats the call and gets the same instances.
+"""
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from model.base import Message
+from model.catalogue import UnavailableOffering
+
+
+class Member(Message):
+    """A NodeClaim in a launch group."""
+
+    name: str
+    uid: str
+
+
+class LaunchOverride(Message):
+    """One instance type in one subnet, under one launch template."""
+
+    launch_template: str
+    instance_type: str
+    zone: str
+    subnet_id: str
+    image_id: str
+    priority: float
+    """The offering's price in US dollars an hour."""
+
+
+class LaunchRequest(Message):
+    """Everything CreateFleet is told, frozen: an attempt that is repeated says exactly the same."""
+
+    node_class: str
+    capacity_type: str
+    overrides: tuple[LaunchOverride, ...]
+    tags: dict[str, str]
+    instance_profile: str = ""
+    context: str = ""
+
+
+class LaunchGroup(Message):
+    """NodeClaims that launch together, with one request, one attempt and so one token."""
+
+    group_id: str
+    attempt: int = 1
+    pool: str = ""
+    members: tuple[Member, ...]
+    request: LaunchRequest
+
+    def token(self) -> str:
+        """At most 64 ASCII characters, as EC2 demands."""
+        uids = ",".join(sorted(member.uid for member in self.members))
+        said = f"{uids}\n{self.request.model_dump_json()}\n{self.attempt}"
+        return "tenure-" + hashlib.sha256(said.encode()).hexdigest()[:48]
+
+
+class Launched(Message):
+    """An instance that runs for one NodeClaim."""
+
+    kind: Literal["launched"] = "launched"
+    claim_uid: str
+    provider_id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    image_id: str
+
+
+class LaunchRefused(Message):
+    """No instance for this NodeClaim; the claim is given up and its pods are planned anew, or retried later."""
+
+    kind: Literal["refused"] = "refused"
+    reason: str
+    """`InsufficientCapacity`, `NodeClassNotReady`, or a CreateError reason such as `LaunchFailed`."""
+    message: str = ""
+    final: bool = True
+    """False: worth trying again under a new attempt before the launch deadline."""
+
+
+LaunchResult = Annotated[Launched | LaunchRefused, Field(discriminator="kind")]
+
+
+class LaunchPrepared(Message):
+    """The request is frozen and its launch templates exist."""
+
+    kind: Literal["prepared"] = "prepared"
+    request: LaunchRequest
+
+
+LaunchPreparation = Annotated[LaunchPrepared | LaunchRefused, Field(discriminator="kind")]
+
+
+class FleetInstance(Message):
+    """One instance of CreateFleet's answer, read back from the override that EC2 chose."""
+
+    instance_id: str
+    instance_type: str
+    zone: str
+    subnet_id: str
+    image_id: str
+    capacity_type: str
+
+
+class FleetError(Message):
+    """One entry of CreateFleet's Errors, classified."""
+
+    code: str
+    message: str
+    instance_type: str = ""
+    zone: str = ""
+    subnet_id: str = ""
+    capacity_type: str = ""
+    insufficient: bool = False
+    """True when nothing but capacity is missing (reference 2.6)."""
+
+
+class FleetAnswer(Message):
+    instances: tuple[FleetInstance, ...] = ()
+    errors: tuple[FleetError, ...] = ()
+
+
+class GroupOutcome(Message):
+    """What a launch group came to: every member by UID."""
+
+    group_id: str
+    results: dict[str, LaunchResult] = {}
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    fleet_calls: int = 1

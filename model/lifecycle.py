@@ -1,0 +1,100 @@
+"""A NodeClaim's workflow state: the whole of what it carries through every continue-as-new.
+
+Phases are in the order of life; `policy/lifecycle.py` has the one table of legal transitions.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from model.base import Message
+from model.launches import Launched, LaunchGroup, LaunchRefused
+from model.messages import Pause, PermitAnswered
+from model.observations import ClaimSeen
+
+
+class Phase(StrEnum):
+    LAUNCH = "Launch"
+    REGISTRATION = "Registration"
+    INITIALIZATION = "Initialization"
+    READY = "Ready"
+    DRAIN = "Drain"
+    TERMINATION = "Termination"
+    GONE = "Gone"
+
+
+class Deadlines(Message):
+    """How long each phase may take before it is overdue. Launch and registration are Karpenter's defaults."""
+
+    launch: timedelta = timedelta(minutes=5)
+    registration: timedelta = timedelta(minutes=15)
+    initialization: timedelta = timedelta(minutes=30)
+    drain: timedelta = timedelta(hours=1)
+    termination: timedelta = timedelta(minutes=15)
+    not_ready_grace: timedelta = timedelta(minutes=5)
+    """How long a node that turned NotReady still counts as a home for its pods."""
+
+
+class ClaimIdentity(Message):
+    """Who this is; never changes."""
+
+    cluster: str
+    name: str
+    uid: str
+    pool: str = ""
+    node_class: str = ""
+    group_id: str = ""
+    """The launch group it was made for; empty for one that launches itself."""
+    created: datetime
+
+
+class Step(Message):
+    """One line of a node's story, kept for `tenure why` and the demo's timeline."""
+
+    phase: Phase
+    at: datetime
+    cause: str = ""
+
+
+class ClaimState(Message):
+    """Input and state in one: a run starts from it, and a continued run carries it on."""
+
+    identity: ClaimIdentity
+    deadlines: Deadlines = Deadlines()
+    phase: Phase = Phase.LAUNCH
+    since: datetime | None = None
+    """When this phase began."""
+    deadline: datetime | None = None
+    overdue: bool = False
+    blocked_by: str = ""
+    launch_attempt: int = 1
+    group: LaunchGroup | None = None
+    """Frozen before CreateFleet is called; holds until an attempt ends."""
+    launched: Launched | None = None
+    refused: LaunchRefused | None = None
+    seen: ClaimSeen = ClaimSeen()
+    node_name: str = ""
+    registered: bool = False
+    initialized: bool = False
+    boot_id: str = ""
+    flaps: int = 0
+    """How often the node left Ready after initialization."""
+    consolidate_after: float | None = 0.0
+    """Seconds; None is Never. Read from the NodePool at each decision."""
+    expires: datetime | None = None
+    permit: PermitAnswered | None = None
+    permit_asked: datetime | None = None
+    disruption: str = ""
+    """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
+    pause: Pause | None = None
+    story: tuple[Step, ...] = ()
+
+
+class ClaimOutcome(Message):
+    """How a life ended."""
+
+    name: str
+    uid: str
+    reason: str
+    provider_id: str = ""
+    instance_type: str = ""
+    story: tuple[Step, ...] = ()

@@ -1,0 +1,64 @@
+"""What workflows and people say to each other: launches, permits, pauses."""
+
+from datetime import datetime
+from typing import Literal
+
+from model.base import Message
+from model.launches import LaunchResult
+
+DisruptionReason = Literal["Empty", "Drifted", "Underutilized"]
+
+
+class GroupAnswered(Message):
+    """Signal to a NodeClaim: what its launch group was answered."""
+
+    group_id: str
+    token: str = ""
+    result: LaunchResult
+    node_name: str = ""
+
+
+class PermitAsked(Message):
+    """Signal to a NodePool: may this node be disrupted voluntarily?"""
+
+    claim_name: str
+    claim_uid: str
+    workflow_id: str
+    reason: DisruptionReason
+    since: datetime
+
+
+class PermitWithdrawn(Message):
+    """Signal to a NodePool: the wish is gone, or the node is."""
+
+    claim_uid: str
+
+
+class PermitAnswered(Message):
+    """Signal to a NodeClaim: a lease to disrupt, or why not now. A refusal stays valid until the next answer."""
+
+    granted: bool
+    reason: DisruptionReason
+    until: datetime | None = None
+    """The lease lapses then, unless the NodeClaim is being deleted by that time."""
+    blocked_by: str = ""
+    """For a refusal: the budget and its arithmetic, or the pause and its owner."""
+
+
+class Pause(Message):
+    """Hold voluntary disruption: who, why, and until when. Launch, drain and clean-up go on."""
+
+    by: str
+    reason: str
+    until: datetime
+
+
+class Resume(Message):
+    by: str = ""
+
+
+class Verdict(Message):
+    """The answer to what a person asked."""
+
+    accepted: bool = True
+    message: str = ""

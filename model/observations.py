@@ -1,0 +1,76 @@
+"""What the watch reports by signal: that something changed, and the few facts a phase decides on.
+
+Observations carry a number that only rises (the host's clock in nanoseconds); a workflow drops older ones, so
+repeated and reordered signals are harmless.
+"""
+
+from datetime import datetime
+
+from model.base import Message
+
+
+class ClaimSeen(Message):
+    """The digest of a NodeClaim, its Node and the pods on it. Equal digests are not sent twice."""
+
+    number: int = 0
+    """Rises with every observation; not part of what is compared."""
+    exists: bool = True
+    """False: the NodeClaim is gone from the API server."""
+    deleting: bool = False
+    """The NodeClaim, or its Node, carries a deletionTimestamp."""
+    provider_id: str = ""
+    node_name: str = ""
+    """The Node whose spec.providerID is this claim's; empty while there is none."""
+    node_count: int = 0
+    """More than one Node with this provider id is an error that registration reports."""
+    node_ready: bool = False
+    waiting_for: tuple[str, ...] = ()
+    """What still holds up initialization: startup taints, ephemeral taints, resources, in the reference's order."""
+    boot_id: str = ""
+    empty: bool = False
+    """No pod on the node that would have to go elsewhere, and none nominated to it."""
+    empty_since: datetime | None = None
+    """When it became so: the last such pod's end, or the end of a nomination. None while not empty."""
+    draining_pods: int = 0
+    """Pods that a drain still waits for; counted only while deleting."""
+    attached_volumes: int = 0
+    do_not_disrupt: bool = False
+    policy: str = ""
+    """A digest of what the NodePool says that matters here (consolidateAfter, policy); a change wakes the node."""
+
+    def differs(self, other: "ClaimSeen | None") -> bool:
+        return other is None or self.model_copy(update={"number": 0}) != other.model_copy(
+            update={"number": 0}
+        )
+
+
+class DemandSeen(Message):
+    """There are pods that cannot be placed and that no earlier pass has answered."""
+
+    number: int = 0
+    pods: int
+    newest: datetime
+    """When the newest of them was first seen: the batch window is measured from it."""
+
+
+class PoolSeen(Message):
+    """A NodePool or what it owns changed: its status is due."""
+
+    number: int = 0
+    exists: bool = True
+    generation: int = 0
+    usage: str = ""
+    """A digest of nodes and resources."""
+    node_class: str = ""
+    node_class_ready: str = ""
+    deleting: bool = False
+
+
+class NodeClassSeen(Message):
+    """An EC2NodeClass changed, or the number of NodeClaims that hold it."""
+
+    number: int = 0
+    exists: bool = True
+    generation: int = 0
+    deleting: bool = False
+    claims: int = 0

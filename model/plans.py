@@ -1,0 +1,79 @@
+"""What planning is asked and what it answers. Plain data on both sides."""
+
+from datetime import datetime
+
+from model.base import Message, Value
+from model.catalogue import UnavailableOffering
+from model.facts import Expression, Taint
+from model.launches import Member
+
+
+class PlannedClaim(Value):
+    """A NodeClaim to be made: everything but its name, which is derived from the plan's id."""
+
+    pool: str
+    pool_uid: str
+    node_class: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    requirements: tuple[Expression, ...]
+    requests: dict[str, int]
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    expire_after: str = "720h"
+    termination_grace_period: str = ""
+    node_class_group: str = "karpenter.k8s.aws"
+    node_class_kind: str = "EC2NodeClass"
+    pods: tuple[str, ...] = ()
+    """UIDs of the pods that it is bought for."""
+    capacity_bound: dict[str, int] = {}
+    """The largest capacity that any of its instance types has: what it may count against the pool's limits."""
+
+
+class Unplaced(Value):
+    """A pod for which nothing can be bought, and why, in a sentence per pool."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    reason: str
+
+
+class Plan(Value):
+    claims: tuple[PlannedClaim, ...] = ()
+    nominations: dict[str, str] = {}
+    """Pod UID to the name of the node or NodeClaim, existing already, that it is expected on."""
+    unplaced: tuple[Unplaced, ...] = ()
+    seconds: float = 0.0
+    """How long the planner took."""
+
+
+class PlanRequest(Message):
+    """One pass of provisioning. The same id always gives the same NodeClaim names."""
+
+    plan_id: str
+    unavailable: tuple[UnavailableOffering, ...] = ()
+
+
+class LaunchDraft(Message):
+    """NodeClaims of one plan that ask for the same thing and launch together."""
+
+    group_id: str
+    pool: str
+    node_class: str
+    members: tuple[Member, ...]
+    """Sorted by UID: the recorded order in which instances are handed out."""
+
+
+class PlanOutcome(Message):
+    """What a pass did, small: names and counts, never pods."""
+
+    plan_id: str
+    drafts: tuple[LaunchDraft, ...] = ()
+    created: int = 0
+    nominated: int = 0
+    unplaced: int = 0
+    """Pods that nothing can be bought for; the watch asks again for them later."""
+    blocked: str = ""
+    """Why nothing was planned, for instance caches that are too old."""
+    planned_at: datetime | None = None
