@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from model.kinds import EC2NodeClass, NodeClaim, NodePool
-
 from model.base import Value
 from model.catalogue import Catalogue, InstanceType
+from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.launches import FleetAnswer, LaunchGroup, LaunchPreparation
 
 
@@ -253,9 +252,7 @@ class Leases(Protocol):
 class Fleet(Protocol):
     """Launching instances."""
 
-    async def prepare(
-        self, claim: NodeClaim, node_class: EC2NodeClass, *, now: datetime
-    ) -> LaunchPreparation:
+    async def prepare(self, claim: NodeClaim, node_class: EC2NodeClass, *, now: datetime) -> LaunchPreparation:
         """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money."""
         ...
 
@@ -263,9 +260,7 @@ class Fleet(Protocol):
         """CreateFleet with the group's token: a pure function of its input, so repeating it repeats the answer."""
         ...
 
-    async def describe(
-        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim
-    ) -> Sequence[LaunchFacts]:
+    async def describe(self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim) -> Sequence[LaunchFacts]:
         """What each instance's NodeClaim will show, in the order of `answer.instances`."""
         ...
 

@@ -39,9 +39,7 @@ class ClaimSeen(Message):
     """A digest of what the NodePool says that matters here (consolidateAfter, policy); a change wakes the node."""
 
     def differs(self, other: "ClaimSeen | None") -> bool:
-        return other is None or self.model_copy(update={"number": 0}) != other.model_copy(
-            update={"number": 0}
-        )
+        return other is None or self.model_copy(update={"number": 0}) != other.model_copy(update={"number": 0})
 
 
 class DemandSeen(Message):

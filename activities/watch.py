@@ -1,0 +1,50 @@
+"""The activity that keeps the watch alive somewhere, and the one that plans where it lives.
+
+`controller/` implements `WatchHost`; the Watch and Provisioning workflows call these. While a process hosts the
+watch it also polls the plan queue, which `WatchHost.run` starts and stops.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from temporalio import activity
+
+from activities.errors import faults_mapped
+from model.base import Message
+from model.plans import PlanOutcome, PlanRequest
+
+
+class WatchProgress(Message):
+    """What rides in the heartbeat, so that a successor signals only differences."""
+
+    digests: dict[str, str] = {}
+    """Workflow id to a short hash of what was last signalled to it."""
+
+
+class WatchHost(Protocol):
+    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
+        """Watch until cancelled or until another controller takes over; call `heartbeat` every second or so."""
+        ...
+
+    async def plan(self, request: PlanRequest) -> PlanOutcome:
+        """One pass: plan on the live caches, create the NodeClaims, return names and counts."""
+        ...
+
+
+class WatchActivities:
+    def __init__(self, host: WatchHost) -> None:
+        self._host = host
+
+    @activity.defn
+    @faults_mapped
+    async def watch_cluster(self) -> None:
+        """Runs for as long as this process may host the watch."""
+        details = activity.info().heartbeat_details
+        carried = WatchProgress.model_validate(details[0]) if details else None
+        await self._host.run(carried, lambda progress: activity.heartbeat(progress.model_dump(mode="json")))
+
+    @activity.defn
+    @faults_mapped
+    async def plan_capacity(self, request: PlanRequest) -> PlanOutcome:
+        """Polled on the plan queue only."""
+        return await self._host.plan(request)

@@ -1,0 +1,69 @@
+"""What the coordinators carry: the states of the Provisioning, NodePool and NodeClass workflows."""
+
+from datetime import datetime, timedelta
+
+from model.base import Message
+from model.catalogue import UnavailableOffering
+from model.launches import LaunchGroup
+from model.messages import Pause, PermitAsked
+from model.observations import DemandSeen, NodeClassSeen, PoolSeen
+from model.plans import LaunchDraft
+
+
+class BatchWindow(Message):
+    """How long a batch of pending pods stays open. Karpenter's BATCH_IDLE_DURATION and BATCH_MAX_DURATION."""
+
+    idle: timedelta = timedelta(seconds=1)
+    longest: timedelta = timedelta(seconds=10)
+
+
+class ProvisioningState(Message):
+    cluster: str
+    window: BatchWindow = BatchWindow()
+    passes: int = 0
+    """Counts planning passes; the plan's id and so the NodeClaims' names derive from it."""
+    demand: DemandSeen | None = None
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    drafts: tuple[LaunchDraft, ...] = ()
+    """Planned, and no request frozen for them yet."""
+    groups: tuple[LaunchGroup, ...] = ()
+    """Frozen, and not answered yet: an answer that was lost is asked for again with the same token."""
+    blocked_by: str = ""
+
+
+class Permit(Message):
+    """A lease to disrupt one node voluntarily."""
+
+    claim_name: str
+    claim_uid: str
+    reason: str
+    until: datetime
+
+
+class PoolState(Message):
+    cluster: str
+    name: str
+    seen: PoolSeen = PoolSeen()
+    asked: tuple[PermitAsked, ...] = ()
+    """Wishes not granted yet, oldest first."""
+    permits: tuple[Permit, ...] = ()
+    pause: Pause | None = None
+    blocked_by: str = ""
+
+
+class NodeClassState(Message):
+    cluster: str
+    name: str
+    seen: NodeClassSeen = NodeClassSeen()
+    resolved_generation: int = 0
+    ready: str = ""
+    message: str = ""
+
+
+class PoolCount(Message):
+    """Nodes of a pool as budgets count them (reference 4.4)."""
+
+    total: int
+    """Managed, initialized, and the instance not terminating yet."""
+    consuming: tuple[str, ...] = ()
+    """UIDs of claims that are NotReady or being deleted: they use up a budget already."""

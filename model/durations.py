@@ -1,0 +1,103 @@
+"""Durations as Karpenter's API writes them: Go's `1h30m`, and `Never`.
+
+`parse_duration` reads, `format_duration` writes Go's canonical form. `Never` is None throughout the model.
+"""
+
+import re
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final
+
+NEVER: Final = "Never"
+_MICROSECONDS: Final[dict[str, float]] = {
+    "ns": 0.001,
+    "us": 1,
+    "µs": 1,
+    "μs": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+}
+_PART: Final = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+_WHOLE: Final = re.compile(rf"[+-]?(?:{_PART})+")
+_PARTS: Final = re.compile(_PART)
+_LONGEST: Final = timedelta(microseconds=(2**63 - 1) // 1000)
+
+
+class DurationError(ValueError):
+    """A text that is no duration; the message says what to write instead."""
+
+
+@lru_cache(maxsize=1024)
+def parse_duration(text: str) -> timedelta | None:
+    """The duration `text` stands for; None for `Never`. What is finer than a microsecond is cut off.
+
+    Raises DurationError for anything that Go's parser would refuse.
+    """
+    if text == NEVER:
+        return None
+    sign = -1 if text.startswith("-") else 1
+    if text.lstrip("+-") == "0" and len(text) <= 2:
+        return timedelta()
+    if not _WHOLE.fullmatch(text):
+        raise DurationError(_advice(text))
+    micros = sum(_microseconds(number, unit) for number, unit in _PARTS.findall(text))
+    if micros > _LONGEST // timedelta(microseconds=1):
+        raise DurationError(f"'{text}' is too long for a duration: write '{NEVER}' or less than 2562047h")
+    return timedelta(microseconds=sign * micros)
+
+
+def format_duration(duration: timedelta | None) -> str:
+    """Go's canonical text of a duration, such as `1h30m0s`, `45s`, `1.5s` or `100ms`; `Never` for None."""
+    if duration is None:
+        return NEVER
+    micros = duration // timedelta(microseconds=1)
+    if micros == 0:
+        return "0s"
+    sign, micros = ("-", -micros) if micros < 0 else ("", micros)
+    return sign + (_below_a_second(micros) if micros < 1_000_000 else _from_a_second(micros))
+
+
+def _microseconds(number: str, unit: str) -> int:
+    whole, _, fraction = number.partition(".")
+    scale = _MICROSECONDS[unit]
+    if unit == "ns":
+        return int(whole or "0") // 1000
+    part = int(fraction) * int(scale) // 10 ** len(fraction) if fraction else 0
+    return int(whole or "0") * int(scale) + part
+
+
+def _below_a_second(micros: int) -> str:
+    if micros < 1000:
+        return f"{micros}µs"
+    return f"{_decimal(micros, 1000)}ms"
+
+
+def _from_a_second(micros: int) -> str:
+    seconds = _decimal(micros % 60_000_000, 1_000_000)
+    minutes = micros // 60_000_000
+    if minutes == 0:
+        return f"{seconds}s"
+    if minutes < 60:
+        return f"{minutes}m{seconds}s"
+    return f"{minutes // 60}h{minutes % 60}m{seconds}s"
+
+
+def _decimal(value: int, unit: int) -> str:
+    whole, rest = divmod(value, unit)
+    if not rest:
+        return str(whole)
+    digits = len(str(unit)) - 1
+    return f"{whole}.{rest:0{digits}d}".rstrip("0")
+
+
+def _advice(text: str) -> str:
+    days = re.fullmatch(r"(\d+)\s*d(ays?)?", text.strip())
+    if days:
+        return f"'{text}' is not a duration, days are not a unit: write '{int(days[1]) * 24}h'"
+    if re.fullmatch(r"\d+", text.strip()):
+        return f"'{text}' has no unit: write '{text.strip()}s', '{text.strip()}m' or '{text.strip()}h'"
+    if text.strip().lower() == NEVER.lower():
+        return f"'{text}' is not a duration: write '{NEVER}'"
+    return f"'{text}' is not a duration: write hours, minutes and seconds such as '30s' or '1h30m', or '{NEVER}'"

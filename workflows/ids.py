@@ -1,0 +1,32 @@
+"""Workflow ids and task queues: one Temporal namespace may hold several clusters."""
+
+
+def nodeclaim(cluster: str, name: str, uid: str) -> str:
+    """The UID's first characters keep a new claim apart from a run of the same name that is just closing."""
+    return f"{cluster}/nodeclaim/{name}/{uid[:8]}"
+
+
+def provisioning(cluster: str) -> str:
+    return f"{cluster}/provisioning"
+
+
+def nodepool(cluster: str, name: str) -> str:
+    return f"{cluster}/nodepool/{name}"
+
+
+def nodeclass(cluster: str, name: str) -> str:
+    return f"{cluster}/nodeclass/{name}"
+
+
+def watch(cluster: str) -> str:
+    return f"{cluster}/watch"
+
+
+def task_queue(cluster: str) -> str:
+    """Workflows and activities of every replica."""
+    return cluster
+
+
+def plan_queue(cluster: str) -> str:
+    """Polled only by the process that hosts the watch, since only it holds the cluster's state."""
+    return f"{cluster}-plan"
