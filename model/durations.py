@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 NEVER: Final = "Never"
-_MICROSECONDS: Final[dict[str, float]] = {
-    "ns": 0.001,
+_MICROSECONDS: Final[dict[str, int]] = {
     "us": 1,
     "µs": 1,
     "μs": 1,
@@ -61,11 +60,11 @@ def format_duration(duration: timedelta | None) -> str:
 
 def _microseconds(number: str, unit: str) -> int:
     whole, _, fraction = number.partition(".")
-    scale = _MICROSECONDS[unit]
     if unit == "ns":
         return int(whole or "0") // 1000
-    part = int(fraction) * int(scale) // 10 ** len(fraction) if fraction else 0
-    return int(whole or "0") * int(scale) + part
+    scale = _MICROSECONDS[unit]
+    part = int(fraction) * scale // 10 ** len(fraction) if fraction else 0
+    return int(whole or "0") * scale + part
 
 
 def _below_a_second(micros: int) -> str:

@@ -316,5 +316,5 @@ def is_restricted(key: str) -> bool:
 
 
 def is_injected_elsewhere(key: str) -> bool:
-    """Whether planning must not write this label onto a NodeClaim: the provider sets it at launch, or it is restricted."""
+    """Whether planning must not write this label onto a NodeClaim: restricted, or set by the provider at launch."""
     return key in WELL_KNOWN or is_restricted(key)
