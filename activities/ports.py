@@ -9,44 +9,39 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from model.base import Value
 from model.catalogue import Catalogue, InstanceType
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.launches import FleetAnswer, LaunchGroup, LaunchPreparation
+from model.outcomes import (
+    ConditionPatch,
+    DrainPod,
+    Eviction,
+    InstanceFacts,
+    LaunchFacts,
+    NodeState,
+    Resolved,
+)
 
-
-class InstanceFacts(Value):
-    """An EC2 instance as it is now."""
-
-    instance_id: str
-    state: str
-    """pending, running, stopping, stopped, shutting-down."""
-    instance_type: str = ""
-    zone: str = ""
-    image_id: str = ""
-    capacity_type: str = ""
-    tags: dict[str, str] = {}
-    launched_at: datetime | None = None
-
-
-class LaunchFacts(Value):
-    """What a launched instance's NodeClaim shows: labels single-valued, capacity and allocatable by type."""
-
-    provider_id: str
-    image_id: str
-    labels: dict[str, str]
-    annotations: dict[str, str] = {}
-    capacity: dict[str, int]
-    allocatable: dict[str, int]
-
-
-class ConditionPatch(Value):
-    """A condition to set; `True` without a reason takes the type's name as reason."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
+__all__ = [
+    "Claims",
+    "ConditionPatch",
+    "DrainPod",
+    "Events",
+    "Eviction",
+    "Fleet",
+    "InstanceFacts",
+    "Instances",
+    "LaunchFacts",
+    "Leases",
+    "NodeClassResolver",
+    "NodeClasses",
+    "NodeState",
+    "Nodes",
+    "Offerings",
+    "Pods",
+    "Pools",
+    "Resolved",
+]
 
 
 class Claims(Protocol):
@@ -90,24 +85,6 @@ class Claims(Protocol):
         ...
 
 
-class NodeState(Value):
-    """A Node as it is now, pruned."""
-
-    name: str
-    uid: str
-    provider_id: str
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    taints: tuple[tuple[str, str, str], ...] = ()
-    """key, value, effect."""
-    capacity: dict[str, int] = {}
-    allocatable: dict[str, int] = {}
-    ready: bool = False
-    boot_id: str = ""
-    deleting: bool = False
-    finalizers: tuple[str, ...] = ()
-
-
 class Nodes(Protocol):
     """Nodes."""
 
@@ -139,34 +116,6 @@ class Nodes(Protocol):
     async def release(self, name: str) -> bool:
         """Remove the termination finalizer; False when it is gone."""
         ...
-
-
-class DrainPod(Value):
-    """A pod on a node, as a drain sees it."""
-
-    uid: str
-    namespace: str
-    name: str
-    waits: bool
-    """A drain has to wait for it (not finished, not mirror, does not tolerate the disrupted taint, not stuck)."""
-    evictable: bool
-    """It may be evicted: waits, is not terminating, and has no active do-not-disrupt."""
-    group: int
-    """0 non-critical, 1 non-critical DaemonSet, 2 critical, 3 critical DaemonSet: each gone before the next."""
-    reschedulable: bool
-    """It would need a place elsewhere: counts against emptiness."""
-    why_not: str = ""
-    """Why it is not evictable though waited for."""
-    grace_seconds: int = 30
-    deletion: datetime | None = None
-
-
-class Eviction(Value):
-    pod: str
-    """namespace/name."""
-    accepted: bool
-    blocked_by: str = ""
-    """The PodDisruptionBudget and its arithmetic, in the API server's words."""
 
 
 class Pods(Protocol):
@@ -279,13 +228,6 @@ class Instances(Protocol):
     async def terminate(self, instance_id: str) -> bool:
         """Ask for termination; False when it is gone already. Batched across callers."""
         ...
-
-
-class Resolved(Value):
-    """What an EC2NodeClass resolves to now: status fields (camelCase) and the conditions that follow."""
-
-    status: dict[str, object]
-    conditions: tuple[ConditionPatch, ...]
 
 
 class NodeClassResolver(Protocol):

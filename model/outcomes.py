@@ -1,0 +1,95 @@
+"""What the ports of `activities/ports.py` answer: instances, nodes, pods and evictions as they are now.
+
+`kube/` and `aws/` make these values, activities read them. They stand here so that an adapter need not know the ports.
+"""
+
+from datetime import datetime
+
+from model.base import Value
+
+
+class InstanceFacts(Value):
+    """An EC2 instance as it is now."""
+
+    instance_id: str
+    state: str
+    """pending, running, stopping, stopped, shutting-down."""
+    instance_type: str = ""
+    zone: str = ""
+    image_id: str = ""
+    capacity_type: str = ""
+    tags: dict[str, str] = {}
+    launched_at: datetime | None = None
+
+
+class LaunchFacts(Value):
+    """What a launched instance's NodeClaim shows: labels single-valued, capacity and allocatable by type."""
+
+    provider_id: str
+    image_id: str
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+class ConditionPatch(Value):
+    """A condition to set; `True` without a reason takes the type's name as reason."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class NodeState(Value):
+    """A Node as it is now, pruned."""
+
+    name: str
+    uid: str
+    provider_id: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """key, value, effect."""
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    ready: bool = False
+    boot_id: str = ""
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+
+
+class DrainPod(Value):
+    """A pod on a node, as a drain sees it."""
+
+    uid: str
+    namespace: str
+    name: str
+    waits: bool
+    """A drain has to wait for it (not finished, not mirror, does not tolerate the disrupted taint, not stuck)."""
+    evictable: bool
+    """It may be evicted: waits, is not terminating, and has no active do-not-disrupt."""
+    group: int
+    """0 non-critical, 1 non-critical DaemonSet, 2 critical, 3 critical DaemonSet: each gone before the next."""
+    reschedulable: bool
+    """It would need a place elsewhere: counts against emptiness."""
+    why_not: str = ""
+    """Why it is not evictable though waited for."""
+    grace_seconds: int = 30
+    deletion: datetime | None = None
+
+
+class Eviction(Value):
+    pod: str
+    """namespace/name."""
+    accepted: bool
+    blocked_by: str = ""
+    """The PodDisruptionBudget and its arithmetic, in the API server's words."""
+
+
+class Resolved(Value):
+    """What an EC2NodeClass resolves to now: status fields (camelCase) and the conditions that follow."""
+
+    status: dict[str, object]
+    conditions: tuple[ConditionPatch, ...]
