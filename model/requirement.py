@@ -1,0 +1,198 @@
+"""One requirement on one label: a set, a complement or a range, and how two of them meet.
+
+`model/requirements.py` puts several together, for whoever plans or launches. The rules are Karpenter's, so that a pod
+means the same here and there.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from model.facts import Expression
+from model.labels import normalize
+
+IN: Final = "In"
+NOT_IN: Final = "NotIn"
+EXISTS: Final = "Exists"
+DOES_NOT_EXIST: Final = "DoesNotExist"
+GT: Final = "Gt"
+LT: Final = "Lt"
+GTE: Final = "Gte"
+LTE: Final = "Lte"
+OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT, GTE, LTE)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_SHOWN: Final = 6
+
+
+class RequirementError(ValueError):
+    """An expression that means nothing; the message names key, operator and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What one label may be: a set of values or everything but a set, within inclusive bounds.
+
+    `present` says that the label has to be there, which In, Exists and every bound ask for: so that Exists together
+    with NotIn is not satisfied by a node that lacks the label, as the kube-scheduler has it.
+    """
+
+    key: str
+    complement: bool
+    values: frozenset[str]
+    gte: int | None = None
+    lte: int | None = None
+    min_values: int | None = None
+    present: bool = False
+
+    @property
+    def operator(self) -> str:
+        """In, NotIn, Exists or DoesNotExist; bounds alone read as Exists."""
+        if self.complement:
+            return NOT_IN if self.values else EXISTS
+        return IN if self.values else DOES_NOT_EXIST
+
+    def has(self, value: str) -> bool:
+        """Whether a label with this value satisfies the requirement."""
+        return (value in self.values) != self.complement and self._within(value)
+
+    def intersection(self, other: "Requirement") -> "Requirement":
+        """What satisfies both. Bounds that cross leave nothing; a concrete set applies bounds and drops them."""
+        return _intersection(self, other)
+
+    def intersects(self, other: "Requirement") -> bool:
+        """Whether some value satisfies both."""
+        both = _intersection(self, other)
+        return both.complement or bool(both.values)
+
+    def conflicts(self, other: "Requirement") -> bool:
+        """No value satisfies both, and absence does not either."""
+        return (self.present or other.present) and not self.intersects(other)
+
+    def implies(self, other: "Requirement") -> bool:
+        """Whether whatever satisfies this one satisfies the other: this one is the narrower."""
+        if other.present and not self.present:
+            return False
+        if not self.complement:
+            return all(other.has(value) for value in self.values)
+        return other.complement and self._bounds_inside(other) and not any(self.has(value) for value in other.values)
+
+    def example(self) -> str:
+        """One value that satisfies this, always the same one; empty when the label has to be absent."""
+        if not self.complement:
+            return min(self.values, default="")
+        number = self.gte if self.gte is not None else min(0, self.lte if self.lte is not None else 0)
+        while str(number) in self.values:
+            number += 1
+        return str(number) if self._within(str(number)) else ""
+
+    def expressions(self) -> tuple[Expression, ...]:
+        """As the API writes it: bounds as Gte and Lte, values sorted."""
+        written: list[tuple[str, tuple[str, ...]]] = []
+        if self.gte is not None:
+            written.append((GTE, (str(self.gte),)))
+        if self.lte is not None:
+            written.append((LTE, (str(self.lte),)))
+        if self.complement and self.present and not written:
+            written.append((EXISTS, ()))
+        if self.values or not written:
+            written.append((self.operator, tuple(sorted(self.values))))
+        return tuple(
+            Expression(key=self.key, operator=operator, values=values, min_values=self.min_values)
+            for operator, values in written
+        )
+
+    def __str__(self) -> str:
+        """Readable and short: `zone In [a b]`, with long lists cut."""
+        return " and ".join(_readable(expression) for expression in self.expressions())
+
+    def _within(self, value: str) -> bool:
+        if self.gte is None and self.lte is None:
+            return True
+        number = _number(value)
+        return number is not None and _between(number, self.gte, self.lte)
+
+    def _bounds_inside(self, other: "Requirement") -> bool:
+        low = other.gte is None or (self.gte is not None and self.gte >= other.gte)
+        return low and (other.lte is None or (self.lte is not None and self.lte <= other.lte))
+
+
+@lru_cache(maxsize=1 << 16)
+def requirement(expression: Expression) -> Requirement:
+    """The requirement an expression stands for; older label names are taken for today's.
+
+    Raises RequirementError for an unknown operator, In without values, or a bound that is no integer.
+    """
+    key, operator = normalize(expression.key), expression.operator
+    values = frozenset(expression.values)
+    if operator in (GT, LT, GTE, LTE):
+        return _bounded(key, operator, expression)
+    if operator == IN and not values:
+        raise RequirementError(f"{key} In needs at least one value")
+    if operator in (IN, NOT_IN):
+        return Requirement(key, operator == NOT_IN, values, min_values=expression.min_values, present=operator == IN)
+    if operator in (EXISTS, DOES_NOT_EXIST):
+        there = operator == EXISTS
+        return Requirement(key, there, frozenset(), min_values=expression.min_values, present=there)
+    raise RequirementError(f"{key}: operator '{operator}' is none of {', '.join(OPERATORS)}")
+
+
+def one_of(key: str, *values: str) -> Requirement:
+    """The label has one of these values; none means that it is absent."""
+    return Requirement(normalize(key), False, frozenset(values), present=bool(values))
+
+
+@lru_cache(maxsize=1 << 16)
+def _intersection(left: Requirement, right: Requirement) -> Requirement:
+    gte, lte = _highest(left.gte, right.gte), _lowest(left.lte, right.lte)
+    min_values = _highest(left.min_values, right.min_values)
+    present = left.present or right.present
+    if gte is not None and lte is not None and gte > lte:
+        return Requirement(left.key, False, frozenset(), min_values=min_values, present=present)
+    values = _combined(left, right)
+    if gte is not None or lte is not None:
+        values = frozenset(v for v in values if (n := _number(v)) is not None and _between(n, gte, lte))
+    if left.complement and right.complement:
+        return Requirement(left.key, True, values, gte, lte, min_values, present)
+    return Requirement(left.key, False, values, min_values=min_values, present=present)
+
+
+def _combined(left: Requirement, right: Requirement) -> frozenset[str]:
+    if left.complement and right.complement:
+        return left.values | right.values
+    if left.complement:
+        return right.values - left.values
+    return left.values - right.values if right.complement else left.values & right.values
+
+
+def _bounded(key: str, operator: str, expression: Expression) -> Requirement:
+    number = _number(expression.values[0]) if len(expression.values) == 1 else None
+    if number is None:
+        raise RequirementError(f"{key} {operator} needs exactly one integer, not {list(expression.values)}")
+    low = {GT: number + 1, GTE: number}.get(operator)
+    high = {LT: number - 1, LTE: number}.get(operator)
+    return Requirement(key, True, frozenset(), low, high, expression.min_values, present=True)
+
+
+def _number(value: str) -> int | None:
+    return int(value) if _INTEGER.fullmatch(value) else None
+
+
+def _between(number: int, gte: int | None, lte: int | None) -> bool:
+    return (gte is None or number >= gte) and (lte is None or number <= lte)
+
+
+def _highest(left: int | None, right: int | None) -> int | None:
+    return max((n for n in (left, right) if n is not None), default=None)
+
+
+def _lowest(left: int | None, right: int | None) -> int | None:
+    return min((n for n in (left, right) if n is not None), default=None)
+
+
+def _readable(expression: Expression) -> str:
+    if not expression.values:
+        return f"{expression.key} {expression.operator}"
+    shown = " ".join(expression.values[:_SHOWN])
+    more = len(expression.values) - _SHOWN
+    return f"{expression.key} {expression.operator} [{shown}{f' and {more} more' if more > 0 else ''}]"

@@ -1,0 +1,216 @@
+"""The algebra of requirements: truth tables for every pair of operators, bounds, compatibility, and what is written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.facts import Expression
+from model.labels import CAPACITY_TYPE, INSTANCE_CPU, WELL_KNOWN, ZONE
+from model.requirements import Requirement, RequirementError, Requirements, one_of, requirement
+
+KEY = "example.com/key"
+
+
+def req(operator: str, *values: str, key: str = KEY, minimum: int | None = None) -> Requirement:
+    return requirement(Expression(key=key, operator=operator, values=values, min_values=minimum))
+
+
+def reqs(*written: str) -> Requirements:
+    """Each as `key operator value value`."""
+    parts = (text.split() for text in written)
+    return Requirements.of(Expression(key=p[0], operator=p[1], values=tuple(p[2:])) for p in parts)
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "within", "without"),
+    [
+        ("In", ("a", "b"), ("a", "b"), ("c", "")),
+        ("NotIn", ("a",), ("b", "1"), ("a",)),
+        ("Exists", (), ("a", "1"), ()),
+        ("DoesNotExist", (), (), ("a", "1")),
+        ("Gt", ("4",), ("5", "100"), ("4", "3", "a", "4.5", "")),
+        ("Lt", ("4",), ("3", "0", "-1"), ("4", "5", "a")),
+        ("Gte", ("4",), ("4", "5"), ("3", "x")),
+        ("Lte", ("4",), ("4", "0"), ("5", "x")),
+    ],
+)
+def test_each_operator_takes_these_values_and_no_others(
+    operator: str, values: tuple[str, ...], within: tuple[str, ...], without: tuple[str, ...]
+) -> None:
+    one = req(operator, *values)
+    assert all(one.has(value) for value in within)
+    assert not any(one.has(value) for value in without)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("In a b", "In b c", "In b"),
+        ("In a", "In b", "DoesNotExist"),
+        ("In a b", "NotIn b", "In a"),
+        ("In a", "NotIn a", "DoesNotExist"),
+        ("In a b", "Exists", "In a b"),
+        ("In a", "DoesNotExist", "DoesNotExist"),
+        ("NotIn a", "NotIn b", "NotIn a b"),
+        ("NotIn a", "DoesNotExist", "DoesNotExist"),
+        ("Exists", "Exists", "Exists"),
+        ("Exists", "DoesNotExist", "DoesNotExist"),
+        ("Gt 1", "Lt 9", "Gte 2, Lte 8"),
+        ("Gte 3", "Gt 5", "Gte 6"),
+        ("Lte 3", "Lt 2", "Lte 1"),
+        ("Gt 5", "Lt 6", "DoesNotExist"),
+        ("Gte 6", "Lte 5", "DoesNotExist"),
+        ("Gte 5", "Lte 5", "Gte 5, Lte 5"),
+        ("In 1 5 9 a", "Gt 4", "In 5 9"),
+        ("In a", "Gt 4", "DoesNotExist"),
+        ("NotIn 1 7", "Gt 4", "Gte 5, NotIn 7"),
+        ("Gt 4", "Exists", "Gte 5"),
+    ],
+)
+def test_two_requirements_meet_in(left: str, right: str, expected: str) -> None:
+    one, other = (req(text.split()[0], *text.split()[1:]) for text in (left, right))
+    for both in (one.intersection(other), other.intersection(one)):
+        said = ", ".join(" ".join((e.operator, *e.values)) for e in both.expressions())
+        assert said == expected
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "conflict"),
+    [
+        ("In a", "In a", False),
+        ("In a", "In b", True),
+        ("In a", "NotIn a", True),
+        ("In a", "DoesNotExist", True),
+        ("NotIn a", "NotIn b", False),
+        ("NotIn a", "DoesNotExist", False),
+        ("DoesNotExist", "DoesNotExist", False),
+        ("Exists", "DoesNotExist", True),
+        ("Exists", "NotIn a", False),
+        ("Gt 5", "Lt 3", True),
+        ("Gt 5", "DoesNotExist", True),
+        ("In 1 2", "Gt 2", True),
+    ],
+)
+def test_conflicts_between_pairs_of_operators(left: str, right: str, conflict: bool) -> None:
+    one, other = (req(text.split()[0], *text.split()[1:]) for text in (left, right))
+    assert one.conflicts(other) is conflict
+    assert other.conflicts(one) is conflict
+
+
+def test_the_larger_min_values_survives() -> None:
+    both = req("In", "a", "b", "c", minimum=2).intersection(req("Exists", minimum=3))
+    assert both.min_values == 3
+    assert [e.min_values for e in both.expressions()] == [3]
+
+
+def test_an_existing_node_has_to_define_what_a_pod_asks_for() -> None:
+    node = Requirements.of_labels({ZONE: "a"})
+    assert node.compatible_strictly(reqs(f"{ZONE} In a b"))
+    assert not node.compatible_strictly(reqs(f"{CAPACITY_TYPE} In spot"))
+    assert not node.compatible_strictly(reqs("team Exists"))
+    assert node.compatible_strictly(reqs("team NotIn red", "gpu DoesNotExist"))
+
+
+def test_a_node_to_be_bought_may_leave_well_known_labels_open_but_no_others() -> None:
+    node = Requirements.of_labels({ZONE: "a"})
+    assert node.compatible(reqs(f"{CAPACITY_TYPE} In spot"))
+    assert not node.compatible(reqs("team In red"))
+    assert not node.compatible(reqs(f"{ZONE} In b"))
+
+
+def test_a_node_without_the_label_does_not_satisfy_exists_with_notin() -> None:
+    assert not reqs("disk In ssd").compatible_strictly(reqs("team Exists", "team NotIn red"))
+    assert not reqs("team DoesNotExist").compatible_strictly(reqs("team Gt 4", "team NotIn 7"))
+
+
+def test_an_impossible_demand_fits_no_node_even_one_without_the_label() -> None:
+    impossible = reqs("team In red", "team In blue")
+    assert not reqs().compatible_strictly(impossible)
+    assert not reqs("team DoesNotExist").compatible_strictly(impossible)
+
+
+def test_older_label_names_mean_todays() -> None:
+    assert reqs("failure-domain.beta.kubernetes.io/zone In a") == reqs(f"{ZONE} In a")
+
+
+def test_a_misspelt_label_is_answered_with_the_one_that_may_be_meant() -> None:
+    said = reqs().incompatibility(reqs("karpenter.sh/capacity-typ In spot"))
+    assert "karpenter.sh/capacity-typ In [spot]" in said
+    assert f"is {CAPACITY_TYPE} meant?" in said
+
+
+def test_a_reason_names_both_sides() -> None:
+    said = reqs(f"{ZONE} In a").incompatibility(reqs(f"{ZONE} In b"))
+    assert said == f"{ZONE} In [b] is asked for, {ZONE} In [a] is offered"
+
+
+@pytest.mark.parametrize(
+    ("operator", "values"), [("In", ()), ("Near", ("a",)), ("Gt", ("a",)), ("Lt", ("1", "2")), ("Gte", ("1.5",))]
+)
+def test_an_expression_that_means_nothing_is_refused(operator: str, values: tuple[str, ...]) -> None:
+    with pytest.raises(RequirementError, match=KEY):
+        req(operator, *values)
+
+
+def test_custom_labels_get_one_value_and_provider_labels_none() -> None:
+    labels = reqs(
+        "team In red blue", "size Gte 4", "size NotIn 4", f"{INSTANCE_CPU} Gt 4", "gone DoesNotExist", "a Lt 0"
+    )
+    assert labels.custom_labels() == {"team": "blue", "size": "5", "a": "-1"}
+
+
+def test_of_choices_marks_what_is_not_there_as_absent() -> None:
+    kind = Requirements.of_choices({ZONE: ("a", "b")}, absent=WELL_KNOWN)
+    assert kind.compatible_strictly(reqs(f"{ZONE} In b"))
+    assert not kind.compatible_strictly(reqs("karpenter.k8s.aws/instance-gpu-count Exists"))
+    assert kind.compatible_strictly(reqs("karpenter.k8s.aws/instance-gpu-count DoesNotExist"))
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+LABEL_VALUES = ["a", "b", "0", "3", "4", "5", "9"]
+single = st.one_of(
+    st.builds(lambda vs: req("In", *vs), st.sets(st.sampled_from(LABEL_VALUES), min_size=1)),
+    st.builds(lambda vs: req("NotIn", *vs), st.sets(st.sampled_from(LABEL_VALUES), min_size=1)),
+    st.sampled_from([req("Exists"), req("DoesNotExist")]),
+    st.builds(lambda op, n: req(op, str(n)), st.sampled_from(["Gt", "Lt", "Gte", "Lte"]), st.integers(0, 9)),
+)
+
+
+def satisfied(one: Requirement, value: str | None) -> bool:
+    return not one.present and (one.complement or not one.values) if value is None else one.has(value)
+
+
+@given(single, single)
+def test_the_intersection_takes_exactly_what_both_take(left: Requirement, right: Requirement) -> None:
+    both = left.intersection(right)
+    for value in [*LABEL_VALUES, None]:
+        assert satisfied(both, value) == (satisfied(left, value) and satisfied(right, value))
+
+
+@given(single, single, single)
+def test_the_order_of_narrowing_does_not_matter(a: Requirement, b: Requirement, c: Requirement) -> None:
+    assert Requirements([a, b, c]) == Requirements([c, b, a])
+
+
+@given(single, single)
+def test_what_is_written_reads_back_the_same(left: Requirement, right: Requirement) -> None:
+    both = Requirements([left, right])
+    if satisfied(both[KEY], None) or any(both[KEY].has(value) for value in LABEL_VALUES):
+        assert Requirements.of(both.expressions()) == both
+
+
+@given(single, single)
+def test_implication_means_that_every_label_carries_over(left: Requirement, right: Requirement) -> None:
+    if left.implies(right):
+        assert all(satisfied(right, value) for value in [*LABEL_VALUES, None] if satisfied(left, value))
+    assert left.intersection(right).implies(left)
+
+
+@given(single)
+def test_the_example_satisfies_the_requirement(one: Requirement) -> None:
+    example = one.example()
+    assert one.has(example) if example else one.operator == "DoesNotExist"
+
+
+def test_one_of_nothing_is_absence() -> None:
+    assert one_of(KEY).operator == "DoesNotExist"
