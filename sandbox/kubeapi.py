@@ -1,0 +1,90 @@
+"""The few calls that the sandbox itself makes to the API server: apply manifests, make tokens, read and write objects.
+
+Kept apart from `kube/`, which is the product's: the world has to stand without the thing that is tested in it.
+"""
+
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import yaml
+
+Object = dict[str, Any]
+
+
+class ApiError(RuntimeError):
+    """The API server refused. `status` is the HTTP status."""
+
+    def __init__(self, method: str, path: str, status: int, body: str) -> None:
+        self.status = status
+        super().__init__(f"{method} {path}: {status}: {body[:500]}")
+
+
+class KubeApi:
+    """An async context manager over one HTTP session."""
+
+    def __init__(self, server: str, token: str, authority: Path | None) -> None:
+        self._server, self._token, self._authority = server, token, authority
+        self._kinds: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    async def __aenter__(self) -> Self:
+        tls = ssl.create_default_context(cafile=str(self._authority)) if self._authority else False
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=tls), headers={"Authorization": f"Bearer {self._token}"}
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Object:
+        """One call; `path` begins with /api or /apis. Raises `ApiError` on any status of 400 and above."""
+        async with self._session.request(
+            method, self._server + path, json=body, headers={"Content-Type": content_type}
+        ) as response:
+            if response.status >= 400:
+                raise ApiError(method, path, response.status, await response.text())
+            answer: Object = await response.json(content_type=None)
+            return answer
+
+    async def apply(self, manifest: Object) -> Object:
+        """Server-side apply, whatever stood there before."""
+        path = f"{await self.path_of(manifest)}?fieldManager=sandbox&force=true"
+        return await self.request("PATCH", path, manifest, "application/apply-patch+yaml")
+
+    async def apply_files(self, paths: Iterable[Path]) -> None:
+        """Apply every document of every file; a folder stands for the .yaml files in it. CustomResourceDefinitions first."""
+        documents = [document for path in paths for file in _files(path) for document in _documents(file)]
+        for document in sorted(documents, key=_rank):
+            await self.apply(document)
+
+    async def path_of(self, manifest: Object) -> str:
+        """The object's path, by discovery of its kind."""
+        version, metadata = manifest["apiVersion"], manifest["metadata"]
+        resource, namespaced = await self._discover(version, manifest["kind"])
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        folder = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
+        return f"{root}{folder}/{resource}/{metadata['name']}"
+
+    async def _discover(self, version: str, kind: str) -> tuple[str, bool]:
+        if (version, kind) not in self._kinds:
+            root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            for found in (await self.request("GET", root))["resources"]:
+                if "/" not in found["name"]:
+                    self._kinds[version, found["kind"]] = (found["name"], found["namespaced"])
+        return self._kinds[version, kind]
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+
+
+def _documents(file: Path) -> list[Object]:
+    return [document for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+def _rank(document: Object) -> int:
+    order = {"CustomResourceDefinition": 0, "Namespace": 0, "ServiceAccount": 1}
+    return order.get(document["kind"], 2)

@@ -1,0 +1,27 @@
+"""Writes kubeconfig files: for the sandbox's admin, its components, and service accounts."""
+
+import base64
+import json
+from pathlib import Path
+
+
+def write_kubeconfig(path: Path, *, server: str, token: str, authority: Path | None, namespace: str = "default") -> Path:
+    """One cluster, one user with a bearer token, one context. `authority` is a PEM file, or None for plain HTTP."""
+    cluster: dict[str, str] = {"server": server}
+    if authority is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(authority.read_bytes()).decode()
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "sandbox", "cluster": cluster}],
+        "users": [{"name": "sandbox", "user": {"token": token}}],
+        "contexts": [
+            {"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox", "namespace": namespace}}
+        ],
+        "current-context": "sandbox",
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    # JSON is YAML, and is written in microseconds.
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    return path

