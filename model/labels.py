@@ -286,6 +286,12 @@ UNSUPPORTED_KUBELET_CONFIGURATION: Final = "UnsupportedKubeletConfiguration"
 USER_DATA_SIZE_LIMIT_EXCEEDED: Final = "UserDataSizeLimitExceeded"
 CLUSTER_CIDR_RESOLUTION_FAILED: Final = "ClusterCIDRResolutionFailed"
 
+# --- Tenure's own -------------------------------------------------------------------------------------
+LAUNCH_GROUP: Final = "tenure.sh/launch-group"
+"""Annotation of a NodeClaim that launches with others, and tag of its instance: the group's id."""
+PLAN: Final = "tenure.sh/plan"
+"""Annotation of a NodeClaim: the planning pass that made it."""
+
 
 def domain_of(key: str) -> str:
     """The part of a label key before the slash, or the empty string."""

@@ -1,16 +1,25 @@
 """Karpenter's kinds as frozen models that read and write what the API server holds."""
 
-from model.kinds.ec2nodeclass import EC2NodeClass
-from model.kinds.meta import Condition, NodeClassRef, ObjectMeta, OwnerReference, Requirement, Taint
-from model.kinds.nodeclaim import NodeClaim
-from model.kinds.nodepool import NodePool
+from model.kinds.ec2nodeclass import EC2NodeClass, EC2NodeClassSpec, EC2NodeClassStatus
+from model.kinds.meta import Condition, KubeObject, NodeClassRef, ObjectMeta, OwnerReference, Requirement, Taint
+from model.kinds.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
+from model.kinds.nodepool import Budget, Disruption, NodePool, NodePoolSpec, NodePoolStatus
 
 __all__ = [
+    "Budget",
     "Condition",
+    "Disruption",
     "EC2NodeClass",
+    "EC2NodeClassSpec",
+    "EC2NodeClassStatus",
+    "KubeObject",
     "NodeClaim",
+    "NodeClaimSpec",
+    "NodeClaimStatus",
     "NodeClassRef",
     "NodePool",
+    "NodePoolSpec",
+    "NodePoolStatus",
     "ObjectMeta",
     "OwnerReference",
     "Requirement",

@@ -5,10 +5,12 @@ version stored must still parse. Unknown fields are kept, and what was not there
 """
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
+
+from model.kinds.schema import INT64, QUALIFIED_NAME, Crd, Rule
 
 Quantities = dict[str, str | int]
 """A Kubernetes ResourceList as written; `model.quantity.parse_resources` makes integers of it."""
@@ -79,14 +81,34 @@ class ObjectMeta(KubeModel):
 
 
 class Condition(KubeModel):
-    """One status condition; `status` is True, False or Unknown."""
+    """One condition of the object's health or progress."""
 
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    last_transition_time: datetime | None = None
-    observed_generation: int = 0
+    type: Annotated[
+        str,
+        Crd(
+            "What the condition is about.",
+            {
+                "maxLength": 316,
+                "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+                r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+            },
+            required=True,
+        ),
+    ]
+    status: Annotated[str, Crd("Whether it holds.", {"enum": ["True", "False", "Unknown"]}, required=True)]
+    reason: Annotated[
+        str,
+        Crd(
+            "Why, in one word for programs.",
+            {"minLength": 1, "maxLength": 1024, "pattern": r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+            required=True,
+        ),
+    ] = ""
+    message: Annotated[str, Crd("Why, in a sentence for people.", {"maxLength": 32768}, required=True)] = ""
+    last_transition_time: Annotated[datetime | None, Crd("When 'status' last changed.", required=True)] = None
+    observed_generation: Annotated[
+        int, Crd("The generation of the object that this speaks of.", {**INT64, "minimum": 0})
+    ] = 0
 
     @property
     def is_true(self) -> bool:
@@ -102,12 +124,19 @@ class Condition(KubeModel):
 
 
 class Taint(KubeModel):
-    """A taint of a Node."""
+    """Keeps pods away from a node unless they tolerate it."""
 
-    key: str
-    value: str = ""
-    effect: str
-    time_added: datetime | None = None
+    key: Annotated[str, Crd("The taint's key.", {"minLength": 1, "pattern": QUALIFIED_NAME}, required=True)]
+    value: Annotated[str, Crd("The taint's value; leave it out for none.", {"pattern": QUALIFIED_NAME})] = ""
+    effect: Annotated[
+        str,
+        Crd(
+            "What happens to pods that do not tolerate it.",
+            {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+            required=True,
+        ),
+    ]
+    time_added: Annotated[datetime | None, Crd("When it was added; written for NoExecute alone.")] = None
 
     def matches(self, other: "Taint") -> bool:
         """Same key and effect: Kubernetes allows one taint of each such pair."""
@@ -115,21 +144,58 @@ class Taint(KubeModel):
 
 
 class Requirement(KubeModel):
-    """A condition on a node label; `operator` is one of In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte."""
+    """A condition on a label of the node, and on how many of its values must stay possible."""
 
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-    min_values: int | None = None
-    """At least so many distinct values of the key must remain to choose from (1 to 50)."""
+    key: Annotated[str, Crd("The label.", {"maxLength": 316, "pattern": QUALIFIED_NAME}, required=True)]
+    operator: Annotated[
+        str,
+        Crd(
+            "How the label relates to 'values'.",
+            {"enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]},
+            required=True,
+        ),
+    ]
+    values: Annotated[
+        tuple[str, ...],
+        Crd(
+            "For In and NotIn any of them; for Gt, Lt, Gte and Lte one whole number; otherwise none.",
+            {"x-kubernetes-list-type": "atomic"},
+        ),
+    ] = ()
+    min_values: Annotated[
+        int | None,
+        Crd("At least so many different values must remain to choose from. Alpha.", {"minimum": 1, "maximum": 50}),
+    ] = None
 
 
 class NodeClassRef(KubeModel):
-    """The NodeClass by group, kind and name."""
+    """Names the NodeClass that says how instances are made."""
 
-    group: str = ""
-    kind: str = ""
-    name: str = ""
+    group: Annotated[
+        str,
+        Crd(
+            "API group of the NodeClass, without a version.",
+            {"pattern": r"^[^/]*$"},
+            (Rule("self != ''", "group may not be empty: write karpenter.k8s.aws"),),
+            required=True,
+        ),
+    ] = ""
+    kind: Annotated[
+        str,
+        Crd(
+            "Kind of the NodeClass.",
+            rules=(Rule("self != ''", "kind may not be empty: write EC2NodeClass"),),
+            required=True,
+        ),
+    ] = ""
+    name: Annotated[
+        str,
+        Crd(
+            "Name of the NodeClass.",
+            rules=(Rule("self != ''", "name may not be empty: write the name of an EC2NodeClass, such as default"),),
+            required=True,
+        ),
+    ] = ""
 
 
 class KubeObject(KubeModel):

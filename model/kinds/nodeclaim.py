@@ -1,28 +1,51 @@
 """NodeClaim (`karpenter.sh/v1`): one node that is wanted, and what became of it."""
 
 from datetime import datetime, timedelta
+from typing import Annotated, Final
 
 from model import labels
 from model.durations import parse_duration
+from model.kinds import schema
 from model.kinds.meta import Condition, KubeModel, KubeObject, NodeClassRef, Quantities, Requirement, Taint
+from model.kinds.schema import ATOMIC, DURATION, DURATION_OR_NEVER, Crd, Rule
+
+# A NodeClaim's condition may have no reason or message: while a node starts, there often is none to give.
+_CONDITION: Final = Crd(
+    fields={
+        "reason": Crd(schema={"minLength": None, "pattern": r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$"}),
+        "message": Crd(),
+    },
+    schema={"required": ["lastTransitionTime", "status", "type"]},
+)
 
 
 class ResourceRequests(KubeModel):
     """What the node must have room for."""
 
-    requests: Quantities = {}
+    requests: Annotated[Quantities, Crd("The least the node must offer.")] = {}
 
 
 class NodeClaimSpec(KubeModel):
-    """What is asked for; never changes after creation."""
+    """The node that is asked for."""
 
-    taints: tuple[Taint, ...] = ()
-    startup_taints: tuple[Taint, ...] = ()
-    requirements: tuple[Requirement, ...] = ()
-    resources: ResourceRequests = ResourceRequests()
-    node_class_ref: NodeClassRef = NodeClassRef()
-    termination_grace_period: str | None = None
-    expire_after: str = "720h"
+    taints: Annotated[tuple[Taint, ...], Crd("Taints the node keeps.", ATOMIC)] = ()
+    startup_taints: Annotated[tuple[Taint, ...], Crd(schema.STARTUP_TAINTS_DOC, ATOMIC)] = ()
+    requirements: Annotated[
+        tuple[Requirement, ...],
+        Crd(
+            "What the node must be like.",
+            {"maxItems": 100, **ATOMIC},
+            schema.REQUIREMENT_RULES,
+            required=True,
+            items=Crd(fields={"key": Crd(rules=schema.label_key_rules(of_each_key=False, pool=False))}),
+        ),
+    ] = ()
+    resources: Annotated[ResourceRequests, Crd()] = ResourceRequests()
+    node_class_ref: Annotated[NodeClassRef, Crd("The NodeClass that says how the instance is made.", required=True)] = (
+        NodeClassRef()
+    )
+    termination_grace_period: Annotated[str | None, Crd(schema.GRACE_DOC, {"pattern": DURATION})] = None
+    expire_after: Annotated[str, Crd(schema.EXPIRE_DOC, {"default": "720h", "pattern": DURATION_OR_NEVER})] = "720h"
 
     @property
     def termination_grace_delta(self) -> timedelta | None:
@@ -35,25 +58,43 @@ class NodeClaimSpec(KubeModel):
         return parse_duration(self.expire_after)
 
 
+SPEC_RULES: Final = (
+    Rule(
+        "self == oldSelf",
+        "the spec of a NodeClaim never changes: delete it and make another, or change the NodePool, "
+        "whose nodes then follow by drift",
+    ),
+)
+
+
 class NodeClaimStatus(KubeModel):
     """The instance and the Node behind the claim."""
 
-    node_name: str = ""
-    provider_id: str = ""
-    image_id: str = ""
-    capacity: Quantities = {}
-    allocatable: Quantities = {}
-    last_pod_event_time: datetime | None = None
-    conditions: tuple[Condition, ...] = ()
+    node_name: Annotated[str, Crd("Name of the Node.")] = ""
+    provider_id: Annotated[str, Crd("The instance, as the Node names it.")] = ""
+    image_id: Annotated[str, Crd("The image the instance runs.")] = ""
+    capacity: Annotated[Quantities, Crd("What the node is expected to have in all.")] = {}
+    allocatable: Annotated[Quantities, Crd("What pods are expected to be able to use of it.")] = {}
+    last_pod_event_time: Annotated[
+        datetime | None, Crd("When a pod last came to the node, ended on it or left it.")
+    ] = None
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Crd(
+            "Progress and health of the node.",
+            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+            items=_CONDITION,
+        ),
+    ] = ()
 
 
 class NodeClaim(KubeObject):
-    """One node's request and life."""
+    """One node that is wanted, and its life."""
 
     api_version: str = "karpenter.sh/v1"
     kind: str = "NodeClaim"
-    spec: NodeClaimSpec = NodeClaimSpec()
-    status: NodeClaimStatus = NodeClaimStatus()
+    spec: Annotated[NodeClaimSpec, Crd(rules=SPEC_RULES, required=True)] = NodeClaimSpec()
+    status: Annotated[NodeClaimStatus, Crd()] = NodeClaimStatus()
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

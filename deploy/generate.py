@@ -1,0 +1,176 @@
+"""Writes the CRDs of `deploy/crds` from the models: `python -m deploy.generate`.
+
+With `--check` nothing is written, and the exit code is 1 if a file is not what the models say.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy.schema import root_schema
+from model.kinds import EC2NodeClass, KubeObject, NodeClaim, NodePool
+
+FOLDER = Path(__file__).parent / "crds"
+_HEADER = "# Written by `python -m deploy.generate` from model/kinds: change the models, not this file.\n"
+_READY = '.status.conditions[?(@.type=="Ready")].status'
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What `kubectl get` shows; priority 1 is shown with `-o wide`."""
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+
+    def as_object(self) -> dict[str, Any]:
+        column = {"name": self.name, "type": self.type, "jsonPath": self.path}
+        return column | ({"priority": self.priority} if self.priority else {})
+
+
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One CRD: the model, its names, and how it is shown."""
+
+    model: type[KubeObject]
+    plural: str
+    columns: tuple[Column, ...]
+    short_names: tuple[str, ...] = ()
+    scale: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.model.__name__
+
+    @property
+    def group(self) -> str:
+        return str(self.model.model_fields["api_version"].default).partition("/")[0]
+
+    @property
+    def file(self) -> Path:
+        return FOLDER / f"{self.group}_{self.plural}.yaml"
+
+
+KINDS = (
+    Kind(
+        NodePool,
+        "nodepools",
+        (
+            Column("NodeClass", ".spec.template.spec.nodeClassRef.name"),
+            Column("Nodes", ".status.nodes"),
+            Column("Ready", _READY),
+            _AGE,
+            Column("Weight", ".spec.weight", "integer", priority=1),
+            Column("CPU", ".status.resources.cpu", priority=1),
+            Column("Memory", ".status.resources.memory", priority=1),
+        ),
+        scale=True,
+    ),
+    Kind(
+        NodeClaim,
+        "nodeclaims",
+        (
+            Column("Type", r".metadata.labels.node\.kubernetes\.io/instance-type"),
+            Column("Capacity", r".metadata.labels.karpenter\.sh/capacity-type"),
+            Column("Zone", r".metadata.labels.topology\.kubernetes\.io/zone"),
+            Column("Node", ".status.nodeName"),
+            Column("Ready", _READY),
+            _AGE,
+            Column("ImageID", ".status.imageID", priority=1),
+            Column("ID", ".status.providerID", priority=1),
+            Column("NodePool", r".metadata.labels.karpenter\.sh/nodepool", priority=1),
+            Column("NodeClass", ".spec.nodeClassRef.name", priority=1),
+            Column("Drifted", '.status.conditions[?(@.type=="Drifted")].status', priority=1),
+        ),
+    ),
+    Kind(
+        EC2NodeClass,
+        "ec2nodeclasses",
+        (Column("Ready", _READY), _AGE, Column("Role", ".spec.role", priority=1)),
+        short_names=("ec2nc", "ec2ncs"),
+    ),
+)
+
+
+def crd(kind: Kind) -> dict[str, Any]:
+    """The CustomResourceDefinition of a kind."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "names": _names(kind),
+            "scope": "Cluster",
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": root_schema(kind.model)},
+                    "subresources": _subresources(kind),
+                    "additionalPrinterColumns": [column.as_object() for column in kind.columns],
+                }
+            ],
+        },
+    }
+
+
+def text_of(kind: Kind) -> str:
+    """The CRD's file."""
+    return _HEADER + yaml.dump(crd(kind), Dumper=_NoAliases, width=110, allow_unicode=True)
+
+
+def outdated() -> list[Path]:
+    """Files that are missing or differ from what the models say."""
+    return [one.file for one in KINDS if not one.file.exists() or one.file.read_text() != text_of(one)]
+
+
+def write() -> None:
+    """Write all files."""
+    FOLDER.mkdir(exist_ok=True)
+    for kind in KINDS:
+        kind.file.write_text(text_of(kind))
+
+
+def _names(kind: Kind) -> dict[str, Any]:
+    names = {
+        "kind": kind.name,
+        "listKind": f"{kind.name}List",
+        "plural": kind.plural,
+        "singular": kind.name.lower(),
+        "categories": ["karpenter"],
+    }
+    return names | ({"shortNames": list(kind.short_names)} if kind.short_names else {})
+
+
+def _subresources(kind: Kind) -> dict[str, Any]:
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"}
+    return {"status": {}} | ({"scale": scale} if kind.scale else {})
+
+
+class _NoAliases(yaml.SafeDumper):
+    """Writes equal parts out in full: not every reader of CRDs follows YAML's anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def main(arguments: list[str]) -> int:
+    if "--check" not in arguments:
+        write()
+        return 0
+    for path in outdated():
+        print(f"{path.name} is not what the models say: run python -m deploy.generate", file=sys.stderr)
+    return 1 if outdated() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
