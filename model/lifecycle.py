@@ -78,8 +78,6 @@ class ClaimState(Message):
     boot_id: str = ""
     flaps: int = 0
     """How often the node left Ready after initialization."""
-    consolidate_after: float | None = 0.0
-    """Seconds; None is Never. Read from the NodePool at each decision."""
     expires: datetime | None = None
     permit: PermitAnswered | None = None
     permit_asked: datetime | None = None

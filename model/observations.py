@@ -36,7 +36,7 @@ class ClaimSeen(Message):
     attached_volumes: int = 0
     do_not_disrupt: bool = False
     policy: str = ""
-    """A digest of what the NodePool says that matters here (consolidateAfter, policy); a change wakes the node."""
+    """`<consolidationPolicy>/<consolidateAfter>` of the NodePool, such as `WhenEmpty/30s`; empty without a pool."""
 
     def differs(self, other: "ClaimSeen | None") -> bool:
         return other is None or self.model_copy(update={"number": 0}) != other.model_copy(update={"number": 0})

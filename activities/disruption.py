@@ -1,0 +1,74 @@
+"""The step that cannot be undone, deleting a NodeClaim, with a last look at the live state; and saying things."""
+
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.errors import faults_mapped
+from activities.ports import Claims, ConditionPatch, Events, Nodes, Pods
+from model import labels
+from model.steps import ClaimRef, Disrupted, DisruptionAsked, Report
+
+
+class DisruptionActivities:
+    def __init__(self, *, claims: Claims, nodes: Nodes, pods: Pods, events: Events) -> None:
+        self._claims, self._nodes, self._pods, self._events = claims, nodes, pods, events
+
+    @activity.defn
+    @faults_mapped
+    async def disrupt_claim(self, asked: DisruptionAsked) -> Disrupted:
+        """Delete the NodeClaim, if it is there and, for a voluntary reason, if the reason still holds.
+
+        The node is tainted before the last look, so that no pod lands between looking and deleting. Killed
+        anywhere in between, a repeat finds the same state and goes on.
+        """
+        ref = asked.claim
+        claim = await self._claims.get(ref.name)
+        if claim is None or claim.metadata.uid != ref.uid:
+            return Disrupted(outcome="gone")
+        if asked.voluntary and not claim.metadata.deleting:
+            why_not = await self._still_in_use(asked)
+            if why_not:
+                return Disrupted(outcome="not now", why=why_not)
+            reason = ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=asked.reason)
+            await self._claims.patch(ref.name, ref.uid, conditions=(reason,), now=datetime.now(UTC))
+        await self._claims.delete(ref.name, ref.uid)
+        return Disrupted(outcome="deleting")
+
+    async def _still_in_use(self, asked: DisruptionAsked) -> str:
+        """Why the node must stay; taken out of service only while it must not."""
+        node = await self._nodes.mark_disrupted(asked.claim.node_name)
+        if node is None:
+            return ""
+        if node.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+            why_not = f"Node {node.name} is annotated {labels.DO_NOT_DISRUPT}"
+        else:
+            pods = await self._pods.on_node(node.name, now=datetime.now(UTC))
+            stay = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.reschedulable]
+            why_not = f"not empty: {', '.join(stay[:3])}" if stay else ""
+        if why_not:
+            await self._nodes.unmark_disrupted(node.name)
+        return why_not
+
+    @activity.defn
+    @faults_mapped
+    async def report(self, report: Report) -> None:
+        """A condition and an event on the NodeClaim."""
+        ref = report.claim
+        if report.condition:
+            condition = ConditionPatch(
+                type=report.condition, status=report.status, reason=report.reason, message=report.message
+            )
+            await self._claims.patch(ref.name, ref.uid, conditions=(condition,), now=datetime.now(UTC))
+        if report.event:
+            await self._publish(ref, report)
+
+    async def _publish(self, ref: ClaimRef, report: Report) -> None:
+        await self._events.publish(
+            kind="NodeClaim",
+            name=ref.name,
+            uid=ref.uid,
+            reason=report.event,
+            message=report.message,
+            warning=report.warning,
+        )

@@ -1,0 +1,113 @@
+"""Draining: taint, delete the Node object, evict in order, wait for pods and volumes.
+
+One activity stays with a node while pods leave, and comes back when they are gone, when what blocks them changes,
+or when its patience ends; the workflow shows the verdict in between.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from temporalio import activity
+
+from activities.errors import faults_mapped
+from activities.heartbeats import heartbeating
+from activities.ports import Claims, ConditionPatch, DrainPod, Events, Nodes, Pods
+from model import labels
+from model.kinds import NodeClaim
+from model.steps import ClaimRef, DrainAsked, Drained
+
+LOOK_FIRST = 0.5
+LOOK_SLOWEST = 5.0
+"""Seconds between looks at a node whose pods are leaving."""
+
+
+class DrainActivities:
+    def __init__(self, *, claims: Claims, nodes: Nodes, pods: Pods, events: Events) -> None:
+        self._claims, self._nodes, self._pods, self._events = claims, nodes, pods, events
+
+    @activity.defn
+    @faults_mapped
+    async def drain_node(self, asked: DrainAsked) -> Drained:
+        async with heartbeating():
+            claim = await self._begin(asked.claim)
+            node = await self._nodes.mark_disrupted(asked.claim.node_name)
+            if node is None:
+                return Drained(outcome="drained")
+            deadline = await self._deadline(claim, asked.claim)
+            await self._nodes.delete(node.name)
+            return await self._leave(asked, node.name, deadline)
+
+    async def _begin(self, ref: ClaimRef) -> NodeClaim | None:
+        """A person may have deleted the Node alone: the NodeClaim goes with it."""
+        claim = await self._claims.get(ref.name)
+        if claim is None or claim.metadata.uid != ref.uid:
+            return None
+        if not claim.metadata.deleting:
+            await self._claims.delete(ref.name, ref.uid)
+        return claim
+
+    async def _deadline(self, claim: NodeClaim | None, ref: ClaimRef) -> datetime | None:
+        """The end of the termination grace period, written down once so that it never moves (reference 3.12)."""
+        if claim is None:
+            return None
+        written = claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP)
+        if written:
+            return datetime.fromisoformat(written)
+        grace = claim.spec.termination_grace_delta
+        if grace is None:
+            return None
+        deadline = (claim.metadata.deletion_timestamp or datetime.now(UTC)) + grace
+        stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: deadline.isoformat().replace("+00:00", "Z")}
+        await self._claims.patch(ref.name, ref.uid, annotations=stamp, now=datetime.now(UTC))
+        await self._say(ref, "TerminationGracePeriodExpiring", f"all pods must be gone by {deadline.isoformat()}")
+        return deadline
+
+    async def _leave(self, asked: DrainAsked, node: str, deadline: datetime | None) -> Drained:
+        began, pause = datetime.now(UTC), LOOK_FIRST
+        while True:
+            now = datetime.now(UTC)
+            waited = [pod for pod in await self._pods.on_node(node, now=now) if pod.waits]
+            blockers = await self._push(waited, deadline, now) if waited else ""
+            if not waited and not await self._pods.attached_volumes(node):
+                await self._write(asked.claim, labels.DRAINED, "True")
+                return Drained(outcome="drained", deadline=deadline)
+            if deadline and now >= deadline:
+                return Drained(outcome="deadline passed", pods=len(waited), deadline=deadline)
+            blockers = blockers or ("" if waited else "volumes are still attached")
+            patience_over = now - began >= timedelta(seconds=asked.patience)
+            if (blockers and blockers != asked.known_blockers) or patience_over:
+                await self._write(asked.claim, labels.DRAINED, "Unknown", labels.DRAINING, blockers)
+                return Drained(outcome="waiting", blockers=blockers, pods=len(waited), deadline=deadline)
+            await asyncio.sleep(pause)
+            pause = min(LOOK_SLOWEST, pause * 1.5)
+
+    async def _push(self, waited: Sequence[DrainPod], deadline: datetime | None, now: datetime) -> str:
+        """Past its own deadline a pod is deleted whatever its group; otherwise the first group is evicted."""
+        blockers = []
+        late = [pod for pod in waited if deadline and now > deadline - timedelta(seconds=pod.grace_seconds)]
+        for pod in late:
+            left = int((deadline - now).total_seconds()) if deadline else 0
+            await self._pods.force_delete(pod, grace_seconds=max(left, 1))
+        group = min(pod.group for pod in waited)
+        for pod in waited:
+            if pod.group != group or pod in late:
+                continue
+            if pod.evictable:
+                eviction = await self._pods.evict(pod)
+                if not eviction.accepted:
+                    blockers.append(f"{eviction.pod}: {eviction.blocked_by}")
+            elif pod.why_not:
+                blockers.append(f"{pod.namespace}/{pod.name}: {pod.why_not}")
+        return "; ".join(sorted(blockers)[:5])
+
+    async def _write(self, ref: ClaimRef, condition: str, status: str, reason: str = "", message: str = "") -> None:
+        patch = ConditionPatch(type=condition, status=status, reason=reason, message=message)
+        await self._claims.patch(ref.name, ref.uid, conditions=(patch,), now=datetime.now(UTC))
+        if message:
+            await self._say(ref, "FailedDraining", message)
+
+    async def _say(self, ref: ClaimRef, reason: str, message: str) -> None:
+        await self._events.publish(
+            kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=True
+        )

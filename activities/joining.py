@@ -1,0 +1,103 @@
+"""A Node joins and starts: registration and initialization, each one read and as few writes as it needs."""
+
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.errors import faults_mapped
+from activities.ports import Claims, ConditionPatch, Events, Nodes, NodeState
+from model import labels
+from model.kinds import NodeClaim, Taint
+from model.quantity import parse_resources
+from model.steps import ClaimRef, Initialized, Registered
+from policy.initialization import decide_waiting_for
+
+
+class JoiningActivities:
+    def __init__(self, *, claims: Claims, nodes: Nodes, events: Events) -> None:
+        self._claims, self._nodes, self._events = claims, nodes, events
+
+    @activity.defn
+    @faults_mapped
+    async def register_node(self, ref: ClaimRef) -> Registered:
+        """Give the Node its finalizer, labels and taints, take `unregistered` off, and say so on the NodeClaim."""
+        claim = await self._claim(ref)
+        if claim is None:
+            return Registered(outcome="gone")
+        node = await self._nodes.get(ref.node_name)
+        if node is None or node.provider_id != claim.status.provider_id:
+            found = await self._nodes.find(claim.status.provider_id)
+            if len(found) > 1:
+                return Registered(outcome="several nodes")
+            node = found[0] if found else None
+        if node is None:
+            return Registered(outcome="no node")
+        await self._warn_if_open(claim, node)
+        node = await self._nodes.register(node.name, claim)
+        if node is None:
+            return Registered(outcome="no node")
+        waiting = _waiting_for(claim, node)
+        await self._claims.patch(
+            ref.name,
+            ref.uid,
+            status={"nodeName": node.name},
+            conditions=(ConditionPatch(type=labels.REGISTERED_CONDITION, status="True"), _not_initialized(waiting)),
+            now=datetime.now(UTC),
+        )
+        return Registered(outcome="registered", node_name=node.name, boot_id=node.boot_id, ready=not waiting)
+
+    @activity.defn
+    @faults_mapped
+    async def initialize_node(self, ref: ClaimRef) -> Initialized:
+        """The last look before a node counts as ready: everything is read live."""
+        claim = await self._claim(ref)
+        if claim is None:
+            return Initialized(outcome="gone")
+        node = await self._nodes.get(ref.node_name)
+        waiting = _waiting_for(claim, node) if node else (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
+        if node is None or waiting:
+            await self._claims.patch(ref.name, ref.uid, conditions=(_not_initialized(waiting),), now=datetime.now(UTC))
+            return Initialized(outcome="waiting", waiting_for=waiting[0])
+        if not await self._nodes.mark_initialized(node.name):
+            return Initialized(outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster")
+        done = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
+        await self._claims.patch(ref.name, ref.uid, conditions=(done,), now=datetime.now(UTC))
+        return Initialized(outcome="initialized", boot_id=node.boot_id, expires=_expires(claim))
+
+    async def _claim(self, ref: ClaimRef) -> NodeClaim | None:
+        claim = await self._claims.get(ref.name)
+        return claim if claim is not None and claim.metadata.uid == ref.uid else None
+
+    async def _warn_if_open(self, claim: NodeClaim, node: NodeState) -> None:
+        """A Node that came without the taint may have taken pods before it carried its own (reference 3.3)."""
+        tainted = any(key == labels.UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)
+        if tainted or labels.REGISTERED in node.labels:
+            return
+        await self._events.publish(
+            kind="NodeClaim",
+            name=claim.metadata.name,
+            uid=claim.metadata.uid,
+            reason="UnregisteredTaintMissing",
+            message=f"Node {node.name} joined without {labels.UNREGISTERED_TAINT_KEY}:NoExecute; user data must add it",
+            warning=True,
+        )
+
+
+def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
+    return decide_waiting_for(
+        ready=node.ready,
+        taints=[Taint(key=key, value=value, effect=effect) for key, value, effect in node.taints],
+        startup_taints=claim.spec.startup_taints,
+        allocatable=node.allocatable,
+        requests=parse_resources(claim.spec.resources.requests),
+    )
+
+
+def _not_initialized(waiting: tuple[str, ...]) -> ConditionPatch:
+    reason, _, message = waiting[0].partition(": ") if waiting else (labels.AWAITING_RECONCILIATION, "", "")
+    return ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=reason, message=message)
+
+
+def _expires(claim: NodeClaim) -> datetime | None:
+    after, born = claim.spec.expire_after_delta, claim.metadata.creation_timestamp
+    return born + after if after is not None and born is not None else None

@@ -1,0 +1,109 @@
+"""NodePools: their status, and what their budgets allow at this moment."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from model.hashing import NODEPOOL_HASH_VERSION, nodepool_hash
+from temporalio import activity
+
+from activities.errors import faults_mapped
+from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools
+from model import labels
+from model.coordination import PoolCount
+from model.kinds import NodeClaim, NodePool
+from model.quantity import format_resources, parse_resources
+from model.resources import total
+from model.steps import PoolAsked
+from policy.budgets import Allowance, decide_allowance
+from policy.node_pool import decide_node_class_ready, validate_node_pool
+
+BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
+"""Shown as zero where nothing is used (reference 3.7)."""
+
+
+class PoolActivities:
+    def __init__(
+        self, *, pools: Pools, claims: Claims, nodes: Nodes, node_classes: NodeClasses, events: Events
+    ) -> None:
+        self._pools, self._claims, self._nodes = pools, claims, nodes
+        self._node_classes, self._events = node_classes, events
+
+    @activity.defn
+    @faults_mapped
+    async def update_pool(self, asked: PoolAsked) -> bool:
+        """Write the status as the live objects have it. False when the NodePool is gone."""
+        pool = await self._pools.get(asked.name)
+        if pool is None:
+            return False
+        claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
+        return await self._pools.patch_status(
+            asked.name,
+            status={"resources": _usage(claims), "nodes": _nodes(claims)},
+            conditions=await self._conditions(pool),
+            annotations={
+                labels.NODEPOOL_HASH: nodepool_hash(pool),
+                labels.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION,
+            },
+            now=datetime.now(UTC),
+        )
+
+    async def _conditions(self, pool: NodePool) -> Sequence[ConditionPatch]:
+        reference = pool.spec.template.spec.node_class_ref
+        node_class = await self._node_classes.get(reference.name)
+        errors = validate_node_pool(pool)
+        valid = ConditionPatch(
+            type=labels.VALIDATION_SUCCEEDED,
+            status="False" if errors else "True",
+            reason=labels.NODEPOOL_VALIDATION_FAILED if errors else "",
+            message="; ".join(errors)[:1000],
+        )
+        status, reason, message = decide_node_class_ready(reference.name, node_class)
+        return (valid, ConditionPatch(type=labels.NODECLASS_READY, status=status, reason=reason, message=message))
+
+    @activity.defn
+    @faults_mapped
+    async def read_allowance(self, asked: PoolAsked) -> Allowance:
+        """How many more nodes may go for this reason, from live objects; nothing of a pool that is gone."""
+        pool = await self._pools.get(asked.name)
+        if pool is None:
+            return Allowance(allowed=0, total=0, why=f"NodePool {asked.name} is gone")
+        claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
+        nodes = await self._nodes.list(labels={labels.NODEPOOL: asked.name})
+        unready = {node.provider_id for node in nodes if not node.ready}
+        count = _count(claims, unready)
+        allowance = decide_allowance(pool.spec.disruption.budgets, count, reason=asked.reason, now=datetime.now(UTC))
+        if allowance.allowed == 0 and allowance.total:
+            await self._events.publish(
+                kind="NodePool",
+                name=asked.name,
+                uid=pool.metadata.uid,
+                reason="DisruptionBlocked",
+                message=allowance.why,
+            )
+        return allowance
+
+
+def _count(claims: Sequence[NodeClaim], unready: set[str]) -> PoolCount:
+    """Managed, initialized, not terminating yet; consuming are those NotReady or going (reference 4.4)."""
+    counted = [
+        claim
+        for claim in claims
+        if _true(claim, labels.INITIALIZED_CONDITION) and not _true(claim, labels.INSTANCE_TERMINATING)
+    ]
+    consuming = (
+        claim.metadata.uid for claim in counted if claim.metadata.deleting or claim.status.provider_id in unready
+    )
+    return PoolCount(total=len(counted), consuming=tuple(sorted(consuming)))
+
+
+def _true(claim: NodeClaim, condition: str) -> bool:
+    return any(one.type == condition and one.is_true for one in claim.status.conditions)
+
+
+def _nodes(claims: Sequence[NodeClaim]) -> int:
+    return sum(1 for claim in claims if claim.status.provider_id)
+
+
+def _usage(claims: Sequence[NodeClaim]) -> dict[str, str]:
+    used = total(parse_resources(claim.status.capacity) for claim in claims)
+    return format_resources({**BASE, **used, "nodes": _nodes(claims)})

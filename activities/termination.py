@@ -1,0 +1,68 @@
+"""The end: the instance is terminated and waited for until EC2 no longer lists it, then the finalizers come off."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.errors import faults_mapped
+from activities.heartbeats import heartbeating
+from activities.ports import Claims, ConditionPatch, Instances, Nodes
+from model import labels
+from model.faults import NotFound
+from model.ids import instance_id_of
+from model.steps import ClaimRef, TerminationAsked
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at an instance that is going; looks of all nodes are batched into one DescribeInstances."""
+LOOK_SLOWEST = 5.0
+
+
+class TerminationActivities:
+    def __init__(self, *, claims: Claims, nodes: Nodes, instances: Instances) -> None:
+        self._claims, self._nodes, self._instances = claims, nodes, instances
+
+    @activity.defn
+    @faults_mapped
+    async def terminate_instance(self, asked: TerminationAsked) -> None:
+        """Returns once the instance is gone. The NodeClaim's own status may know of one that nobody else does."""
+        async with heartbeating():
+            provider_id = asked.claim.provider_id or await self._provider_id(asked.claim)
+            if not provider_id:
+                return
+            instance = instance_id_of(provider_id)
+            if not await self._instances.terminate(instance):
+                return
+            going = ConditionPatch(type=labels.INSTANCE_TERMINATING, status="True")
+            await self._claims.patch(asked.claim.name, asked.claim.uid, conditions=(going,), now=datetime.now(UTC))
+            pause = LOOK_EVERY
+            while await self._instances.get(instance) is not None:
+                await asyncio.sleep(pause)
+                pause = min(LOOK_SLOWEST, pause * 1.5)
+
+    @activity.defn
+    @faults_mapped
+    async def release_claim(self, asked: TerminationAsked) -> None:
+        """Node first, NodeClaim last: while the NodeClaim is there, this can be repeated."""
+        ref = asked.claim
+        provider_id = ref.provider_id or await self._provider_id(ref)
+        names = {ref.node_name} if ref.node_name else set()
+        if provider_id and not names:
+            names = {node.name for node in await self._nodes.find(provider_id)}
+        for name in sorted(names):
+            await self._release_node(name, provider_id)
+        await self._claims.release(ref.name, ref.uid)
+
+    async def _release_node(self, name: str, provider_id: str) -> None:
+        node = await self._nodes.get(name)
+        if node is None or node.provider_id != provider_id:
+            return
+        try:
+            await self._nodes.delete(name)
+            await self._nodes.release(name)
+        except NotFound:
+            return
+
+    async def _provider_id(self, ref: ClaimRef) -> str:
+        claim = await self._claims.get(ref.name)
+        return claim.status.provider_id if claim is not None and claim.metadata.uid == ref.uid else ""

@@ -1,0 +1,105 @@
+"""What the activities of a node's life are told and what they answer. Expected outcomes are values."""
+
+from datetime import datetime
+from typing import Literal
+
+from model.base import Message
+from model.launches import LaunchPreparation
+
+
+class ClaimRef(Message):
+    """A NodeClaim, and what was known of it when the call was made; each activity reads the live state itself."""
+
+    name: str
+    uid: str
+    node_name: str = ""
+    provider_id: str = ""
+
+
+class Prepared(Message):
+    preparation: LaunchPreparation
+
+
+class Registered(Message):
+    outcome: Literal["registered", "no node", "several nodes", "gone"]
+    node_name: str = ""
+    boot_id: str = ""
+    ready: bool = False
+    """The Node was Ready already, with nothing that holds up initialization."""
+
+
+class Initialized(Message):
+    outcome: Literal["initialized", "waiting", "gone"]
+    waiting_for: str = ""
+    boot_id: str = ""
+    expires: datetime | None = None
+
+
+class DisruptionAsked(Message):
+    claim: ClaimRef
+    reason: str
+    voluntary: bool = True
+    """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
+
+
+class Disrupted(Message):
+    outcome: Literal["deleting", "not now", "gone"]
+    why: str = ""
+
+
+class DrainAsked(Message):
+    claim: ClaimRef
+    known_blockers: str = ""
+    """The verdict shown already: the activity comes back when it changes."""
+    patience: float = 300.0
+    """Seconds after which it comes back in any case."""
+
+
+class Drained(Message):
+    outcome: Literal["drained", "waiting", "deadline passed"]
+    blockers: str = ""
+    pods: int = 0
+    deadline: datetime | None = None
+    """The end of the termination grace period, where one is set."""
+
+
+class Report(Message):
+    """A condition and an event for the NodeClaim."""
+
+    claim: ClaimRef
+    condition: str = ""
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    event: str = ""
+    warning: bool = False
+
+
+class TerminationAsked(Message):
+    claim: ClaimRef
+    reason: str
+
+
+class NodeClassAsked(Message):
+    name: str
+
+
+class NodeClassResolved(Message):
+    exists: bool = True
+    generation: int = 0
+    ready: str = ""
+    message: str = ""
+
+
+class PoolAsked(Message):
+    name: str
+    reason: str = "Empty"
+
+
+class GroupRefused(Message):
+    """Members of a launch group that get no instance, and why."""
+
+    group_id: str
+    members: tuple[ClaimRef, ...]
+    reason: str
+    message: str = ""

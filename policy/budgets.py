@@ -1,0 +1,87 @@
+"""Disruption budgets: how many nodes of a pool may be disrupted now, and the arithmetic behind it.
+
+Karpenter's rules (reference 4.4): percentages round up, so a budget of 10 % always lets one node of a small pool
+go; nodes that are NotReady or going already use the budget up; the strictest active budget counts; one budget that
+cannot be read closes the pool.
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from cronsim import CronSim, CronSimError
+
+from model.base import Message
+from model.coordination import PoolCount
+from model.durations import parse_duration
+from model.kinds import Budget
+
+MACROS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+class Allowance(Message):
+    """How many more nodes may be disrupted for one reason."""
+
+    allowed: int
+    total: int
+    consuming: tuple[str, ...] = ()
+    """UIDs of claims that use the budget up already."""
+    why: str = ""
+    """The arithmetic in words, for the node and the pool that are blocked by it."""
+
+
+def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str, now: datetime) -> Allowance:
+    """The strictest active budget, less what is consumed. No active budget for the reason: no limit."""
+    limits: list[tuple[int, str]] = []
+    for budget in budgets:
+        try:
+            if _covers(budget, reason) and is_active(budget, now):
+                limits.append((nodes_of(budget, count.total), budget.nodes))
+        except ValueError as error:
+            return _answer(0, count, f"budget {budget.nodes!r} cannot be read: {error}")
+    if not limits:
+        return _answer(count.total, count, "no active budget limits this reason")
+    limit, written = min(limits)
+    used = len(count.consuming)
+    words = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or going)"
+    return _answer(max(0, limit - used), count, words)
+
+
+def _answer(allowed: int, count: PoolCount, why: str) -> Allowance:
+    return Allowance(allowed=allowed, total=count.total, consuming=count.consuming, why=why)
+
+
+def _covers(budget: Budget, reason: str) -> bool:
+    return not budget.reasons or reason in budget.reasons
+
+
+def nodes_of(budget: Budget, total: int) -> int:
+    """`10%` of 3 nodes is 1; a plain number is itself. Raises ValueError for anything else."""
+    text = budget.nodes
+    if text.endswith("%"):
+        return math.ceil(int(text[:-1]) * total / 100)
+    return int(text)
+
+
+def is_active(budget: Budget, now: datetime) -> bool:
+    """A budget without a schedule always is; another is while `duration` has not passed since the last hit, UTC."""
+    if not budget.schedule:
+        return True
+    duration = parse_duration(budget.duration or "0s") or timedelta(0)
+    try:
+        hits = CronSim(MACROS.get(budget.schedule, budget.schedule), now.astimezone(UTC) - duration)
+        return next(hits) <= now
+    except CronSimError as error:
+        raise ValueError(
+            f"schedule {budget.schedule!r}: {error}; write five cron fields or a macro such as @daily"
+        ) from error
+    except StopIteration:
+        return False

@@ -1,0 +1,96 @@
+"""What a ready node does next: a pure function of what is known of it, its pool's wishes, and now.
+
+`workflows/phases/ready.py` performs the verdict. Every reason not to go is said; none is silent.
+"""
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from model.base import Value
+from model.durations import parse_duration
+from model.lifecycle import ClaimState
+
+ASK_AGAIN_UNANSWERED = timedelta(seconds=30)
+"""A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
+ASK_AGAIN_REFUSED = timedelta(minutes=10)
+"""The pool keeps a refused wish and grants it later; this only guards against a pool that forgot."""
+
+
+class Verdict(Value):
+    do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt"]
+    until: datetime | None = None
+    """For `wait`: when time alone changes the verdict; None while only a signal can."""
+    why: str = ""
+    blocked_by: str = ""
+    """Who or what holds the node back, in words; empty while it goes its way."""
+
+
+def decide_ready(state: ClaimState, now: datetime) -> Verdict:
+    """Deletion first, then what the machine says, then expiry, then the pool's wish to shrink."""
+    seen = state.seen
+    if seen.deleting or not seen.exists:
+        return Verdict(do="drain", why="Deleted")
+    if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
+        return Verdict(do="initialize", why="Rebooted")
+    if state.expires and now >= state.expires:
+        return Verdict(do="expire", why="Expired")
+    return _sooner(_decide_empty(state, now), state.expires)
+
+
+def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
+    due = empty_due(state)
+    if due is None:
+        return _let_go(state, Verdict(do="wait", blocked_by=_held(state)))
+    if state.pause and now < state.pause.until:
+        held = f"paused by {state.pause.by}: {state.pause.reason}"
+        return _let_go(state, Verdict(do="wait", until=state.pause.until, why="Paused", blocked_by=held))
+    if now < due:
+        return _let_go(state, Verdict(do="wait", until=due, why="Empty"))
+    return _decide_permit(state, now)
+
+
+def _decide_permit(state: ClaimState, now: datetime) -> Verdict:
+    permit, asked = state.permit, state.permit_asked
+    if permit and permit.granted and permit.until and now < permit.until:
+        return Verdict(do="disrupt", why="Empty")
+    if asked is None or (permit and permit.granted):
+        return Verdict(do="ask", why="Empty")
+    again = asked + (ASK_AGAIN_REFUSED if permit else ASK_AGAIN_UNANSWERED)
+    if now >= again:
+        return Verdict(do="ask", why="Empty")
+    return Verdict(do="wait", until=again, why="the pool's permit", blocked_by=permit.blocked_by if permit else "")
+
+
+def _held(state: ClaimState) -> str:
+    """Why an empty node stays all the same; an occupied one needs no reason."""
+    if not state.seen.empty:
+        return ""
+    if state.seen.do_not_disrupt:
+        return "the annotation karpenter.sh/do-not-disrupt on the Node"
+    return "" if state.seen.policy else "no NodePool: a standalone NodeClaim goes only by hand or expiry"
+
+
+def empty_due(state: ClaimState) -> datetime | None:
+    """When an empty node may go; None while it is not empty, is held, or its pool never consolidates."""
+    seen = state.seen
+    after = consolidate_after(seen.policy)
+    if not seen.empty or seen.empty_since is None or after is None or seen.do_not_disrupt:
+        return None
+    return seen.empty_since + after
+
+
+def consolidate_after(policy: str) -> timedelta | None:
+    """The NodePool's consolidateAfter out of `<consolidationPolicy>/<consolidateAfter>`; None for Never or no pool."""
+    _, _, text = policy.partition("/")
+    return parse_duration(text) if text else None
+
+
+def _let_go(state: ClaimState, verdict: Verdict) -> Verdict:
+    return Verdict(do="withdraw", why=verdict.why) if state.permit_asked else verdict
+
+
+def _sooner(verdict: Verdict, expires: datetime | None) -> Verdict:
+    if verdict.do != "wait" or expires is None:
+        return verdict
+    until = min(verdict.until, expires) if verdict.until else expires
+    return verdict.model_copy(update={"until": until})

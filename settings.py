@@ -1,0 +1,176 @@
+"""Settings of the worker: environment first, flags over it, Karpenter's names where the meaning is the same.
+
+A wrong value is one line that says which variable, what it holds, and what to write instead.
+"""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from model.durations import DurationError, parse_duration
+from model.lifecycle import Deadlines
+
+GATES = {
+    "NodeRepair": False,
+    "ReservedCapacity": True,
+    "SpotToSpotConsolidation": False,
+    "NodeOverlay": False,
+    "StaticCapacity": False,
+    "CapacityBuffer": False,
+}
+"""Feature gates and their defaults (reference 1.14)."""
+
+
+class SettingsError(Exception):
+    """One line for the person who starts the worker."""
+
+
+def _duration(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        parsed = parse_duration(value)
+    except DurationError as error:
+        raise ValueError(str(error)) from error
+    if parsed is None:
+        raise ValueError(f"{value!r} has no end; write a duration such as 10s or 5m")
+    return parsed
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+def _gates(value: Any) -> Any:
+    """`Name=bool,…`; an unknown name is an error here, since a misspelt gate that is silently off helps nobody."""
+    if not isinstance(value, str):
+        return value
+    gates = dict(GATES)
+    for part in filter(None, (piece.strip() for piece in value.split(","))):
+        name, _, switch = part.partition("=")
+        if name not in GATES:
+            raise ValueError(f"gate {name!r} is not known; write one of {', '.join(sorted(GATES))}")
+        if switch.lower() not in ("true", "false"):
+            raise ValueError(f"gate {name} is {switch!r}; write {name}=true or {name}=false")
+        gates[name] = switch.lower() == "true"
+    return gates
+
+
+def _named(name: str, **field: Any) -> Any:
+    """A setting by its environment variable, and by a flag of the same name in lower case with hyphens."""
+    return Field(validation_alias=AliasChoices(name, name.lower().replace("_", "-")), **field)
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        case_sensitive=True, extra="ignore", frozen=True, cli_parse_args=False, populate_by_name=True
+    )
+
+    cluster_name: str = _named("CLUSTER_NAME", min_length=1, description="name of the EKS cluster")
+    cluster_endpoint: str = _named("CLUSTER_ENDPOINT", default="", description="API server URL; found by EKS if empty")
+    cluster_ca_bundle: str = _named("CLUSTER_CA_BUNDLE", default="", description="base64 CA; the client's if empty")
+    kubeconfig: str = _named("KUBECONFIG", default="", description="path; the service account if empty")
+    aws_region: str = _named("AWS_REGION", default="us-west-2")
+    aws_endpoint_url: str = _named("AWS_ENDPOINT_URL", default="", description="for a stand-in; AWS itself if empty")
+    interruption_queue: str = _named("INTERRUPTION_QUEUE", default="")
+    isolated_vpc: bool = _named("ISOLATED_VPC", default=False)
+    vm_memory_overhead_percent: float = _named("VM_MEMORY_OVERHEAD_PERCENT", default=0.075, ge=0, lt=1)
+    reserved_enis: int = _named("RESERVED_ENIS", default=0, ge=0)
+    disable_dry_run: bool = _named("DISABLE_DRY_RUN", default=False)
+    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates)] = _named(
+        "FEATURE_GATES", default=GATES
+    )
+    preference_policy: Literal["Respect", "Ignore"] = _named("PREFERENCE_POLICY", default="Respect")
+    min_values_policy: Literal["Strict", "BestEffort"] = _named("MIN_VALUES_POLICY", default="Strict")
+    batch_max_duration: Duration = _named("BATCH_MAX_DURATION", default=timedelta(seconds=10))
+    batch_idle_duration: Duration = _named("BATCH_IDLE_DURATION", default=timedelta(seconds=1))
+    kube_client_qps: float = _named("KUBE_CLIENT_QPS", default=200, gt=0)
+    kube_client_burst: int = _named("KUBE_CLIENT_BURST", default=300, gt=0)
+    leader_election_name: str = _named("LEADER_ELECTION_NAME", default="karpenter-leader-election")
+    log_level: Literal["debug", "info", "error"] = _named("LOG_LEVEL", default="info")
+    log_format: Literal["json", "console"] = _named("LOG_FORMAT", default="json")
+    metrics_port: int = _named("METRICS_PORT", default=8080, ge=0, le=65535)
+    health_probe_port: int = _named("HEALTH_PROBE_PORT", default=8081, ge=0, le=65535)
+    temporal_address: str = _named("TEMPORAL_ADDRESS", default="localhost:7233")
+    temporal_namespace: str = _named("TEMPORAL_NAMESPACE", default="default")
+    temporal_tls: bool = _named("TEMPORAL_TLS", default=False)
+    temporal_api_key: str = _named("TEMPORAL_API_KEY", default="", repr=False)
+    launch_timeout: Duration = _named("LAUNCH_TIMEOUT", default=timedelta(minutes=5))
+    registration_timeout: Duration = _named("REGISTRATION_TIMEOUT", default=timedelta(minutes=15))
+    initialization_timeout: Duration = _named("INITIALIZATION_TIMEOUT", default=timedelta(minutes=30))
+    drain_timeout: Duration = _named("DRAIN_TIMEOUT", default=timedelta(hours=1))
+    termination_timeout: Duration = _named("TERMINATION_TIMEOUT", default=timedelta(minutes=15))
+    not_ready_grace: Duration = _named("NOT_READY_GRACE", default=timedelta(minutes=5))
+    activity_slots: int = _named("ACTIVITY_SLOTS", default=100, ge=4, description="pools and threads derive from it")
+
+    @field_validator("batch_max_duration")
+    @classmethod
+    def _positive(cls, value: timedelta) -> timedelta:
+        if value <= timedelta(0):
+            raise ValueError("must be longer than nothing; write a duration such as 10s")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings
+
+    def deadlines(self) -> Deadlines:
+        return Deadlines(
+            launch=self.launch_timeout,
+            registration=self.registration_timeout,
+            initialization=self.initialization_timeout,
+            drain=self.drain_timeout,
+            termination=self.termination_timeout,
+            not_ready_grace=self.not_ready_grace,
+        )
+
+
+def load(args: list[str] | None = None) -> Settings:
+    """Flags over environment over defaults. Raises SettingsError with one line."""
+    try:
+        flags = _flags(args or [])
+        return Settings(**flags)
+    except ValidationError as error:
+        raise SettingsError(_one_line(error)) from error
+
+
+def _flags(args: list[str]) -> dict[str, str]:
+    """`--cluster-name demo` or `--cluster-name=demo`, by the settings' own names."""
+    known = {name.replace("_", "-"): name.upper() for name in Settings.model_fields}
+    flags: dict[str, str] = {}
+    rest = list(args)
+    while rest:
+        flag, _, value = rest.pop(0).partition("=")
+        name = known.get(flag.removeprefix("--"))
+        if not flag.startswith("--") or name is None:
+            raise SettingsError(f"flag {flag!r} is not known; --help lists them")
+        if not value and not rest:
+            raise SettingsError(f"flag {flag} has no value; write {flag} VALUE")
+        flags[name] = value or rest.pop(0)
+    return flags
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = str(first["loc"][0]).upper().replace("-", "_") if first["loc"] else "settings"
+    if first["type"] == "missing":
+        return f"{name} is not set; write it in the environment or give --{name.lower().replace('_', '-')}"
+    return f"{name}={first.get('input')!r}: {first['msg'].removeprefix('Value error, ')}"
+
+
+def help_text() -> str:
+    """One line a setting: flag, variable, default, meaning."""
+    lines = []
+    for name, field in Settings.model_fields.items():
+        flag = f"--{name.replace('_', '-')}"
+        default = "required" if field.is_required() else f"default {field.default!r}"
+        lines.append(f"  {flag:<32} {name.upper():<28} {default}  {field.description or ''}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,67 @@
+"""The search attributes, in one list: registered at start, set by workflows, asked for by people.
+
+SQL visibility has room for 10 Keyword and 3 each of Bool and Datetime per namespace; this is the whole budget.
+"""
+
+from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
+
+from model.lifecycle import ClaimIdentity, ClaimState, Phase
+
+NODE_POOL = SearchAttributeKey.for_keyword("TenureNodePool")
+PHASE = SearchAttributeKey.for_keyword("TenurePhase")
+BLOCKED_BY = SearchAttributeKey.for_keyword("TenureBlockedBy")
+INSTANCE_TYPE = SearchAttributeKey.for_keyword("TenureInstanceType")
+ZONE = SearchAttributeKey.for_keyword("TenureZone")
+CAPACITY_TYPE = SearchAttributeKey.for_keyword("TenureCapacityType")
+NODE_NAME = SearchAttributeKey.for_keyword("TenureNodeName")
+INSTANCE_ID = SearchAttributeKey.for_keyword("TenureInstanceId")
+OVERDUE = SearchAttributeKey.for_bool("TenureOverdue")
+PAUSED = SearchAttributeKey.for_bool("TenurePaused")
+PHASE_SINCE = SearchAttributeKey.for_datetime("TenurePhaseSince")
+DEADLINE = SearchAttributeKey.for_datetime("TenureDeadline")
+
+ALL: dict[str, str] = {
+    key.name: kind
+    for kind, keys in {
+        "Keyword": (NODE_POOL, PHASE, BLOCKED_BY, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, NODE_NAME, INSTANCE_ID),
+        "Bool": (OVERDUE, PAUSED),
+        "Datetime": (PHASE_SINCE, DEADLINE),
+    }.items()
+    for key in keys
+}
+"""Name to type, as `temporal operator search-attribute create` takes them."""
+
+
+def start_attributes(identity: ClaimIdentity) -> TypedSearchAttributes:
+    """What is known before the first line runs; given at start they cost no event."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(NODE_POOL, identity.pool or "-"),
+            SearchAttributePair(PHASE, Phase.LAUNCH.value),
+            SearchAttributePair(PHASE_SINCE, identity.created),
+            SearchAttributePair(OVERDUE, False),
+        ]
+    )
+
+
+def shown(state: ClaimState) -> dict[str, SearchAttributeUpdate]:
+    """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
+    launched = state.launched
+    values: list[SearchAttributeUpdate] = [
+        PHASE.value_set(state.phase.value),
+        OVERDUE.value_set(state.overdue),
+        PAUSED.value_set(True) if state.pause else PAUSED.value_unset(),
+        BLOCKED_BY.value_set(state.blocked_by) if state.blocked_by else BLOCKED_BY.value_unset(),
+        NODE_NAME.value_set(state.node_name) if state.node_name else NODE_NAME.value_unset(),
+        DEADLINE.value_set(state.deadline) if state.deadline else DEADLINE.value_unset(),
+    ]
+    if state.since:
+        values.append(PHASE_SINCE.value_set(state.since))
+    if launched:
+        values += [
+            INSTANCE_TYPE.value_set(launched.instance_type),
+            ZONE.value_set(launched.zone),
+            CAPACITY_TYPE.value_set(launched.capacity_type),
+            INSTANCE_ID.value_set(launched.provider_id.rpartition("/")[2]),
+        ]
+    return {update.key.name: update for update in values}

@@ -1,0 +1,169 @@
+"""What a phase holds in its hands: the claim's state, the clock, and the ways to wait, show and remember.
+
+`nodeclaim.py` makes one per run and walks the phases with it. Handlers only replace `state`; phases do the rest.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeUpdate
+
+from model.lifecycle import ClaimState, Phase, Step
+from policy.lifecycle import deadline_of, may_follow
+from workflows import attributes, ids
+from workflows.options import ROLL_AT_EVENTS
+
+
+class RollOver(Exception):
+    """Raised out of a calm wait: the run continues as new with the state as it stands."""
+
+
+class Life:
+    def __init__(self, state: ClaimState) -> None:
+        self.state = state
+        self._shown: dict[str, SearchAttributeUpdate] = {}
+
+    @property
+    def now(self) -> datetime:
+        return workflow.now()
+
+    @property
+    def name(self) -> str:
+        return self.state.identity.name
+
+    @property
+    def uid(self) -> str:
+        return self.state.identity.uid
+
+    def change(self, **fields: Any) -> None:
+        """Replace fields of the state."""
+        self.state = self.state.model_copy(update=fields)
+
+    def begin(self) -> None:
+        """At the top of every run: what a run does not inherit is set again."""
+        if self.state.since is None:
+            self.enter(Phase.LAUNCH, "created")
+            return
+        self._shown = attributes.shown(self.state)
+        self._describe()
+
+    def enter(self, phase: Phase, cause: str) -> None:
+        """Step into a phase: its time starts, its deadline is known, and everyone can see it."""
+        before = self.state.phase
+        if self.state.since is not None and not may_follow(before, phase):
+            raise AssertionError(f"{before} may not be followed by {phase}")
+        now = self.now
+        self.change(
+            phase=phase,
+            since=now,
+            deadline=deadline_of(self.state, phase, now),
+            overdue=False,
+            blocked_by="",
+            story=(*self.state.story, Step(phase=phase, at=now, cause=cause)),
+        )
+        if len(self.state.story) > 1:
+            self.show()
+        else:
+            self._shown = attributes.shown(self.state)
+            self._describe()
+
+    def show(self) -> None:
+        """One batched upsert of the search attributes that changed, and the details for the Temporal UI."""
+        shown = attributes.shown(self.state)
+        changed = [update for name, update in shown.items() if not _same(self._shown.get(name), update)]
+        self._shown = shown
+        if changed:
+            workflow.upsert_search_attributes(changed)
+        self._describe()
+
+    def block(self, why: str) -> None:
+        """Say what is waited for; seen as TenureBlockedBy and in the details."""
+        if why != self.state.blocked_by:
+            self.change(blocked_by=why)
+            self.show()
+
+    def overdue(self) -> bool:
+        deadline = self.state.deadline
+        return deadline is not None and self.now >= deadline
+
+    def mark_overdue(self) -> None:
+        if not self.state.overdue:
+            self.change(overdue=True)
+            self.show()
+
+    async def wait(self, happened: Callable[[], bool], *, until: datetime | None, summary: str) -> bool:
+        """Sleep until something happened or the time is there; False for the latter. Calm: the run may roll over.
+
+        Without `until` no timer is made, so a node that waits for nothing but news costs no event.
+        """
+        if happened():
+            return True
+        if until is not None and until <= self.now:
+            return False
+        timeout = until - self.now if until is not None else None
+        if self.roll_due():
+            raise RollOver
+        try:
+            await workflow.wait_condition(
+                lambda: happened() or self.roll_due(), timeout=timeout, timeout_summary=summary if timeout else None
+            )
+        except TimeoutError:
+            return False
+        if not happened():
+            raise RollOver
+        return True
+
+    def roll_due(self) -> bool:
+        info = workflow.info()
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
+
+    def pool_workflow(self) -> str:
+        return ids.nodepool(self.state.identity.cluster, self.state.identity.pool)
+
+    def _describe(self) -> None:
+        workflow.set_current_details(describe(self.state))
+
+
+def describe(state: ClaimState) -> str:
+    """The life so far, as Markdown for the Temporal UI."""
+    rows = [
+        ("phase", f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else "")),
+        ("since", _clock(state.since)),
+        ("deadline", _clock(state.deadline) if state.deadline else "none"),
+        ("blocked by", state.blocked_by or "nothing"),
+        ("next step", NEXT[state.phase]),
+        ("node", state.node_name or "none yet"),
+    ]
+    if state.identity.group_id:
+        rows.append(("launch group", state.identity.group_id))
+    if state.launched:
+        rows.append(("instance", f"{state.launched.provider_id} ({state.launched.instance_type})"))
+        rows.append(("bought as", f"{state.launched.capacity_type} in {state.launched.zone}"))
+    if state.refused:
+        rows.append(("refused", f"{state.refused.reason}: {state.refused.message}"))
+    if state.pause:
+        rows.append(("paused", f"by {state.pause.by} until {_clock(state.pause.until)}: {state.pause.reason}"))
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows)
+    story = "\n".join(f"- {_clock(step.at)} **{step.phase.value}** {step.cause}" for step in state.story)
+    return f"| | |\n|---|---|\n{table}\n\n{story}"
+
+
+NEXT = {
+    Phase.LAUNCH: "an instance from EC2",
+    Phase.REGISTRATION: "the instance's Node joins the cluster",
+    Phase.INITIALIZATION: "the Node becomes Ready without startup taints",
+    Phase.READY: "runs pods until it is empty, expires or is deleted",
+    Phase.DRAIN: "pods leave, volumes detach",
+    Phase.TERMINATION: "EC2 ends the instance",
+    Phase.GONE: "nothing",
+}
+
+
+def _clock(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "-"
+
+
+def _same(before: SearchAttributeUpdate | None, after: SearchAttributeUpdate) -> bool:
+    return before is not None and before.value == after.value

@@ -1,0 +1,131 @@
+"""A NodeClaim's whole life, one durable workflow: launch, register, initialize, ready, drain, terminate.
+
+The watch starts it by signal, whoever made the NodeClaim. Each phase is one file in `phases/` and answers with the
+phase that follows; `policy/lifecycle.py` has the table of what may follow what.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from temporalio import workflow
+
+from model.launches import Launched
+from model.lifecycle import ClaimOutcome, ClaimState, Phase
+from model.messages import GroupAnswered, Pause, PermitAnswered, Resume, Verdict
+from model.observations import ClaimSeen
+from workflows.life import Life, RollOver
+from workflows.phases.drain import drain
+from workflows.phases.initialization import initialization
+from workflows.phases.launch import launch
+from workflows.phases.ready import ready
+from workflows.phases.registration import registration
+from workflows.phases.termination import termination
+
+PHASES: dict[Phase, Callable[[Life], Awaitable[Phase]]] = {
+    Phase.LAUNCH: launch,
+    Phase.REGISTRATION: registration,
+    Phase.INITIALIZATION: initialization,
+    Phase.READY: ready,
+    Phase.DRAIN: drain,
+    Phase.TERMINATION: termination,
+}
+
+
+@workflow.defn
+class NodeClaimWorkflow:
+    @workflow.init
+    def __init__(self, state: ClaimState) -> None:
+        self._life = Life(state)
+
+    @workflow.run
+    async def run(self, state: ClaimState) -> ClaimOutcome:
+        life = self._life
+        life.begin()
+        try:
+            while life.state.phase is not Phase.GONE:
+                following = await PHASES[life.state.phase](life)
+                life.enter(following, _cause(life.state, following))
+        except RollOver:
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            workflow.continue_as_new(life.state)
+        return _outcome(life.state)
+
+    @workflow.signal
+    def seen(self, seen: ClaimSeen) -> None:
+        """What the watch saw. Older observations are dropped."""
+        if seen.number > self._life.state.seen.number:
+            self._life.change(seen=seen)
+
+    @workflow.signal
+    def answered(self, answer: GroupAnswered) -> None:
+        """What the launch group was answered; only the first answer counts."""
+        state = self._life.state
+        if state.launched or (state.refused and state.refused.final):
+            return
+        if isinstance(answer.result, Launched):
+            self._life.change(launched=answer.result)
+        else:
+            self._life.change(refused=answer.result)
+
+    @workflow.signal
+    def permitted(self, answer: PermitAnswered) -> None:
+        if self._life.state.permit_asked:
+            self._life.change(permit=answer)
+
+    @workflow.update
+    def pause(self, pause: Pause) -> Verdict:
+        """Hold voluntary disruption of this node until a moment."""
+        self._life.change(pause=pause)
+        self._life.show()
+        return Verdict(message=f"paused until {pause.until.isoformat()}")
+
+    @pause.validator
+    def _check_pause(self, pause: Pause) -> None:
+        if pause.until <= workflow.now():
+            raise ValueError(f"until: {pause.until.isoformat()} is past; write a moment to come")
+
+    @workflow.signal
+    def pause_disruption(self, pause: Pause) -> None:
+        """The same as `pause`, for use in bulk and while no worker is up."""
+        self._life.change(pause=pause)
+
+    @workflow.update
+    def resume(self, resume: Resume) -> Verdict:
+        self._life.change(pause=None)
+        self._life.show()
+        return Verdict(message="resumed")
+
+    @workflow.signal
+    def resume_disruption(self, resume: Resume) -> None:
+        self._life.change(pause=None)
+
+    @workflow.query
+    def state(self) -> ClaimState:
+        return self._life.state
+
+
+def _cause(state: ClaimState, phase: Phase) -> str:
+    """The line of the story for entering a phase."""
+    launched = state.launched
+    match phase:
+        case Phase.REGISTRATION if launched:
+            return f"{launched.instance_type} {launched.capacity_type} in {launched.zone}"
+        case Phase.INITIALIZATION:
+            return f"{state.node_name} joined" if not state.initialized else f"{state.node_name} rebooted"
+        case Phase.READY:
+            return "initialized"
+        case Phase.DRAIN | Phase.TERMINATION:
+            return state.disruption
+        case _:
+            return "instance gone"
+
+
+def _outcome(state: ClaimState) -> ClaimOutcome:
+    launched = state.launched
+    return ClaimOutcome(
+        name=state.identity.name,
+        uid=state.identity.uid,
+        reason=state.disruption,
+        provider_id=launched.provider_id if launched else "",
+        instance_type=launched.instance_type if launched else "",
+        story=state.story,
+    )

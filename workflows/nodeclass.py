@@ -1,0 +1,101 @@
+"""NodeClass: resolves an EC2NodeClass, keeps it fresh, and lets it go once no NodeClaim holds it."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.node_classes import NodeClassActivities
+from model.coordination import NodeClassState
+from model.observations import NodeClassSeen
+from model.steps import NodeClassAsked, NodeClassResolved
+from workflows.options import RESOLVE, ROLL_AT_EVENTS, named
+
+FRESH_FOR = timedelta(minutes=5)
+"""Between looks at AWS while all is well (reference 7.1)."""
+TRY_AGAIN_IN = timedelta(minutes=1)
+"""While something is not ready or AWS does not answer."""
+
+
+@workflow.defn
+class NodeClassWorkflow:
+    @workflow.init
+    def __init__(self, state: NodeClassState) -> None:
+        self._state = state
+
+    @workflow.run
+    async def run(self, state: NodeClassState) -> None:
+        while self._state.seen.exists:
+            if self._state.seen.deleting:
+                if await self._remove():
+                    return
+            else:
+                await self._resolve()
+            known = self._state.seen
+            self._describe()
+            await self._sleep(known)
+            if self._roll_due():
+                workflow.continue_as_new(self._state)
+
+    @workflow.signal
+    def seen(self, seen: NodeClassSeen) -> None:
+        if seen.number > self._state.seen.number:
+            self._change(seen=seen)
+
+    @workflow.query
+    def state(self) -> NodeClassState:
+        return self._state
+
+    async def _resolve(self) -> None:
+        name = self._state.name
+        try:
+            answer = await workflow.execute_activity_method(
+                NodeClassActivities.resolve_node_class, NodeClassAsked(name=name), **named(RESOLVE, f"resolve {name}")
+            )
+        except ActivityError as error:
+            answer = NodeClassResolved(ready="Unknown", message=str(error.cause or error)[:300])
+        if not answer.exists:
+            self._change(seen=self._state.seen.model_copy(update={"exists": False}))
+        self._change(resolved_generation=answer.generation, ready=answer.ready, message=answer.message)
+
+    async def _remove(self) -> bool:
+        try:
+            done = await workflow.execute_activity_method(
+                NodeClassActivities.remove_node_class,
+                NodeClassAsked(name=self._state.name),
+                **named(RESOLVE, "clean up and let go"),
+            )
+        except ActivityError as error:
+            self._change(message=str(error.cause or error)[:300])
+            return False
+        self._change(message="" if done else f"waits for {self._state.seen.claims} NodeClaims")
+        return done
+
+    async def _sleep(self, known: NodeClassSeen) -> None:
+        """Until the class or the number of its NodeClaims changes in a way that matters, or it is due."""
+        due = FRESH_FOR if self._state.ready == "True" and not known.deleting else TRY_AGAIN_IN
+        try:
+            await workflow.wait_condition(
+                lambda: self._matters(known), timeout=due, timeout_summary=f"look at {self._state.name} again"
+            )
+        except TimeoutError:
+            return
+
+    def _matters(self, known: NodeClassSeen) -> bool:
+        seen = self._state.seen
+        changed = (seen.generation, seen.deleting, seen.exists) != (known.generation, known.deleting, known.exists)
+        return changed or (seen.deleting and seen.claims != known.claims)
+
+    def _change(self, **fields: object) -> None:
+        self._state = self._state.model_copy(update=fields)
+
+    def _roll_due(self) -> bool:
+        info = workflow.info()
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
+
+    def _describe(self) -> None:
+        state = self._state
+        workflow.set_current_details(
+            f"| | |\n|---|---|\n| ready | {state.ready or 'not known yet'} |\n| why | {state.message or '-'} |\n"
+            f"| generation | {state.resolved_generation} |\n| NodeClaims | {state.seen.claims} |"
+        )

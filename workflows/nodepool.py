@@ -1,0 +1,190 @@
+"""NodePool: keeps the pool's status, and hands out permits for voluntary disruption.
+
+A permit is a lease that lapses: a node that never uses it frees it by time. Launch, interruption, drain and
+clean-up never ask here, so a pool in trouble freezes only its own voluntary steps.
+"""
+
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from activities.pools import PoolActivities
+from model.coordination import Permit, PoolState
+from model.messages import Pause, PermitAnswered, PermitAsked, PermitWithdrawn, Resume, Verdict
+from model.observations import PoolSeen
+from model.steps import PoolAsked
+from policy.budgets import Allowance
+from workflows.options import PATCH, ROLL_AT_EVENTS, named
+
+LEASE = timedelta(minutes=2)
+"""A permit lapses after this long, unless its NodeClaim is being deleted by then and so counts by itself."""
+LOOK_AGAIN = timedelta(seconds=10)
+"""While wishes wait for a budget: how often it is read again."""
+GATHER = timedelta(milliseconds=200)
+"""Nodes that empty together are answered together."""
+
+
+@workflow.defn
+class NodePoolWorkflow:
+    @workflow.init
+    def __init__(self, state: PoolState) -> None:
+        self._state = state
+        self._told = PoolSeen()
+        self._again: datetime | None = None
+        self._asked_anew = bool(state.asked)
+
+    @workflow.run
+    async def run(self, state: PoolState) -> None:
+        while self._state.seen.exists:
+            self._describe()
+            await self._news()
+            if self._state.seen != self._told:
+                await self._status()
+            if self._state.asked and self._due():
+                await self._permits()
+            if self._roll_due():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(self._state)
+
+    @workflow.signal
+    def seen(self, seen: PoolSeen) -> None:
+        if seen.number > self._state.seen.number:
+            self._change(seen=seen)
+
+    @workflow.signal
+    def asked(self, asked: PermitAsked) -> None:
+        others = tuple(one for one in self._state.asked if one.claim_uid != asked.claim_uid)
+        self._change(asked=(*others, asked))
+        self._asked_anew = True
+
+    @workflow.signal
+    def withdrawn(self, withdrawn: PermitWithdrawn) -> None:
+        uid = withdrawn.claim_uid
+        self._change(
+            asked=tuple(one for one in self._state.asked if one.claim_uid != uid),
+            permits=tuple(one for one in self._state.permits if one.claim_uid != uid),
+        )
+
+    @workflow.update
+    def pause(self, pause: Pause) -> Verdict:
+        """Hold voluntary disruption in this pool until a moment."""
+        self._change(pause=pause)
+        return Verdict(message=f"NodePool {self._state.name} is paused until {pause.until.isoformat()}")
+
+    @pause.validator
+    def _check_pause(self, pause: Pause) -> None:
+        if pause.until <= workflow.now():
+            raise ValueError(f"until: {pause.until.isoformat()} is past; write a moment to come")
+
+    @workflow.signal
+    def pause_disruption(self, pause: Pause) -> None:
+        self._change(pause=pause)
+
+    @workflow.update
+    def resume(self, resume: Resume) -> Verdict:
+        self._change(pause=None)
+        self._asked_anew = True
+        return Verdict(message=f"NodePool {self._state.name} goes on")
+
+    @workflow.signal
+    def resume_disruption(self, resume: Resume) -> None:
+        self._change(pause=None)
+        self._asked_anew = True
+
+    @workflow.query
+    def state(self) -> PoolState:
+        return self._state
+
+    async def _news(self) -> None:
+        """Sleep until something changed; while wishes wait, also until the budget is due for another look."""
+        timeout = max(self._again - workflow.now(), timedelta(0)) if self._again and self._state.asked else None
+        try:
+            await workflow.wait_condition(
+                lambda: self._state.seen != self._told or self._asked_anew or self._roll_due(),
+                timeout=timeout,
+                timeout_summary="look at the budget again",
+            )
+        except TimeoutError:
+            return
+
+    def _due(self) -> bool:
+        return self._asked_anew or self._again is None or workflow.now() >= self._again
+
+    async def _status(self) -> None:
+        self._told = self._state.seen
+        if not self._told.exists:
+            return
+        await workflow.execute_activity_method(
+            PoolActivities.update_pool, PoolAsked(name=self._state.name), **named(PATCH, "write the status")
+        )
+
+    async def _permits(self) -> None:
+        """Read what the budget allows now, less the leases out, and answer every wish, oldest first."""
+        await workflow.sleep(GATHER, summary="gather wishes")
+        self._asked_anew = False
+        self._again = workflow.now() + LOOK_AGAIN
+        allowance = await self._allowance()
+        now = workflow.now()
+        consuming = set(allowance.consuming)
+        leases = tuple(one for one in self._state.permits if one.until > now and one.claim_uid not in consuming)
+        room = 0 if self._paused(now) else allowance.allowed - len(leases)
+        why = self._paused(now) or f"NodePool {self._state.name}: {allowance.why}, {len(leases)} permits out"
+        wishes = sorted(self._state.asked, key=lambda one: (one.since, one.claim_uid))
+        granted = wishes[: max(room, 0)]
+        until = now + LEASE
+        permits = tuple(
+            Permit(claim_name=one.claim_name, claim_uid=one.claim_uid, reason=one.reason, until=until)
+            for one in granted
+        )
+        self._change(
+            permits=(*leases, *permits),
+            asked=tuple(wishes[len(granted) :]),
+            blocked_by=why if wishes[len(granted) :] else "",
+        )
+        for one in granted:
+            await self._answer(one, PermitAnswered(granted=True, reason=one.reason, until=until))
+        for one in wishes[len(granted) :]:
+            await self._answer(one, PermitAnswered(granted=False, reason=one.reason, blocked_by=why))
+
+    async def _allowance(self) -> Allowance:
+        try:
+            return await workflow.execute_activity_method(
+                PoolActivities.read_allowance,
+                PoolAsked(name=self._state.name, reason="Empty"),
+                **named(PATCH, "read the budget"),
+            )
+        except ActivityError as error:
+            return Allowance(allowed=0, total=0, why=f"the budget could not be read: {error.cause or error}")
+
+    async def _answer(self, wish: PermitAsked, answer: PermitAnswered) -> None:
+        """A node that is gone needs no answer; its lease lapses."""
+        try:
+            await workflow.get_external_workflow_handle(wish.workflow_id).signal("permitted", answer)
+        except ApplicationError:
+            self.withdrawn(PermitWithdrawn(claim_uid=wish.claim_uid))
+
+    def _paused(self, now: datetime) -> str:
+        pause = self._state.pause
+        if pause is None or now >= pause.until:
+            return ""
+        return f"NodePool {self._state.name} is paused by {pause.by} until {pause.until.isoformat()}: {pause.reason}"
+
+    def _change(self, **fields: object) -> None:
+        self._state = self._state.model_copy(update=fields)
+
+    def _roll_due(self) -> bool:
+        info = workflow.info()
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
+
+    def _describe(self) -> None:
+        state = self._state
+        permits = "\n".join(f"- {one.claim_name} until {one.until:%H:%M:%S}" for one in state.permits) or "none"
+        asked = (
+            "\n".join(f"- {one.claim_name}: {one.reason} since {one.since:%H:%M:%S}" for one in state.asked) or "none"
+        )
+        paused = self._paused(workflow.now()) or "no"
+        workflow.set_current_details(
+            f"| | |\n|---|---|\n| generation | {state.seen.generation} |\n| paused | {paused} |\n"
+            f"| blocked by | {state.blocked_by or 'nothing'} |\n\n**Permits**\n{permits}\n\n**Wishes**\n{asked}"
+        )

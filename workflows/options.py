@@ -1,0 +1,70 @@
+"""The one table of time-outs and retries. Phases bound the whole; these bound single tries."""
+
+from datetime import timedelta
+from typing import Any, TypedDict
+
+from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityCancellationType
+
+HEARTBEAT = timedelta(seconds=5)
+"""An activity whose worker was killed is tried elsewhere after this long."""
+
+ROLL_AT_EVENTS = 500
+"""A run longer than this continues as new in its next calm phase."""
+
+
+class Options(TypedDict, total=False):
+    start_to_close_timeout: timedelta
+    schedule_to_start_timeout: timedelta
+    heartbeat_timeout: timedelta
+    retry_policy: RetryPolicy
+    cancellation_type: ActivityCancellationType
+
+
+def _retry(first: float, factor: float, longest: float, attempts: int = 0) -> RetryPolicy:
+    return RetryPolicy(
+        initial_interval=timedelta(seconds=first),
+        backoff_coefficient=factor,
+        maximum_interval=timedelta(seconds=longest),
+        maximum_attempts=attempts,
+    )
+
+
+PREPARE: Options = {"start_to_close_timeout": timedelta(seconds=30), "retry_policy": _retry(1, 2, 15, attempts=6)}
+CREATE_FLEET: Options = {
+    "start_to_close_timeout": timedelta(seconds=120),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(1, 2, 15),
+}
+PATCH: Options = {
+    "start_to_close_timeout": timedelta(seconds=15),
+    "retry_policy": _retry(0.5, 2, 10),
+}
+DRAIN: Options = {
+    "start_to_close_timeout": timedelta(minutes=10),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(0.5, 2, 10),
+}
+TERMINATE: Options = {
+    "start_to_close_timeout": timedelta(minutes=5),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(1, 2, 20),
+}
+PLAN: Options = {
+    "start_to_close_timeout": timedelta(minutes=2),
+    "schedule_to_start_timeout": timedelta(seconds=5),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(0.5, 2, 5, attempts=3),
+}
+WATCH: Options = {
+    "start_to_close_timeout": timedelta(days=1),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(0.5, 2, 5),
+    "cancellation_type": ActivityCancellationType.TRY_CANCEL,
+}
+RESOLVE: Options = {"start_to_close_timeout": timedelta(seconds=60), "retry_policy": _retry(1, 2, 30)}
+
+
+def named(options: Options, summary: str) -> Any:
+    """Options with the line that the Temporal UI shows."""
+    return {**options, "summary": summary}

@@ -1,0 +1,94 @@
+"""Initialization: the Node becomes Ready, startup and ephemeral taints leave, requested resources appear.
+
+After registration; also where a machine that rebooted comes back to. Passing the deadline makes the node overdue,
+visibly; it is kept, since its pods may be about to start.
+"""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from activities.disruption import DisruptionActivities
+from activities.joining import JoiningActivities
+from model.lifecycle import Phase
+from model.steps import Report
+from workflows.life import Life
+from workflows.options import PATCH, named
+from workflows.phases.giving_up import ref
+
+SETTLE = timedelta(seconds=10)
+"""What holds a node up is written to its NodeClaim once it has held for this long."""
+
+
+async def initialization(life: Life) -> Phase:
+    looked_at, told = -1, ""
+    while True:
+        if _leaving(life):
+            life.change(disruption="Deleted")
+            return Phase.DRAIN
+        if _complete(life) and life.state.seen.number > looked_at:
+            looked_at = life.state.seen.number
+            if await _initialize(life):
+                return Phase.READY
+            continue
+        told = await _wait(life, told, looked_at)
+
+
+async def _wait(life: Life, told: str, looked_at: int) -> str:
+    """Wait for news; say what holds the node up, once, if it still does after a while; notice the deadline."""
+    why = _holding(life)
+    untold = bool(why) and why != told
+    until = life.now + SETTLE if untold else (None if life.state.overdue else life.state.deadline)
+    news = await life.wait(
+        lambda: _leaving(life) or _holding(life) != why or (_complete(life) and life.state.seen.number > looked_at),
+        until=until,
+        summary="initialization",
+    )
+    if news:
+        return told
+    if life.overdue() and not life.state.overdue:
+        life.mark_overdue()
+        await _say(life, why, event="InitializationOverdue")
+        return why
+    if untold:
+        life.block(why)
+        await _say(life, why)
+        return why
+    return told
+
+
+async def _initialize(life: Life) -> bool:
+    answer = await workflow.execute_activity_method(
+        JoiningActivities.initialize_node, ref(life), **named(PATCH, f"initialize {life.state.node_name}")
+    )
+    if answer.outcome == "initialized":
+        life.change(initialized=True, boot_id=answer.boot_id, expires=answer.expires)
+        return True
+    if answer.outcome == "waiting":
+        life.block(answer.waiting_for)
+    return False
+
+
+async def _say(life: Life, why: str, event: str = "") -> None:
+    reason, _, message = why.partition(": ")
+    report = Report(
+        claim=ref(life), condition="Initialized", reason=reason, message=message, event=event, warning=bool(event)
+    )
+    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
+
+
+def _holding(life: Life) -> str:
+    seen = life.state.seen
+    if not seen.node_name:
+        return "NodeNotFound: the Node left the cluster"
+    if not seen.node_ready:
+        return "NodeNotReady: the kubelet does not report Ready"
+    return seen.waiting_for[0] if seen.waiting_for else ""
+
+
+def _complete(life: Life) -> bool:
+    return not _holding(life)
+
+
+def _leaving(life: Life) -> bool:
+    return life.state.seen.deleting or not life.state.seen.exists

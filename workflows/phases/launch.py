@@ -1,0 +1,106 @@
+"""Launch: from a NodeClaim to an instance. First phase; registration comes next.
+
+A claim made by a plan waits for what its launch group is answered; one that a person made launches itself, as a
+group of one. Either way the request is frozen in a history before EC2 hears of it.
+"""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.launching import LaunchActivities
+from model.launches import Launched, LaunchGroup, LaunchPrepared, LaunchRefused, LaunchResult, Member
+from model.lifecycle import Phase
+from model.steps import ClaimRef
+from workflows.life import Life
+from workflows.options import CREATE_FLEET, PREPARE, named
+from workflows.phases.giving_up import give_up
+
+AGAIN_IN = timedelta(seconds=10)
+"""Between attempts of a claim that launches itself."""
+
+
+async def launch(life: Life) -> Phase:
+    if life.state.identity.group_id:
+        return await _with_its_group(life)
+    return await _alone(life)
+
+
+async def _with_its_group(life: Life) -> Phase:
+    """Wait for the group's word, even while being deleted: the instance may be on its way already."""
+    await life.wait(lambda: _answered(life), until=life.state.deadline, summary="launch deadline")
+    return await _after(life)
+
+
+async def _alone(life: Life) -> Phase:
+    while not _answered(life) and not life.overdue():
+        if life.state.seen.deleting or not life.state.seen.exists:
+            break
+        result = await _attempt(life)
+        if isinstance(result, Launched):
+            life.change(launched=result, refused=None, group=None)
+        else:
+            life.change(refused=result, group=None, launch_attempt=life.state.launch_attempt + 1)
+            if not result.final:
+                life.block(f"{result.reason}: {result.message}")
+                await _pause(life)
+    return await _after(life)
+
+
+async def _attempt(life: Life) -> LaunchResult:
+    """One token's worth: freeze, then call. A run that rolled or restarted in between calls with the same group."""
+    me = Member(name=life.name, uid=life.uid)
+    try:
+        if life.state.group is None:
+            prepared = await workflow.execute_activity_method(
+                LaunchActivities.prepare_launch,
+                ClaimRef(name=life.name, uid=life.uid),
+                **named(PREPARE, "prepare launch"),
+            )
+            match prepared.preparation:
+                case LaunchRefused() as refused:
+                    return refused
+                case LaunchPrepared(request=request):
+                    life.change(
+                        group=LaunchGroup(
+                            group_id=life.name,
+                            attempt=life.state.launch_attempt,
+                            pool=life.state.identity.pool,
+                            members=(me,),
+                            request=request,
+                        )
+                    )
+        assert life.state.group is not None
+        outcome = await workflow.execute_activity_method(
+            LaunchActivities.launch_alone, life.state.group, **named(CREATE_FLEET, "CreateFleet")
+        )
+    except ActivityError as error:
+        return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)
+    return outcome.results[life.uid]
+
+
+async def _pause(life: Life) -> None:
+    deadline = life.state.deadline or life.now
+    await life.wait(
+        lambda: life.state.seen.deleting, until=min(life.now + AGAIN_IN, deadline), summary="before the next attempt"
+    )
+
+
+def _answered(life: Life) -> bool:
+    refused = life.state.refused
+    return life.state.launched is not None or (refused is not None and refused.final)
+
+
+async def _after(life: Life) -> Phase:
+    state = life.state
+    if state.launched:
+        return Phase.REGISTRATION
+    if state.seen.deleting or not state.seen.exists:
+        life.change(disruption="Deleted")
+    elif state.refused and state.refused.final:
+        await give_up(life, reason=state.refused.reason, message=state.refused.message)
+    else:
+        life.mark_overdue()
+        await give_up(life, reason="LaunchTimeout", message=state.blocked_by or "no instance before the deadline")
+    return Phase.TERMINATION

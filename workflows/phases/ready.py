@@ -1,0 +1,97 @@
+"""Ready: the node runs pods. The longest phase, and the only one from which a node goes of Tenure's own accord.
+
+`policy/ready.py` decides; here the decision is performed, and between decisions nothing happens at all.
+"""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from activities.disruption import DisruptionActivities
+from model.lifecycle import Phase
+from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn
+from model.steps import DisruptionAsked
+from policy.ready import Verdict, decide_ready
+from workflows.life import Life
+from workflows.options import PATCH, named
+from workflows.phases.giving_up import disrupt, ref
+
+NOT_NOW = timedelta(seconds=10)
+"""A live read contradicted the watch: decide again when there is news, or after this long."""
+
+
+async def ready(life: Life) -> Phase:
+    while True:
+        verdict = decide_ready(life.state, life.now)
+        match verdict.do:
+            case "drain":
+                life.change(disruption=life.state.disruption or verdict.why)
+                return Phase.DRAIN
+            case "initialize":
+                life.change(flaps=life.state.flaps + 1)
+                return Phase.INITIALIZATION
+            case "expire":
+                life.change(disruption="Expired")
+                await disrupt(life, reason="Expired")
+                return Phase.DRAIN
+            case "ask":
+                await _ask(life, verdict)
+            case "withdraw":
+                await _withdraw(life)
+            case "disrupt":
+                if await _disrupt(life, verdict):
+                    return Phase.DRAIN
+            case "wait":
+                await _wait(life, verdict)
+
+
+async def _wait(life: Life, verdict: Verdict) -> None:
+    life.block(verdict.blocked_by)
+    known = life.state
+    await life.wait(lambda: life.state is not known, until=verdict.until, summary=verdict.why or "expiry")
+
+
+async def _ask(life: Life, verdict: Verdict) -> None:
+    asked = PermitAsked(
+        claim_name=life.name,
+        claim_uid=life.uid,
+        workflow_id=workflow.info().workflow_id,
+        reason="Empty",
+        since=life.state.seen.empty_since or life.now,
+    )
+    life.change(permit=None, permit_asked=life.now)
+    if not await _tell_pool(life, "asked", asked):
+        refused = PermitAnswered(granted=False, reason="Empty", blocked_by="the NodePool has no workflow yet")
+        life.change(permit=refused)
+
+
+async def _withdraw(life: Life) -> None:
+    life.change(permit=None, permit_asked=None, blocked_by="")
+    await _tell_pool(life, "withdrawn", PermitWithdrawn(claim_uid=life.uid))
+
+
+async def _disrupt(life: Life, verdict: Verdict) -> bool:
+    """Delete the NodeClaim if the live state still agrees; otherwise give the permit back and look again later."""
+    answer = await workflow.execute_activity_method(
+        DisruptionActivities.disrupt_claim,
+        DisruptionAsked(claim=ref(life), reason=verdict.why),
+        **named(PATCH, f"delete the NodeClaim: {verdict.why}"),
+    )
+    if answer.outcome != "not now":
+        life.change(disruption=verdict.why)
+        return True
+    await _withdraw(life)
+    life.block(answer.why)
+    known = life.state.seen
+    await life.wait(lambda: life.state.seen is not known, until=life.now + NOT_NOW, summary="the node is in use")
+    return False
+
+
+async def _tell_pool(life: Life, signal: str, message: PermitAsked | PermitWithdrawn) -> bool:
+    pool = workflow.get_external_workflow_handle(life.pool_workflow())
+    try:
+        await pool.signal(signal, message)
+    except ApplicationError:
+        return False
+    return True

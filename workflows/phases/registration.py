@@ -1,0 +1,71 @@
+"""Registration: the instance's Node joins and takes on the claim's labels, taints and finalizer.
+
+After launch, before initialization. A Node that never joins is given up at the deadline (Karpenter's liveness).
+"""
+
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+
+from activities.joining import JoiningActivities
+from model.lifecycle import Phase
+from workflows.life import Life
+from workflows.options import PATCH, named
+from workflows.phases.giving_up import give_up, ref
+
+LOOK_AGAIN = timedelta(seconds=5)
+"""The watch has seen a Node that the live read did not find: it is looked for once more after this long."""
+
+
+async def registration(life: Life) -> Phase:
+    looked_at = -1
+    while not life.overdue():
+        again = life.now + LOOK_AGAIN if looked_at >= 0 else None
+        happened = await life.wait(
+            lambda: _leaving(life) or _joined(life, looked_at),
+            until=_sooner(life, again),
+            summary="registration deadline",
+        )
+        if _leaving(life):
+            life.change(disruption="Deleted")
+            return Phase.TERMINATION
+        if not happened and again is None:
+            break
+        looked_at = life.state.seen.number
+        if await _register(life):
+            return Phase.INITIALIZATION
+    life.mark_overdue()
+    await give_up(life, reason="RegistrationTimeout", message=f"no Node joined: {life.state.blocked_by or 'none seen'}")
+    return Phase.TERMINATION
+
+
+async def _register(life: Life) -> bool:
+    life.change(node_name=life.state.seen.node_name)
+    answer = await workflow.execute_activity_method(
+        JoiningActivities.register_node, ref(life), **named(PATCH, f"register {life.state.node_name}")
+    )
+    match answer.outcome:
+        case "registered":
+            life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id)
+            return True
+        case "several nodes":
+            life.block("MultipleNodesFound: more than one Node has this instance's provider id")
+        case "no node":
+            life.block("NodeNotFound: the Node was seen and is not there")
+        case "gone":
+            life.change(seen=life.state.seen.model_copy(update={"exists": False}))
+    return False
+
+
+def _leaving(life: Life) -> bool:
+    return life.state.seen.deleting or not life.state.seen.exists
+
+
+def _joined(life: Life, looked_at: int) -> bool:
+    seen = life.state.seen
+    return bool(seen.node_name) and seen.number > looked_at
+
+
+def _sooner(life: Life, again: datetime | None) -> datetime | None:
+    deadline = life.state.deadline
+    return min(again, deadline) if again and deadline else deadline
