@@ -1,0 +1,54 @@
+"""An EC2 instance, as far as its boot needs it."""
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict
+
+State = Literal["pending", "running", "shutting-down", "terminated", "stopping", "stopped"]
+
+
+class Instance(BaseModel):
+    """What DescribeInstances, or the stand-in's control API, says of one instance."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    state: State
+    instance_type: str
+    zone: str
+    zone_id: str = ""
+    image_id: str = ""
+    platform: str = ""
+    private_ip: str = ""
+    private_dns_name: str = ""
+    tags: dict[str, str] = {}
+
+    @property
+    def node_name(self) -> str:
+        """The private DNS name, which EKS's nodes are called by."""
+        return self.private_dns_name or f"{self.id}.internal"
+
+    @property
+    def provider_id(self) -> str:
+        return f"aws:///{self.zone}/{self.id}"
+
+    @property
+    def windows(self) -> bool:
+        return self.platform.lower() == "windows"
+
+    @classmethod
+    def from_ec2(cls, described: Any) -> Self:
+        """From one item of DescribeInstances."""
+        placement = described.get("Placement", {})
+        return cls(
+            id=described["InstanceId"],
+            state=described["State"]["Name"],
+            instance_type=described["InstanceType"],
+            zone=placement.get("AvailabilityZone", ""),
+            zone_id=placement.get("AvailabilityZoneId", ""),
+            image_id=described.get("ImageId", ""),
+            platform=described.get("Platform", ""),
+            private_ip=described.get("PrivateIpAddress", ""),
+            private_dns_name=described.get("PrivateDnsName", ""),
+            tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},
+        )

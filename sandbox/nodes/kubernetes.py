@@ -1,0 +1,113 @@
+"""The simulator's connection to the API server: raw JSON over one small pool, tried again until it gets through.
+
+A kubelet that is cut off from its API server goes on trying, and so do these calls; only what the server understood and
+refused ends them. It reads kubeconfig files with a token or a client certificate.
+"""
+
+import asyncio
+import base64
+import logging
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import yaml
+
+Json = dict[str, Any]
+
+_LOG = logging.getLogger(__name__)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_CONNECTIONS = 8
+# 401 and 403 too: a server that has just started may not have loaded its rules yet.
+_RETRIED = frozenset({401, 403, 408, 429, 500, 502, 503, 504})
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+
+class Refused(RuntimeError):
+    """The API server understood and refused. `status` is the HTTP status."""
+
+    def __init__(self, status: int, what: str, message: str) -> None:
+        super().__init__(f"{what}: {status}: {message[:300]}")
+        self.status = status
+
+
+class KubeConnection:
+    """An async context manager. Raises Refused from `call` for any refusal that waiting does not mend."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        context = _named(config, "contexts", config["current-context"])["context"]
+        self._cluster: Json = _named(config, "clusters", context["cluster"])["cluster"]
+        self._user: Json = _named(config, "users", context["user"])["user"]
+        self._server: str = self._cluster["server"].rstrip("/")
+
+    async def __aenter__(self) -> Self:
+        token = self._user.get("token")
+        connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=self._tls())
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=aiohttp.ClientTimeout(total=15),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def call(
+        self, method: str, path: str, body: Json | None = None, *, content_type: str = "application/json"
+    ) -> Json:
+        """One request, repeated while the server is away or overloaded. Raises Refused."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self._once(method, path, body, content_type)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                _LOG.warning("%s %s: %s; again in %.1f s", method, path, error, pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _once(self, method: str, path: str, body: Json | None, content_type: str) -> Json:
+        headers = {"Content-Type": content_type} if body is not None else {}
+        async with self._session.request(method, self._server + path, json=body, headers=headers) as response:
+            if response.status in _RETRIED:
+                raise aiohttp.ClientError(f"answers {response.status}")
+            if response.status >= 400:
+                raise Refused(response.status, f"{method} {path}", await response.text())
+            answer: Json = await response.json(content_type=None)
+            return answer
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        if not self._server.startswith("https"):
+            return False
+        authority = _data(self._cluster, "certificate-authority")
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        if self._cluster.get("insecure-skip-tls-verify"):
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        certificate, key = _data(self._user, "client-certificate"), _data(self._user, "client-key")
+        if certificate and key:
+            _load_certificate(context, certificate, key)
+        return context
+
+
+def _named(config: Json, section: str, name: str) -> Json:
+    found: Json = next(item for item in config[section] if item["name"] == name)
+    return found
+
+
+def _data(holder: Json, name: str) -> bytes | None:
+    """A file's content, given inline in base64 or by path."""
+    if f"{name}-data" in holder:
+        return base64.b64decode(holder[f"{name}-data"])
+    return Path(holder[name]).read_bytes() if name in holder else None
+
+
+def _load_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    # The ssl module reads key pairs from files only.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -1,0 +1,96 @@
+"""Keeps one machine per instance, tells each what its instance does, and hands out rules.
+
+Started anew it goes on where the last one was: Nodes that stand are adopted, those whose instance is gone are deleted.
+"""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from sandbox.nodes.facts import CONNECTION_ERRORS, Facts
+from sandbox.nodes.instance import Instance
+from sandbox.nodes.kubernetes import Json
+from sandbox.nodes.machine import Machine
+from sandbox.nodes.node import MANAGED
+from sandbox.nodes.nodes_api import NodesApi
+from sandbox.nodes.rules import Rule, RuleBook
+from sandbox.nodes.settings import NodesSettings
+
+_LOG = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.5
+
+
+class InstanceSource(Protocol):
+    """Where instances are seen."""
+
+    async def next(self) -> dict[str, Instance]:
+        """All instances by id, as soon as anything may have changed. Those that are not in it are gone."""
+        ...
+
+
+class Simulator:
+    def __init__(self, source: InstanceSource, facts: Facts, api: NodesApi, settings: NodesSettings) -> None:
+        self._source, self._facts, self._api, self._settings = source, facts, api, settings
+        self._machines: dict[str, Machine] = {}
+        self._book = RuleBook()
+        self.synced = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            standing = {node["metadata"]["labels"][MANAGED]: node for node in await self._api.managed()}
+            while True:
+                instances = await self._look()
+                await self._settle(instances, standing)
+                standing = {}
+                self.synced = True
+        finally:
+            for machine in self._machines.values():
+                machine.stop()
+
+    def add_rule(self, rule: Rule) -> Rule:
+        """In force from now on; falls at once on nodes that are up, if it is of that kind."""
+        kept = self._book.add(rule)
+        if rule.existing:
+            for machine in self._machines.values():
+                if machine.can_suffer(kept.trouble) and self._book.befalls(kept, machine.instance):
+                    machine.befall(kept.trouble)
+        return kept
+
+    @property
+    def book(self) -> RuleBook:
+        return self._book
+
+    def machines(self) -> list[Machine]:
+        return list(self._machines.values())
+
+    async def _look(self) -> dict[str, Instance]:
+        while True:
+            try:
+                return await self._source.next()
+            except CONNECTION_ERRORS as error:
+                _LOG.warning("looking at the instances: %s", error)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _settle(self, instances: dict[str, Instance], standing: dict[str, Json]) -> None:
+        for instance in instances.values():
+            if instance.id in self._machines or instance.state != "terminated":
+                self._machine(instance, standing).see(instance)
+        for machine in self.machines():
+            if machine.instance.id not in instances:
+                machine.see(machine.instance.model_copy(update={"state": "terminated"}))
+                if machine.over:
+                    del self._machines[machine.instance.id]
+        for instance_id, node in standing.items():
+            if instance_id not in instances:
+                _LOG.info("%s: its instance is gone", node["metadata"]["name"])
+                await self._api.delete(node["metadata"]["name"], node["metadata"]["uid"])
+
+    def _machine(self, instance: Instance, standing: dict[str, Json]) -> Machine:
+        if instance.id not in self._machines:
+            machine = self._machines[instance.id] = Machine(
+                instance, self._api, self._settings, draw=self._book.draw, facts=self._facts
+            )
+            if instance.id in standing:
+                machine.adopt(standing[instance.id])
+        return self._machines[instance.id]
