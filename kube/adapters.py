@@ -1,0 +1,48 @@
+"""All Kubernetes adapters on one client; `worker.py` makes them and hands them to activities and the watch."""
+
+from dataclasses import dataclass
+
+from kube.claims import KubeClaims
+from kube.client import KubeClient, connect
+from kube.events import KubeEvents
+from kube.leases import KubeLeases
+from kube.node_classes import KubeNodeClasses
+from kube.nodes import KubeNodes
+from kube.pods import KubePods
+from kube.pools import KubePools
+
+
+@dataclass(frozen=True)
+class KubeAdapters:
+    client: KubeClient
+    claims: KubeClaims
+    nodes: KubeNodes
+    pods: KubePods
+    events: KubeEvents
+    pools: KubePools
+    node_classes: KubeNodeClasses
+    leases: KubeLeases
+
+    async def close(self) -> None:
+        """Send the events that wait, for a moment, and end the session."""
+        await self.events.close()
+        await self.client.close()
+
+
+def build(client: KubeClient) -> KubeAdapters:
+    """The adapters on a client that exists."""
+    return KubeAdapters(
+        client=client,
+        claims=KubeClaims(client),
+        nodes=KubeNodes(client),
+        pods=KubePods(client),
+        events=KubeEvents(client),
+        pools=KubePools(client),
+        node_classes=KubeNodeClasses(client),
+        leases=KubeLeases(client),
+    )
+
+
+async def connect_all(kubeconfig: str = "", context: str = "") -> KubeAdapters:
+    """Connect and build. Raises BadInput when no cluster is configured."""
+    return build(await connect(kubeconfig, context))

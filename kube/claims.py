@@ -1,0 +1,68 @@
+"""NodeClaims. Satisfies `activities.ports.Claims`; the phases of a life write here what they reached."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from kube.client import KubeClient
+from kube.errors import Json
+from kube.objects import Objects
+from kube.patches import patch_metadata, patch_status
+from kube.resources import NODE_CLAIMS
+from model.kinds import NodeClaim
+from model.labels import NODECLAIM_CONDITIONS, TERMINATION_FINALIZER
+from model.outcomes import ConditionPatch
+
+
+class KubeClaims:
+    def __init__(self, client: KubeClient) -> None:
+        self._claims = Objects(client, NODE_CLAIMS)
+
+    async def get(self, name: str) -> NodeClaim | None:
+        return _read(await self._claims.get(name))
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]:
+        return [NodeClaim.from_object(item) for item in await self._claims.list(labels)]
+
+    async def create(self, claim: NodeClaim) -> NodeClaim:
+        return NodeClaim.from_object(await self._claims.create(claim.to_object()))
+
+    async def ensure_finalizer(self, name: str, uid: str) -> bool:
+        return await self._claims.add_finalizer(name, TERMINATION_FINALIZER, uid=uid)
+
+    async def patch(
+        self,
+        name: str,
+        uid: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        now: datetime,
+    ) -> NodeClaim | None:
+        item: Json | None = None
+        if labels or annotations:
+            item = await patch_metadata(self._claims, name, uid=uid, labels=labels, annotations=annotations)
+            if item is None:
+                return None
+        if status or conditions:
+            item = await patch_status(
+                self._claims,
+                name,
+                uid=uid,
+                status=status,
+                conditions=conditions,
+                dependents=NODECLAIM_CONDITIONS,
+                now=now,
+            )
+        return _read(item)
+
+    async def delete(self, name: str, uid: str) -> bool:
+        return await self._claims.delete(name, uid=uid)
+
+    async def release(self, name: str, uid: str) -> bool:
+        return await self._claims.drop_finalizer(name, TERMINATION_FINALIZER, uid=uid)
+
+
+def _read(item: Json | None) -> NodeClaim | None:
+    return NodeClaim.from_object(item) if item else None

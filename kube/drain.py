@@ -1,0 +1,98 @@
+"""What a pod means for its node's drain and for its emptiness (reference 3.14, 2.2).
+
+Pure rules on facts: `pods.py` applies them to a live list, `controller/digests.py` to the caches.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from kube.pod_facts import pod_fact
+from model import labels
+from model.durations import DurationError, parse_duration
+from model.facts import PodFact, Toleration
+from model.outcomes import DrainPod
+
+STUCK_AFTER: Final = timedelta(seconds=60)
+"""A pod that should have ended so long ago is not waited for."""
+CRITICAL: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+_DEFAULT_GRACE: Final = 30
+
+
+def tolerates(tolerations: tuple[Toleration, ...], key: str, value: str, effect: str) -> bool:
+    """Kubernetes' rule; an empty key with Exists tolerates everything, an empty effect every effect."""
+    for one in tolerations:
+        if one.effect and one.effect != effect:
+            continue
+        if one.operator == "Exists" and one.key in ("", key):
+            return True
+        if one.operator == "Equal" and one.key == key and one.value == value:
+            return True
+    return False
+
+
+def waits(pod: PodFact, now: datetime) -> bool:
+    """Whether a drain has to wait until the pod is gone."""
+    if pod.finished or pod.mirror or _stuck(pod, now):
+        return False
+    return not tolerates(pod.tolerations, labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
+
+
+def reschedulable(pod: PodFact) -> bool:
+    """Whether it would need a place elsewhere: while there is one, the node is not empty.
+
+    A terminating pod of a StatefulSet counts, since its successor is on its way.
+    """
+    if pod.daemonset or pod.mirror or pod.finished:
+        return False
+    return not pod.deleting or pod.owner_kind == "StatefulSet"
+
+
+def protected(value: str, started: datetime | None, now: datetime) -> bool:
+    """Whether a do-not-disrupt annotation holds now: `true`, or a duration since the pod's start. Others are void."""
+    if value == "true":
+        return True
+    try:
+        lasts = parse_duration(value) if value else timedelta()
+    except DurationError:
+        return False
+    if lasts is None or lasts <= timedelta():
+        return False
+    return started is None or now < started + lasts
+
+
+def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
+    """A live pod as a drain sees it."""
+    fact = pod_fact(pod)
+    started = (pod.get("status") or {}).get("startTime")
+    held = protected(fact.do_not_disrupt, datetime.fromisoformat(started) if started else None, now)
+    waited = waits(fact, now)
+    return DrainPod(
+        uid=fact.uid,
+        namespace=fact.namespace,
+        name=fact.name,
+        waits=waited,
+        evictable=waited and not fact.deleting and not held,
+        group=(2 if fact.priority_class in CRITICAL else 0) + (1 if fact.daemonset else 0),
+        reschedulable=reschedulable(fact),
+        why_not=_why_not(fact, waited, held),
+        grace_seconds=_grace(pod),
+        deletion=fact.deletion_deadline,
+    )
+
+
+def _why_not(fact: PodFact, waited: bool, held: bool) -> str:
+    if not waited:
+        return ""
+    if fact.deleting:
+        return "terminating"
+    return f"annotation {labels.DO_NOT_DISRUPT}={fact.do_not_disrupt}" if held else ""
+
+
+def _grace(pod: Mapping[str, Any]) -> int:
+    seconds = pod["spec"].get("terminationGracePeriodSeconds")
+    return _DEFAULT_GRACE if seconds is None else int(seconds)
+
+
+def _stuck(pod: PodFact, now: datetime) -> bool:
+    return pod.deletion_deadline is not None and now > pod.deletion_deadline + STUCK_AFTER

@@ -1,0 +1,137 @@
+"""Nodes, NodeClaims and NodePools, pruned to what planning and digests decide on: raw JSON in, facts out.
+
+`pod_facts.py` does the same for pods; `controller/caches.py` calls both for every change it is told of.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from model import labels
+from model.durations import parse_duration
+from model.facts import ClaimFact, NodeFact, PoolFact
+from model.quantity import parse_resources
+
+Json = Mapping[str, Any]
+
+
+def node_fact(node: Json) -> NodeFact:
+    """Raises QuantityError."""
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    ready = _condition(status, labels.READY)
+    return NodeFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "provider_id": spec.get("providerID", ""),
+            "labels": metadata.get("labels") or {},
+            "annotations": metadata.get("annotations") or {},
+            "taints": _taints(spec.get("taints")),
+            "capacity": parse_resources(status.get("capacity")),
+            "allocatable": parse_resources(status.get("allocatable")),
+            "ready": ready.get("status") == "True",
+            "ready_changed": ready.get("lastTransitionTime"),
+            "boot_id": (status.get("nodeInfo") or {}).get("bootID", ""),
+            "deleting": "deletionTimestamp" in metadata,
+            "finalizers": metadata.get("finalizers") or (),
+            "created": metadata["creationTimestamp"],
+        }
+    )
+
+
+def claim_fact(claim: Json) -> ClaimFact:
+    """Raises QuantityError and DurationError."""
+    metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
+    initialized = _condition(status, labels.INITIALIZED_CONDITION)
+    marks = metadata.get("labels") or {}
+    return ClaimFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "created": metadata["creationTimestamp"],
+            "pool": marks.get(labels.NODEPOOL, ""),
+            "node_class": spec["nodeClassRef"]["name"],
+            "labels": marks,
+            "annotations": metadata.get("annotations") or {},
+            "requirements": _requirements(spec.get("requirements")),
+            "taints": _taints(spec.get("taints")),
+            "startup_taints": _taints(spec.get("startupTaints")),
+            "requests": parse_resources((spec.get("resources") or {}).get("requests")),
+            "capacity": parse_resources(status.get("capacity")),
+            "allocatable": parse_resources(status.get("allocatable")),
+            "provider_id": status.get("providerID", ""),
+            "node_name": status.get("nodeName", ""),
+            "expire_after_seconds": _seconds(spec.get("expireAfter", "720h")),
+            "launched": _is_true(status, labels.LAUNCHED),
+            "registered": _is_true(status, labels.REGISTERED_CONDITION),
+            "initialized": initialized.get("status") == "True",
+            "initialized_at": initialized["lastTransitionTime"] if initialized.get("status") == "True" else None,
+            "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
+            "deleting": "deletionTimestamp" in metadata,
+            "deletion": metadata.get("deletionTimestamp"),
+            "finalizers": metadata.get("finalizers") or (),
+        }
+    )
+
+
+def pool_fact(pool: Json) -> PoolFact:
+    """Raises QuantityError. `hash` is what stands in the pool's annotation, empty before it was first written."""
+    metadata, spec = pool["metadata"], pool["spec"]
+    marks, template = spec["template"].get("metadata") or {}, spec["template"]["spec"]
+    reference = template["nodeClassRef"]
+    return PoolFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "generation": metadata.get("generation", 0),
+            "weight": spec.get("weight") or 0,
+            "ready": _is_true(pool.get("status") or {}, labels.READY),
+            "deleting": "deletionTimestamp" in metadata,
+            "static": spec.get("replicas") is not None,
+            "node_class": reference["name"],
+            "node_class_group": reference["group"],
+            "node_class_kind": reference["kind"],
+            "template_labels": marks.get("labels") or {},
+            "template_annotations": marks.get("annotations") or {},
+            "requirements": _requirements(template.get("requirements")),
+            "taints": _taints(template.get("taints")),
+            "startup_taints": _taints(template.get("startupTaints")),
+            "expire_after": template.get("expireAfter", "720h"),
+            "termination_grace_period": template.get("terminationGracePeriod") or "",
+            "limits": parse_resources(spec.get("limits")),
+            "hash": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH, ""),
+        }
+    )
+
+
+def is_ours(reference: Json) -> bool:
+    """Whether this nodeClassRef names the kind of NodeClass that Tenure launches from; others are left alone."""
+    return reference.get("group") == labels.AWS_GROUP and reference.get("kind") == "EC2NodeClass"
+
+
+def _condition(status: Json, wanted: str) -> Json:
+    return next((one for one in status.get("conditions") or () if one.get("type") == wanted), {})
+
+
+def _is_true(status: Json, wanted: str) -> bool:
+    return bool(_condition(status, wanted).get("status") == "True")
+
+
+def _taints(taints: Any) -> list[dict[str, str]]:
+    return [{"key": one["key"], "value": one.get("value", ""), "effect": one["effect"]} for one in taints or ()]
+
+
+def _requirements(requirements: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": one["key"],
+            "operator": one["operator"],
+            "values": one.get("values") or (),
+            "min_values": one.get("minValues"),
+        }
+        for one in requirements or ()
+    ]
+
+
+def _seconds(duration: str) -> int | None:
+    parsed = parse_duration(duration)
+    return None if parsed is None else int(parsed.total_seconds())

@@ -1,0 +1,156 @@
+"""Nodes: registration, marks, deletion. Satisfies `activities.ports.Nodes`.
+
+Every list on a Node (taints, finalizers, owners) is written whole, so each such patch carries the resourceVersion and
+is decided again when the kubelet wrote in between.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kube.client import KubeClient
+from kube.errors import Json
+from kube.facts import node_fact
+from kube.objects import Objects
+from kube.resources import NODES
+from kube.shared import SharedRead
+from model import labels
+from model.faults import NotFound
+from model.kinds import NodeClaim, Taint
+from model.outcomes import NodeState
+
+_LB: Final = labels.EXCLUDE_FROM_LOAD_BALANCERS
+
+
+class KubeNodes:
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._nodes = Objects(client, NODES)
+        self._all = SharedRead(self._nodes.list)
+
+    async def get(self, name: str) -> NodeState | None:
+        node = await self._nodes.get(name)
+        return node_state(node) if node else None
+
+    async def find(self, provider_id: str) -> Sequence[NodeState]:
+        """From a live list, which callers at the same time share; the API server has no selector for it."""
+        return [node_state(node) for node in await self._all() if node["spec"].get("providerID") == provider_id]
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
+        return [node_state(node) for node in await self._nodes.list(labels)]
+
+    async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
+        """Once: a Node that is labelled registered is left as it is, since what users changed since then is theirs."""
+        node = await self._nodes.change(name, lambda item: _registration(item, claim))
+        return node_state(node) if node else None
+
+    async def mark_initialized(self, name: str) -> bool:
+        try:
+            await self._client.merge(NODES.path(name), {"metadata": {"labels": {labels.INITIALIZED: "true"}}})
+        except NotFound:
+            return False
+        return True
+
+    async def mark_disrupted(self, name: str) -> NodeState | None:
+        node = await self._nodes.change(name, _disruption)
+        return node_state(node) if node else None
+
+    async def unmark_disrupted(self, name: str) -> bool:
+        return await self._nodes.change(name, _no_disruption) is not None
+
+    async def delete(self, name: str) -> bool:
+        return await self._nodes.delete(name)
+
+    async def release(self, name: str) -> bool:
+        return await self._nodes.drop_finalizer(name, labels.TERMINATION_FINALIZER)
+
+
+def node_state(node: Json) -> NodeState:
+    fact = node_fact(node)
+    return NodeState(
+        name=fact.name,
+        uid=fact.uid,
+        provider_id=fact.provider_id,
+        labels=fact.labels,
+        annotations=fact.annotations,
+        taints=tuple((one.key, one.value, one.effect) for one in fact.taints),
+        capacity=fact.capacity,
+        allocatable=fact.allocatable,
+        ready=fact.ready,
+        boot_id=fact.boot_id,
+        deleting=fact.deleting,
+        finalizers=fact.finalizers,
+    )
+
+
+def _registration(node: Json, claim: NodeClaim) -> Json | None:
+    metadata = node["metadata"]
+    marks = metadata.get("labels") or {}
+    if marks.get(labels.REGISTERED) == "true":
+        return None
+    patch: Json = {
+        "metadata": {
+            "labels": {**claim.metadata.labels, labels.REGISTERED: "true"},
+            "annotations": dict(claim.metadata.annotations),
+            "ownerReferences": _owners(metadata.get("ownerReferences") or [], claim),
+        },
+        "spec": {"taints": _taints(node, claim, sync=marks.get(labels.DO_NOT_SYNC_TAINTS) != "true")},
+    }
+    finalizers = metadata.get("finalizers") or []
+    if labels.TERMINATION_FINALIZER not in finalizers and "deletionTimestamp" not in metadata:
+        patch["metadata"]["finalizers"] = [*finalizers, labels.TERMINATION_FINALIZER]
+    return patch
+
+
+def _owners(owners: list[Json], claim: NodeClaim) -> list[Json]:
+    owner = {
+        "apiVersion": labels.NODEPOOL_API_VERSION,
+        "kind": "NodeClaim",
+        "name": claim.name,
+        "uid": claim.uid,
+        "blockOwnerDeletion": True,
+    }
+    return [*(one for one in owners if one.get("uid") != claim.uid), owner]
+
+
+def _taints(node: Json, claim: NodeClaim, *, sync: bool) -> list[Json]:
+    kept = [one for one in node["spec"].get("taints") or () if one["key"] != labels.UNREGISTERED_TAINT_KEY]
+    if not sync:
+        return kept
+    present = {(one["key"], one["effect"]) for one in kept}
+    wanted: dict[tuple[str, str], Json] = {
+        (one.key, one.effect): _taint(one) for one in (*claim.spec.taints, *claim.spec.startup_taints)
+    }
+    return kept + [taint for pair, taint in wanted.items() if pair not in present]
+
+
+def _taint(taint: Taint) -> dict[str, Any]:
+    written = {"key": taint.key, "effect": taint.effect}
+    return {**written, "value": taint.value} if taint.value else written
+
+
+def _is_disrupted(taint: Json) -> bool:
+    return bool(taint["key"] == labels.DISRUPTED_TAINT_KEY and taint["effect"] == labels.NO_SCHEDULE)
+
+
+def _disruption(node: Json) -> Json | None:
+    held = node["spec"].get("taints") or []
+    marks = node["metadata"].get("labels") or {}
+    patch: Json = {}
+    if not any(_is_disrupted(one) for one in held):
+        mine = {"key": labels.DISRUPTED_TAINT_KEY, "effect": labels.NO_SCHEDULE}
+        patch["spec"] = {"taints": [*held, mine]}
+    if _LB not in marks:
+        patch["metadata"] = {"labels": {_LB: labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE}}
+    return patch or None
+
+
+def _no_disruption(node: Json) -> Json | None:
+    held = node["spec"].get("taints") or []
+    kept = [one for one in held if not _is_disrupted(one)]
+    marks = node["metadata"].get("labels") or {}
+    patch: Json = {}
+    if kept != held:
+        patch["spec"] = {"taints": kept}
+    if marks.get(_LB) == labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE:
+        patch["metadata"] = {"labels": {_LB: None}}
+    return patch or None

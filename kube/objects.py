@@ -1,0 +1,148 @@
+"""Objects of one kind: read, list, change, delete, with as few calls as can be.
+
+A change starts from the object as this process last saw it, and is sent with that resourceVersion: where somebody
+else wrote meanwhile the server answers 409 and the change is decided again on a fresh read. So memory saves a read and
+never decides anything: before concluding that nothing is to be written, the object is read.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kube.client import KubeClient
+from kube.errors import Json
+from kube.resources import Resource
+from model.faults import Conflict, NotFound
+
+REMEMBERED: Final = 512
+TRIES: Final = 6
+_PAGE: Final = 500
+
+Decide = Callable[[Json], Json | None]
+"""From the object as it is to a merge patch without resourceVersion; None when nothing is to be written."""
+
+
+class Objects:
+    """The objects of one cluster-scoped kind."""
+
+    def __init__(self, client: KubeClient, resource: Resource) -> None:
+        self.client = client
+        self.resource = resource
+        self._seen: OrderedDict[str, Json] = OrderedDict()
+
+    async def get(self, name: str) -> Json | None:
+        found = await self.client.get(self.resource.path(name))
+        return self._remember(name, found)
+
+    async def list(self, labels: Mapping[str, str] | None = None) -> list[Json]:
+        """All of them, from a consistent read."""
+        params = {"limit": str(_PAGE)}
+        if labels:
+            params["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
+        items: list[Json] = []
+        while True:
+            answer = await self.client.request("GET", self.resource.path(), params=params)
+            items += answer.get("items") or ()
+            more = answer["metadata"].get("continue")
+            if not more:
+                return items
+            params["continue"] = more
+
+    async def create(self, body: Json) -> Json:
+        """The object that has this name now: ours, or the one that an earlier try made."""
+        whole = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **body}
+        name = body["metadata"]["name"]
+        try:
+            made = await self.client.request("POST", self.resource.path(), body=whole)
+        except Conflict:
+            there = await self.get(name)
+            if there is None:
+                raise
+            return there
+        self._remember(name, made)
+        return made
+
+    async def change(self, name: str, decide: Decide, *, uid: str = "", sub: str = "") -> Json | None:
+        """The object after the change; None when it, or the one with this UID, is gone. Raises Conflict in the end."""
+        base = self._seen.get(name)
+        fresh = base is None or (uid != "" and base["metadata"]["uid"] != uid)
+        if fresh:
+            base = await self.get(name)
+        for attempt in range(TRIES):
+            if base is None or (uid and base["metadata"]["uid"] != uid):
+                return None
+            patch = decide(base)
+            if patch is None and fresh:
+                return base
+            try:
+                if patch is not None:
+                    return self._remember(name, await self._send(name, base, patch, sub))
+            except NotFound:
+                return self._remember(name, None)
+            except Conflict:
+                if attempt == TRIES - 1:
+                    raise
+            base, fresh = await self.get(name), True
+        return base
+
+    async def delete(self, name: str, *, uid: str = "") -> bool:
+        """Ask for deletion; False when it, or the one with this UID, is gone."""
+        body = {"preconditions": {"uid": uid}} if uid else None
+        try:
+            left = await self.client.request("DELETE", self.resource.path(name), body=body)
+        except (NotFound, Conflict):
+            self._seen.pop(name, None)
+            return False
+        self._remember(name, left if left.get("kind") == self.resource.kind else None)
+        return True
+
+    async def drop_finalizer(self, name: str, finalizer: str, *, uid: str = "") -> bool:
+        """False when the object is gone; True also when the finalizer was off already."""
+
+        def without(item: Json) -> Json | None:
+            held = item["metadata"].get("finalizers") or []
+            kept = [one for one in held if one != finalizer]
+            return None if kept == held else {"metadata": {"finalizers": kept}}
+
+        left = await self.change(name, without, uid=uid)
+        if left is not None:
+            self._seen.pop(name, None)
+        return left is not None
+
+    async def add_finalizer(self, name: str, finalizer: str, *, uid: str = "") -> bool:
+        """False when the object is gone, or is going and so takes none any more."""
+
+        def with_it(item: Json) -> Json | None:
+            held = item["metadata"].get("finalizers") or []
+            going = "deletionTimestamp" in item["metadata"]
+            return None if finalizer in held or going else {"metadata": {"finalizers": [*held, finalizer]}}
+
+        left = await self.change(name, with_it, uid=uid)
+        return left is not None and finalizer in (left["metadata"].get("finalizers") or ())
+
+    async def _send(self, name: str, base: Json, patch: Json, sub: str) -> Json:
+        metadata = {**patch.get("metadata", {}), "resourceVersion": base["metadata"]["resourceVersion"]}
+        return await self.client.merge(self.resource.path(name, sub=sub), {**patch, "metadata": metadata})
+
+    def _remember(self, name: str, item: Json | None) -> Json | None:
+        self._seen.pop(name, None)
+        if item is not None:
+            self._seen[name] = item
+            if len(self._seen) > REMEMBERED:
+                self._seen.popitem(last=False)
+        return item
+
+
+def merge_patch(old: Json, wanted: Mapping[str, object]) -> Json:
+    """What to send so that each key of `wanted` has exactly its value; None removes a key. Empty: nothing to do."""
+    patch: Json = {}
+    for key, value in wanted.items():
+        had = old.get(key)
+        if value == had or (value is None and key not in old):
+            continue
+        if isinstance(value, Mapping) and isinstance(had, Mapping):
+            removed = {name: None for name in had if name not in value}
+            patch[key] = merge_patch(dict(had), {**value, **removed})
+        else:
+            patch[key] = value
+    return patch

@@ -1,0 +1,56 @@
+"""Changes to Karpenter's kinds: metadata, status and conditions, at most one call each and none where nothing changes.
+
+Used by `claims.py`, `pools.py` and `node_classes.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from kube.conditions import patched
+from kube.errors import Json
+from kube.objects import Objects, merge_patch
+from model.outcomes import ConditionPatch
+
+
+async def patch_metadata(
+    objects: Objects,
+    name: str,
+    *,
+    uid: str = "",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Json | None:
+    """The object with these labels and annotations among its own; None when it is gone."""
+
+    def decide(item: Json) -> Json | None:
+        changes: Json = {}
+        for key, wanted in (("labels", labels), ("annotations", annotations)):
+            added = merge_patch(item["metadata"].get(key) or {}, wanted or {})
+            if added:
+                changes[key] = added
+        return {"metadata": changes} if changes else None
+
+    return await objects.change(name, decide, uid=uid)
+
+
+async def patch_status(
+    objects: Objects,
+    name: str,
+    *,
+    uid: str = "",
+    status: Mapping[str, object] | None,
+    conditions: Sequence[ConditionPatch],
+    dependents: Sequence[str],
+    now: datetime,
+) -> Json | None:
+    """The object with these status fields (each replaced whole; None removes one) and conditions; None when gone."""
+
+    def decide(item: Json) -> Json | None:
+        held = item.get("status") or {}
+        wanted: dict[str, object] = dict(status or {})
+        if conditions:
+            wanted["conditions"] = patched(item, conditions, dependents=dependents, now=now)
+        changes = merge_patch(held, wanted)
+        return {"status": changes} if changes else None
+
+    return await objects.change(name, decide, uid=uid, sub="status")

@@ -1,0 +1,112 @@
+"""Pods and DaemonSets, pruned to what planning and drains decide on: raw JSON in, facts out.
+
+Called for every pod event by `controller/caches.py`, so it builds one plain dict and lets pydantic read it once.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kube.requests import pod_requests
+from model import labels
+from model.facts import DaemonSetFact, PodFact
+
+Json = Mapping[str, Any]
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+
+def pod_fact(pod: Json) -> PodFact:
+    """Raises QuantityError for a request that no API server would have let in."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    owners = metadata.get("ownerReferences") or ()
+    owner = _controller(owners)
+    return PodFact.model_validate(
+        {
+            "uid": metadata["uid"],
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "requests": pod_requests(spec, status),
+            "created": metadata["creationTimestamp"],
+            "node_name": spec.get("nodeName", ""),
+            "nominated_node": status.get("nominatedNodeName", ""),
+            "phase": status.get("phase", "Pending"),
+            "deleting": "deletionTimestamp" in metadata,
+            "deletion_deadline": metadata.get("deletionTimestamp"),
+            "unschedulable": _unschedulable(status),
+            "owner_kind": owner.get("kind", ""),
+            "owner_uid": owner.get("uid", ""),
+            "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),
+            "mirror": MIRROR_ANNOTATION in annotations or any(one.get("kind") == "Node" for one in owners),
+            "do_not_disrupt": annotations.get(labels.DO_NOT_DISRUPT, ""),
+            **_placement(spec),
+        }
+    )
+
+
+def daemonset_fact(daemonset: Json) -> DaemonSetFact:
+    """The pod it puts on a node, from its template: limits stand in for missing requests, as admission does it."""
+    metadata, spec = daemonset["metadata"], daemonset["spec"]["template"]["spec"]
+    template = daemonset["spec"]["template"].get("metadata") or {}
+    named = {"uid": metadata["uid"], "namespace": metadata["namespace"], "name": metadata["name"]}
+    return DaemonSetFact.model_validate(
+        {
+            **named,
+            "pod": {
+                **named,
+                "requests": pod_requests(spec, limits_too=True),
+                "created": metadata["creationTimestamp"],
+                "owner_kind": "DaemonSet",
+                "owner_uid": metadata["uid"],
+                "daemonset": True,
+                "do_not_disrupt": (template.get("annotations") or {}).get(labels.DO_NOT_DISRUPT, ""),
+                **_placement(spec),
+            },
+        }
+    )
+
+
+def _placement(spec: Json) -> dict[str, Any]:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return {
+        "priority": spec.get("priority", 0),
+        "priority_class": spec.get("priorityClassName", ""),
+        "node_selector": spec.get("nodeSelector") or {},
+        "required_terms": [_expressions(term) for term in required],
+        "preferred_terms": [
+            {"weight": one["weight"], "expressions": _expressions(one.get("preference") or {})} for one in preferred
+        ],
+        "tolerations": [_toleration(one) for one in spec.get("tolerations") or ()],
+        "uses_match_fields": any("matchFields" in term for term in required)
+        or any("matchFields" in (one.get("preference") or {}) for one in preferred),
+    }
+
+
+def _expressions(term: Json) -> list[dict[str, Any]]:
+    return [
+        {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
+        for one in term.get("matchExpressions") or ()
+    ]
+
+
+def _toleration(one: Json) -> dict[str, Any]:
+    return {
+        "key": one.get("key", ""),
+        "operator": one.get("operator") or "Equal",
+        "value": one.get("value", ""),
+        "effect": one.get("effect", ""),
+        "seconds": one.get("tolerationSeconds"),
+    }
+
+
+def _controller(owners: Iterable[Json]) -> Json:
+    return next((one for one in owners if one.get("controller")), {})
+
+
+def _unschedulable(status: Json) -> bool:
+    return any(
+        one.get("type") == "PodScheduled" and one.get("status") == "False" and one.get("reason") == "Unschedulable"
+        for one in status.get("conditions") or ()
+    )
