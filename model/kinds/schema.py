@@ -92,7 +92,7 @@ REQUIREMENT_RULES: Final = (
     ),
     Rule(
         "self.all(r, !(r.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(r.values) && size(r.values) == 1 "
-        "&& r.values[0].matches('^[+-]?[0-9]+$') && int(r.values[0]) >= 0))",
+        "&& int(r.values[0]) >= 0))",
         "operators Gt, Lt, Gte and Lte compare with one whole number that is not negative: "
         "write exactly one, as text, such as values: ['4']",
     ),
