@@ -76,7 +76,9 @@ def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     )
     builder = _builder(name, name, key).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     identity = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    return builder.add_extension(usage, critical=True).add_extension(identity, critical=False).sign(key, hashes.SHA256())
+    return (
+        builder.add_extension(usage, critical=True).add_extension(identity, critical=False).sign(key, hashes.SHA256())
+    )
 
 
 def _serving(
@@ -120,9 +122,7 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _public(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -21,12 +21,12 @@ RATE = 5000
 """Requests per second that the components may make: never the limit on one machine."""
 
 NODE_MONITOR_PERIOD = "250ms"
-"""How often the taint that keeps pods off a NotReady node is revised; 5s in a real cluster, which only costs time here."""
+"""How often the taint that keeps pods off a NotReady node is revised; a real cluster's 5s would only cost time."""
 
 LEASE_SECONDS = 40
 RUNS_PODS = "sandbox.tenure.sh/runs-pods"
 KUBELET = "sandbox.tenure.sh/kubelet"
-"""Label on a Node: `stopped` lets its Lease lapse, and Kubernetes finds the node Unknown after its grace period (50 s)."""
+"""Label on a Node: `stopped` lets its Lease lapse; Kubernetes finds the node Unknown after its grace period (50 s)."""
 
 UNUSED_CONTROLLERS = (
     "certificatesigningrequest-approving-controller",

@@ -55,7 +55,7 @@ class KubeApi:
         return await self.request("PATCH", path, manifest, "application/apply-patch+yaml")
 
     async def apply_files(self, paths: Iterable[Path]) -> None:
-        """Apply every document of every file; a folder stands for the .yaml files in it. CustomResourceDefinitions first."""
+        """Apply every document of every file; a folder stands for the .yaml files in it. CRDs come first."""
         documents = [document for path in paths for file in _files(path) for document in _documents(file)]
         for document in sorted(documents, key=_rank):
             await self.apply(document)

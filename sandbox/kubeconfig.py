@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 
 
-def write_kubeconfig(path: Path, *, server: str, token: str, authority: Path | None, namespace: str = "default") -> Path:
+def write_kubeconfig(
+    path: Path, *, server: str, token: str, authority: Path | None, namespace: str = "default"
+) -> Path:
     """One cluster, one user with a bearer token, one context. `authority` is a PEM file, or None for plain HTTP."""
     cluster: dict[str, str] = {"server": server}
     if authority is not None:
@@ -15,9 +17,7 @@ def write_kubeconfig(path: Path, *, server: str, token: str, authority: Path | N
         "kind": "Config",
         "clusters": [{"name": "sandbox", "cluster": cluster}],
         "users": [{"name": "sandbox", "user": {"token": token}}],
-        "contexts": [
-            {"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox", "namespace": namespace}}
-        ],
+        "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox", "namespace": namespace}}],
         "current-context": "sandbox",
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Kubernetes on one machine: real etcd, kube-apiserver, scheduler and controller-manager, and kwok in the kubelets' place.
+"""Kubernetes on one machine: real etcd, kube-apiserver, scheduler and controller-manager, and kwok for the kubelets.
 
-`world.py` starts it beside the other parts; `controlplane/` provides the binaries; `nodes/` makes the Nodes. A Node that
-anybody makes is kept alive (its Lease renewed), and once its Ready condition is True the pods bound to it run; see
-`stages/` for what can be asked of nodes and pods.
+`world.py` starts it beside the other parts; `controlplane/` provides the binaries; `nodes/` makes the Nodes. A Node
+that anybody makes is kept alive (its Lease renewed), and once its Ready condition is True the pods bound to it run;
+see `stages/` for what can be asked of nodes and pods.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class Kubernetes:
     async def service_account_kubeconfig(
         self, namespace: str, name: str, *, server: str | None = None, path: Path | None = None
     ) -> Path:
-        """A kubeconfig with a token of this ServiceAccount, which has to exist. `server` names another way in (a proxy)."""
+        """A kubeconfig with a token of this ServiceAccount, which has to exist. `server` names another way in."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",

@@ -1,11 +1,12 @@
 """A supervised child process: its own log, a health check with a deadline, a clean stop, and no orphan in any case.
 
-The parts of the sandbox (`kubernetes.py`, `temporal.py`, `world.py`) are made of these. A child lives in a process group
-of its own, so that Ctrl-C reaches the sandbox first and the sandbox stops its parts in order; if the sandbox is killed,
-the kernel kills the children (see `launcher.py`).
+The parts of the sandbox (`kubernetes.py`, `temporal.py`, `simulators.py`) are made of these. A child lives in a process
+group of its own, so that Ctrl-C reaches the sandbox first and the sandbox stops its parts in order; if the sandbox is
+killed, the kernel kills the children (see `launcher.py`).
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ HealthCheck = Callable[[], Awaitable[str | None]]
 
 
 class PartFailed(RuntimeError):
-    """A part of the sandbox did not start or ended by itself; says which, where its log is, and the log's last lines."""
+    """A part of the sandbox did not start or ended by itself; says which and why, and shows the end of its log."""
 
     def __init__(self, part: str, why: str, log: Path) -> None:
         self.part, self.why, self.log = part, why, log
@@ -78,9 +79,8 @@ class Process:
         if child is None:
             return
         self.signal(signal.SIGTERM)
-        give_up = time.monotonic() + grace
-        while child.poll() is None and time.monotonic() < give_up:
-            await asyncio.sleep(POLL_SECONDS)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(child.wait, grace)
         self.kill()
 
     def kill(self) -> None:

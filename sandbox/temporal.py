@@ -7,9 +7,7 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import aiohttp
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
 from sandbox.processes import HealthCheck, Process

@@ -1,8 +1,9 @@
 """Builds the control plane from Go modules.
 
-`kubernetes/go.mod` pins every k8s.io staging repository to the release's own tag, which makes k8s.io/kubernetes buildable
-as a dependency; etcd is built in the same module so that what both use compiles once. kwok is made for another version
-of those libraries and has a module of its own. Go's build cache makes an interrupted build go on where it was.
+`kubernetes/go.mod` pins every k8s.io staging repository to the release's own tag, which makes k8s.io/kubernetes
+buildable as a dependency; etcd is built in the same module so that what both use compiles once. kwok is made for
+another version of those libraries and has a module of its own. Go's build cache makes an interrupted build go on
+where it was.
 """
 
 import shutil
@@ -24,7 +25,7 @@ LAST_LINES = 15
 
 @dataclass(frozen=True)
 class Target:
-    """One `go build`: the module it is done in and the package of each binary. `packages` is how many compile, about."""
+    """One `go build`: its module, the package of each binary, about how many packages compile, and version stamps."""
 
     module: str
     binaries: dict[str, str]

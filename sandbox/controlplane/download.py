@@ -1,6 +1,7 @@
 """Downloads the official binaries when there is internet; gives up within seconds when there is none.
 
-Each file is checked against the digest its publisher puts beside it (kwok's releases have none) and moved into the cache whole.
+Each file is checked against the digest its publisher puts beside it (kwok's releases have none) and moved into the
+cache whole.
 """
 
 import hashlib
@@ -73,7 +74,10 @@ def _download_one(name: str, cache: Path, report: Progress) -> None:
 def _etcd(system: str, architecture: str, report: Progress) -> bytes:
     base = f"{RELEASES_SITE}/etcd-io/etcd/releases/download/v{ETCD}"
     archive = f"etcd-v{ETCD}-{system}-{architecture}.tar.gz"
-    sums = dict(reversed(line.split()) for line in _get(f"{base}/SHA256SUMS", "etcd's digests", report).decode().splitlines())
+    sums: dict[str, str] = {
+        line.split()[1]: line.split()[0]
+        for line in _get(f"{base}/SHA256SUMS", "etcd's digests", report).decode().splitlines()
+    }
     content = _checked(_get(f"{base}/{archive}", "etcd", report), sums[archive])
     with tarfile.open(fileobj=io.BytesIO(content)) as opened:
         member = opened.extractfile(f"{archive.removesuffix('.tar.gz')}/etcd")
@@ -99,4 +103,3 @@ def _checked(content: bytes, digest: str) -> bytes:
     if hashlib.sha256(content).hexdigest() != digest:
         raise ValueError("digest does not match")
     return content
-

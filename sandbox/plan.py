@@ -1,0 +1,34 @@
+"""What a sandbox is to consist of. `world.py` takes it from its caller, `parts.py` builds it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workflows.attributes import ALL as SEARCH_ATTRIBUTES
+
+PARTS = ("temporal", "kubernetes", "aws", "nodes")
+CRDS = Path(__file__).parents[1] / "deploy" / "crds"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`manifests` are files or folders applied at start, in order. `keep`: the data of all parts outlives the sandbox.
+
+    The arguments for the stand-in and the node simulator are passed on as they are.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    keep: bool = False
+    manifests: tuple[Path, ...] = (CRDS,)
+    cluster_name: str = "sandbox"
+    region: str = "us-west-2"
+    namespace: str = "default"
+    search_attributes: Mapping[str, str] = field(default_factory=lambda: SEARCH_ATTRIBUTES)
+    aws_arguments: tuple[str, ...] = ()
+    node_arguments: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.parts) - set(PARTS):
+            raise ValueError(f"no such part: {', '.join(sorted(unknown))} (there are {', '.join(PARTS)})")
+        if "nodes" in self.parts and not {"kubernetes", "aws"} <= set(self.parts):
+            raise ValueError("nodes need kubernetes and aws beside them")

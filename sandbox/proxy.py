@@ -1,0 +1,116 @@
+"""A proxy in front of the API server that can misbehave: answer errors, delay, lose answers, cut connections.
+
+It runs in the sandbox's own process (`world.py` starts it) and is told what to do through `Faults`. Without rules it
+only passes on, watches included. It speaks plain HTTP or TLS to its clients and TLS to the API server.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from sandbox.faults import Answer, Cut, Delay, Faults, LoseAnswer
+
+HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-connection", "host"}
+)
+
+
+class Proxy:
+    """`upstream` is the API server's URL, `authority` the PEM file that proves it; `tls` is for the proxy's clients."""
+
+    def __init__(self, upstream: str, authority: Path, port: int, *, tls: ssl.SSLContext | None = None) -> None:
+        self._upstream, self._port, self._tls = URL(upstream), port, tls
+        self._authority = authority
+        self._open: set[web.BaseRequest] = set()
+        self._runner: web.ServerRunner | None = None
+        self.faults = Faults(self._cut_open)
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+
+    async def start(self) -> None:
+        trusted = ssl.create_default_context(cafile=str(self._authority))
+        self._loop = asyncio.get_running_loop()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=trusted, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+        )
+        self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True, access_log=None))
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls, shutdown_timeout=0.1).start()
+
+    async def stop(self) -> None:
+        """Cut what is open. Safe to call twice, and before `start`."""
+        if self._runner is None:
+            return
+        for request in list(self._open):
+            _abort(request)
+        await self._runner.cleanup()
+        await self._session.close()
+        self._runner = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._open.add(request)
+        try:
+            return await self._decide(request)
+        finally:
+            self._open.discard(request)
+
+    async def _decide(self, request: web.BaseRequest) -> web.StreamResponse:
+        match self.faults.next(request.method, request.path_qs):
+            case Answer() as answer:
+                return web.Response(status=answer.status, headers=answer.headers(), body=answer.body())
+            case Delay(seconds):
+                await asyncio.sleep(seconds)
+                return await self._pass_on(request)
+            case Cut():
+                return _abort(request)
+            case LoseAnswer():
+                async with self._ask(request) as answered:
+                    await answered.read()
+                return _abort(request)
+            case None:
+                return await self._pass_on(request)
+
+    async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            async with self._ask(request) as answered:
+                response = web.StreamResponse(status=answered.status, headers=_kept(answered.headers))
+                await response.prepare(request)
+                async for chunk in answered.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except aiohttp.ClientError:
+            # What the API server did to us, the client shall see as well.
+            return _abort(request)
+
+    def _ask(self, request: web.BaseRequest) -> "aiohttp.client._RequestContextManager":
+        url = self._upstream.join(URL(request.raw_path, encoded=True))
+        body = request.content if request.can_read_body else None
+        return self._session.request(
+            request.method, url, headers=_kept(request.headers), data=body, allow_redirects=False
+        )
+
+    def _cut_open(self, matches: re.Pattern[str]) -> int:
+        """Called from any thread: sever every connection whose request is open and matches. Returns how many."""
+        found = [request for request in list(self._open) if matches.search(request.path_qs)]
+        for request in found:
+            self._loop.call_soon_threadsafe(_abort, request)
+        return len(found)
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}
+
+
+def _abort(request: web.BaseRequest) -> web.StreamResponse:
+    """Close the connection without a word. The response is never sent: it only ends the handler."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()

@@ -1,0 +1,226 @@
+"""The whole world on one machine: Temporal, Kubernetes, AWS and nodes, as one object to start and stop.
+
+    with Sandbox() as sandbox:
+        sandbox.kubeconfig, sandbox.aws_endpoint, sandbox.temporal_address, sandbox.environment()
+
+The tests, the demo, the benchmark and `tenure sandbox` use it. Every part is a child process with its own log; none
+outlives this process, however it ends.
+"""
+
+import asyncio
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from sandbox.background import Background
+from sandbox.faults import Faults
+from sandbox.kubernetes import Endpoint, Kubernetes
+from sandbox.parts import Parts, TakePorts
+from sandbox.plan import PARTS, Plan
+from sandbox.ports import Ports
+from sandbox.processes import Process
+from sandbox.record import DirectoryLock, Record
+
+T = TypeVar("T")
+
+
+class NotRunning(RuntimeError):
+    """The sandbox, or the part that was asked for, is not there."""
+
+
+class Sandbox:
+    """`directory` None means a temporary one that goes with the sandbox. `ports` asks for certain ports by part.
+
+    A directory that was kept is reopened: same data, and the same ports where they are free.
+    """
+
+    def __init__(
+        self, directory: Path | None = None, *, plan: Plan | None = None, ports: Mapping[str, int] | None = None
+    ) -> None:
+        self.plan = plan or Plan()
+        self._temporary = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="tenure-sandbox-"))
+        self.logs = self.directory / "logs"
+        self.ports: dict[str, int] = {}
+        self._asked = dict(ports or {})
+        self._parts: Parts | None = None
+        self._background: Background | None = None
+
+    # --- life ---
+
+    def start(self) -> Self:
+        """All parts, healthy; on failure nothing is left running.
+
+        Raises `PartFailed`, `NoPort`, `DirectoryInUse`, or `BuildFailed` when the control plane cannot be had.
+        """
+        self._lock = DirectoryLock(self.directory)
+        self._reserved = Ports()
+        self._background = Background(f"sandbox {self.directory.name}")
+        atexit.register(self.kill)
+        try:
+            last = Record.read(self.directory)
+            self._parts = Parts(self.plan, self.directory, self._taker(last.ports if last else {}))
+            self._background.run(self._parts.start())
+            self._record().write(self.directory)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop all parts in order, and remove what is not to be kept. Safe to call twice."""
+        if self._background is None:
+            return
+        try:
+            self._background.run(self._there.stop())
+        finally:
+            self.kill()
+        self._tidy()
+
+    def kill(self) -> None:
+        """End every part at once: the end of `stop`, of a failed start, and of the interpreter."""
+        if self._background is None:
+            return
+        for part in self.processes:
+            part.kill()
+        if self._parts:
+            self._background.run(self._parts.close_proxy())
+        self._background.close()
+        self._background = None
+        self._reserved.close()
+        self._lock.release()
+        atexit.unregister(self.kill)
+
+    def check(self) -> None:
+        """Raise `PartFailed` if a part has ended by itself."""
+        for part in self.processes:
+            part.check()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    # --- how to reach it ---
+
+    @property
+    def processes(self) -> list[Process]:
+        return self._parts.processes if self._parts else []
+
+    @property
+    def cluster(self) -> Endpoint:
+        """The API server as its admin; `cluster.client()` makes small calls."""
+        return self._kubernetes.endpoint
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._kubernetes.kubeconfig
+
+    @property
+    def apiserver(self) -> str:
+        return self._kubernetes.server
+
+    @property
+    def faults(self) -> Faults:
+        """What the proxy in front of the API server does wrong to those who come through it."""
+        return _present(self._there.proxy, "kubernetes").faults
+
+    @property
+    def temporal_address(self) -> str:
+        return _present(self._there.temporal, "temporal").address
+
+    @property
+    def temporal_ui(self) -> str:
+        return _present(self._there.temporal, "temporal").ui
+
+    @property
+    def aws_endpoint(self) -> str:
+        _present(self._there.aws, "aws")
+        return self._there.aws_endpoint
+
+    @property
+    def nodes_endpoint(self) -> str:
+        """The control API of the node simulator."""
+        _present(self._there.nodes, "nodes")
+        return self._there.nodes_endpoint
+
+    def environment(self) -> dict[str, str]:
+        """What a process needs in its environment to find the parts that are there, as admin."""
+        return self._there.environment()
+
+    def reach(self) -> dict[str, str]:
+        """Where each part is, for people."""
+        return self._there.reach()
+
+    def apply(self, *manifests: Path) -> None:
+        """Apply files, or the YAML files of folders, as admin."""
+        self.run(self._there.apply(manifests))
+
+    def service_account_kubeconfig(self, namespace: str, name: str, *, through_proxy: bool = False) -> Path:
+        """A kubeconfig with a token of this ServiceAccount; `through_proxy` leads it past the rules of `faults`."""
+        server = _present(self._there.proxy, "kubernetes").url if through_proxy else None
+        return self.run(self._kubernetes.service_account_kubeconfig(namespace, name, server=server))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the sandbox's own loop, from plain code or another thread."""
+        if self._background is None:
+            work.close()
+            raise NotRunning("the sandbox is not running")
+        return self._background.run(work)
+
+    # --- inside ---
+
+    @property
+    def _there(self) -> Parts:
+        if self._parts is None or self._background is None:
+            raise NotRunning("the sandbox is not running")
+        return self._parts
+
+    @property
+    def _kubernetes(self) -> Kubernetes:
+        return _present(self._there.kubernetes, "kubernetes")
+
+    def _taker(self, last: Mapping[str, int]) -> TakePorts:
+        def take(*names: str) -> dict[str, int]:
+            for name in names:
+                strict = name in self._asked
+                self.ports[name] = self._reserved.take(self._asked.get(name) or last.get(name), strict=strict)
+            return {name: self.ports[name] for name in names}
+
+        return take
+
+    def _record(self) -> Record:
+        return Record(
+            pid=os.getpid(),
+            parts=self.plan.parts,
+            ports=self.ports,
+            environment=self.environment(),
+            reach=self.reach(),
+            processes={part.name: part.pid for part in self.processes},
+            keep=self.plan.keep,
+        )
+
+    def _tidy(self) -> None:
+        if self.plan.keep:
+            return
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        for part in PARTS:
+            shutil.rmtree(self.directory / part, ignore_errors=True)
+
+
+def _present(part: T | None, name: str) -> T:
+    if part is None:
+        raise NotRunning(f"this sandbox runs without {name}")
+    return part
