@@ -22,7 +22,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _CONNECTIONS = 8
 # 401 and 403 too: a server that has just started may not have loaded its rules yet.
 _RETRIED = frozenset({401, 403, 408, 429, 500, 502, 503, 504})
-MERGE_PATCH = "application/merge-patch+json"
+# The part before the slash is what managedFields call the writer.
+_AGENT = {"User-Agent": "kubelet/sandbox"}
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
@@ -49,7 +50,7 @@ class KubeConnection:
         connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=self._tls())
         self._session = aiohttp.ClientSession(
             connector=connector,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
+            headers=_AGENT | ({"Authorization": f"Bearer {token}"} if token else {}),
             timeout=aiohttp.ClientTimeout(total=15),
         )
         return self

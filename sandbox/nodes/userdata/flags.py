@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from sandbox.nodes.userdata.join import parse_pairs, parse_taints
+from sandbox.nodes.userdata.join import UserDataError, parse_pairs, parse_taints
 
 
 def split_flags(words: Iterable[str]) -> dict[str, str]:
@@ -36,10 +36,17 @@ def settings_of(flags: dict[str, str]) -> dict[str, Any]:
         found["taints"] = parse_taints(flags["register-with-taints"])
     for flag, name in (("max-pods", "max_pods"), ("pods-per-core", "pods_per_core")):
         if flag in flags:
-            found[name] = int(flags[flag])
+            found[name] = _number(flag, flags[flag])
     for flag, name in (("kube-reserved", "kube_reserved"), ("system-reserved", "system_reserved")):
         if flag in flags:
             found[name] = parse_pairs(flags[flag])
     if "eviction-hard" in flags:
         found["eviction_hard"] = parse_pairs(flags["eviction-hard"], "<")
     return found
+
+
+def _number(flag: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UserDataError(f"--{flag}: {text!r} is no number") from None

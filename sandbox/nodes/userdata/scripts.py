@@ -3,7 +3,7 @@
 import re
 import shlex
 
-from sandbox.nodes.userdata.flags import settings_of, split_flags, split_text
+from sandbox.nodes.userdata.flags import settings_of, split_text
 from sandbox.nodes.userdata.join import Join, UserDataError
 
 _BOOTSTRAP = re.compile(r"^\s*(?:sudo\s+)?(?:exec\s+)?\S*bootstrap\.sh\s+(.*)$", re.MULTILINE)
@@ -27,10 +27,20 @@ def _shell(text: str) -> Join | None:
         raise UserDataError(f"bootstrap.sh: {error}") from None
     if not words or words[0].startswith("--"):
         raise UserDataError("bootstrap.sh: the first argument must be the cluster's name")
-    flags = split_flags(words[1:])
+    flags = _options(words[1:])
     fields = settings_of(split_text(flags.get(_KUBELET, "")))
     raid0 = flags.get("local-disks") == "raid0"
     return Join(cluster=words[0], raid0=raid0, os_image="Amazon Linux 2", **fields)
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """Every option of bootstrap.sh takes a value, which may itself begin with dashes."""
+    found: dict[str, str] = {}
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, value = word.removeprefix("--").partition("=")
+        found[name] = value if equals else next(remaining, "")
+    return found
 
 
 def _powershell(text: str) -> Join | None:

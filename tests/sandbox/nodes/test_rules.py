@@ -1,0 +1,85 @@
+"""The book of rules: whom a rule befalls, how often, and what is refused."""
+
+import pytest
+from pydantic import ValidationError
+
+from sandbox.nodes.instance import Instance
+from sandbox.nodes.rules import Match, NeverRegister, NotReady, Rule, RuleBook, SlowBoot
+
+
+def instance(number: int, *, instance_type: str = "m5.large", nodepool: str = "default") -> Instance:
+    return Instance(
+        id=f"i-{number}",
+        state="running",
+        instance_type=instance_type,
+        zone="us-west-2a",
+        private_dns_name=f"ip-10-0-0-{number}.us-west-2.compute.internal",
+        tags={"karpenter.sh/nodepool": nodepool},
+    )
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        Match(),
+        Match(instance_id="i-1"),
+        Match(instance_type="m5.large", nodepool="default"),
+        Match(zone="us-west-2a"),
+        Match(node_name="ip-10-0-0-1.us-west-2.compute.internal"),
+    ],
+)
+def test_a_rule_befalls_what_it_matches(match: Match) -> None:
+    book = RuleBook()
+    book.add(Rule(trouble=SlowBoot(seconds=3), match=match))
+    assert book.draw(instance(1)) == [SlowBoot(seconds=3)]
+
+
+@pytest.mark.parametrize(
+    "match", [Match(instance_id="i-2"), Match(instance_type="c5.large"), Match(nodepool="gpu", zone="us-west-2a")]
+)
+def test_a_rule_leaves_others_alone(match: Match) -> None:
+    book = RuleBook()
+    book.add(Rule(trouble=NeverRegister(), match=match))
+    assert book.draw(instance(1)) == []
+
+
+def test_a_count_is_used_up_by_so_many_instances() -> None:
+    book = RuleBook()
+    rule = book.add(Rule(trouble=NeverRegister(), count=2))
+    drawn = [book.draw(instance(number)) for number in (1, 2, 3)]
+    assert drawn == [[NeverRegister()], [NeverRegister()], []]
+    assert book.entries() == [(rule, frozenset({"i-1", "i-2"}))]
+
+
+def test_a_rule_befalls_an_instance_once() -> None:
+    book = RuleBook()
+    book.add(Rule(trouble=NeverRegister(), count=2))
+    assert book.draw(instance(1)) == [NeverRegister()]
+    assert book.draw(instance(1)) == []
+
+
+def test_a_removed_rule_befalls_nobody() -> None:
+    book = RuleBook()
+    rule = book.add(Rule(trouble=NotReady(for_seconds=5)))
+    assert book.remove(rule.id)
+    assert not book.remove(rule.id)
+    assert book.draw(instance(1)) == []
+
+
+def test_a_rule_survives_the_wire() -> None:
+    rule = Rule(trouble=NotReady(after_seconds=1, for_seconds=5, new_boot_id=True), match=Match(nodepool="a"), count=1)
+    assert Rule.model_validate_json(rule.model_dump_json()) == rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"trouble": {"kind": "explode"}}',
+        '{"trouble": {"kind": "slow-boot", "seconds": -1}}',
+        '{"trouble": {"kind": "never-register"}, "count": 0}',
+        '{"trouble": {"kind": "never-register"}, "match": {"instanceType": "m5.large"}}',
+    ],
+)
+def test_a_malformed_rule_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        Rule.model_validate_json(text)
