@@ -1,0 +1,168 @@
+"""Which pods want a place, and which of them are alike.
+
+`scheduling/state.py` hands over its pods; alike pods are planned together by `scheduling/packing.py`, so that a
+thousand replicas cost little more than one.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import chain
+from typing import Final, NamedTuple
+
+from model.durations import DurationError, parse_duration
+from model.facts import Expression, PodFact, PreferredTerm, Toleration
+from model.labels import NODEPOOL
+from model.requirement import DOES_NOT_EXIST, RequirementError, one_of
+from model.requirements import Requirements
+from model.resources import CPU, MEMORY
+
+RESPECT: Final = "Respect"
+IGNORE: Final = "Ignore"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variant:
+    """One reading of what a pod asks for; the first is the strictest, later ones give preferences up."""
+
+    requirements: Requirements
+    tolerations: tuple[Toleration, ...]
+    tolerate_preferences: bool = False
+
+
+class Constraints(NamedTuple):
+    """What a pod says about the node it wants, other than how large."""
+
+    node_selector: tuple[tuple[str, str], ...]
+    required_terms: tuple[tuple[Expression, ...], ...]
+    preferred_terms: tuple[PreferredTerm, ...]
+    tolerations: tuple[Toleration, ...]
+
+
+class Shape(NamedTuple):
+    """Everything about a pod that decides where it may go. Pods of one shape are interchangeable."""
+
+    requests: tuple[tuple[str, int], ...]
+    constraints: Constraints
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """Pods of one shape, oldest first, with the ways to read their demands."""
+
+    shape: Shape
+    pods: tuple[PodFact, ...]
+    variants: tuple[Variant, ...]
+
+    @property
+    def requests(self) -> dict[str, int]:
+        return dict(self.shape.requests)
+
+
+def is_provisionable(pod: PodFact) -> bool:
+    """The kube-scheduler found no place for it, and nobody else provides one (reference 2.2)."""
+    homeless = pod.unschedulable and not pod.node_name and not pod.nominated_node
+    return homeless and not (pod.daemonset or pod.mirror or pod.deleting or pod.finished)
+
+
+def is_reschedulable(pod: PodFact, now: datetime) -> bool:
+    """It runs on a node that goes, and will come back elsewhere (reference 2.2)."""
+    if pod.finished or pod.daemonset or pod.mirror:
+        return False
+    alive = not pod.deleting or pod.owner_kind == "StatefulSet"
+    return alive and not holds_its_node(pod, now)
+
+
+def holds_its_node(pod: PodFact, now: datetime) -> bool:
+    """Whether do-not-disrupt is in force: `true` for good, a duration from the pod's creation on."""
+    said = pod.do_not_disrupt
+    if said in ("", "true"):
+        return said == "true"
+    try:
+        lasting = parse_duration(said)
+    except DurationError:
+        return False
+    return lasting is None or now < pod.created + lasting
+
+
+def shuns_pools(pod: PodFact) -> bool:
+    """It asks for a node of no NodePool, so it is no business of ours."""
+    alternatives = pod.required_terms or ((),)
+    return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in alternatives)
+
+
+def invalid(pod: PodFact) -> str:
+    """Why this pod cannot be planned for at all; empty when it can."""
+    if pod.uses_match_fields:
+        return "its node affinity uses matchFields, which only existing nodes can satisfy"
+    if pod.required_terms and not any(pod.required_terms):
+        return "its node affinity has no expressions, which no node satisfies"
+    try:
+        for expressions in chain(pod.required_terms, (term.expressions for term in pod.preferred_terms)):
+            Requirements.of(expressions)
+    except RequirementError as error:
+        return f"its node affinity is not valid: {error}"
+    return ""
+
+
+def shape_of(pod: PodFact) -> Shape:
+    requests = tuple(sorted((key, amount) for key, amount in pod.requests.items() if amount > 0))
+    selector = tuple(sorted(pod.node_selector.items()))
+    return Shape(requests, Constraints(selector, pod.required_terms, pod.preferred_terms, pod.tolerations))
+
+
+def groups_of(pods: Iterable[tuple[Shape, PodFact]], preference_policy: str = RESPECT) -> list[PodGroup]:
+    """Alike pods together; largest CPU, then memory, then age, then UID first (reference 2.4)."""
+    by_shape: dict[Shape, list[PodFact]] = {}
+    for shape, pod in pods:
+        by_shape.setdefault(shape, []).append(pod)
+    groups = [
+        PodGroup(shape, tuple(sorted(alike, key=_age)), variants_of(shape.constraints, preference_policy))
+        for shape, alike in by_shape.items()
+    ]
+    return sorted(groups, key=_queue_order)
+
+
+@lru_cache(maxsize=1 << 14)
+def variants_of(constraints: Constraints, preference_policy: str = RESPECT) -> tuple[Variant, ...]:
+    """The readings of what a pod says, in the order in which they are tried.
+
+    Heaviest preference first; before each preference is dropped, every alternative of the required affinity is tried.
+    At the end even PreferNoSchedule is tolerated.
+    """
+    tolerations = constraints.tolerations
+    wanted = dict.fromkeys(_readings(constraints, preference_policy))
+    strict = dict.fromkeys(_alternatives(constraints))
+    keep = [Variant(requirements, tolerations) for requirements in wanted]
+    return (*keep, *(Variant(requirements, tolerations, True) for requirements in strict))
+
+
+def strict_requirements(pod: PodFact) -> Iterator[Requirements]:
+    """Node selector and each alternative of the required affinity, preferences left out."""
+    return _alternatives(shape_of(pod).constraints)
+
+
+def _alternatives(constraints: Constraints) -> Iterator[Requirements]:
+    selector = Requirements(one_of(key, value) for key, value in constraints.node_selector)
+    # A term without expressions matches no node (Kubernetes' rule), so another one has to do.
+    for term in filter(None, constraints.required_terms) if constraints.required_terms else ((),):
+        yield selector.intersection(Requirements.of(term))
+
+
+def _readings(constraints: Constraints, preference_policy: str) -> Iterator[Requirements]:
+    if preference_policy == RESPECT:
+        for preferred in sorted(constraints.preferred_terms, key=lambda term: -term.weight):
+            wish = Requirements.of(preferred.expressions)
+            for strict in _alternatives(constraints):
+                yield strict.intersection(wish)
+    yield from _alternatives(constraints)
+
+
+def _age(pod: PodFact) -> tuple[datetime, str]:
+    return pod.created, pod.uid
+
+
+def _queue_order(group: PodGroup) -> tuple[int, int, datetime, str]:
+    requests = group.requests
+    return -requests.get(CPU, 0), -requests.get(MEMORY, 0), *_age(group.pods[0])

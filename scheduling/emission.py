@@ -1,0 +1,112 @@
+"""A filled node as the NodeClaim that is to be made for it (reference 2.12).
+
+The last step after `scheduling/packing.py`; `controller/` gives the claim its name and creates it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from model.facts import Expression
+from model.labels import (
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    NODECLAIM_MIN_VALUES_RELAXED,
+    NODEPOOL_HASH,
+    NODEPOOL_HASH_VERSION,
+)
+from model.plans import PlannedClaim
+from model.requirements import Requirements, one_of
+from scheduling.fills import STRICT, Fill, missing_variety
+from scheduling.pools import INTERNAL, Refusal, without_internal
+from scheduling.typetable import Indices
+
+MAX_INSTANCE_TYPES: Final = 600
+HASH_VERSION: Final = "v3"
+
+
+def planned_claim(
+    fill: Fill, pods: tuple[str, ...], min_values_policy: str = STRICT, most_types: int = MAX_INSTANCE_TYPES
+) -> PlannedClaim | Refusal:
+    """The NodeClaim for a fill, or why there can be none once its instance types are cut to the cheapest."""
+    pool, table = fill.offer.template.pool, fill.offer.table
+    rows = cheapest_first(fill)[:most_types]
+    missing = missing_variety(table, fill.option.requirements, rows)
+    if missing and min_values_policy == STRICT:
+        return Refusal(f"minValues cannot be kept with {most_types} instance types: {missing}")
+    requirements = _lowered(fill, rows) if missing else fill.option.requirements
+    return PlannedClaim(
+        pool=pool.name,
+        pool_uid=pool.uid,
+        node_class=pool.node_class,
+        labels={**without_internal(requirements).custom_labels(), **fill.offer.template.labels},
+        annotations=_annotations(pool.template_annotations, pool.hash, relaxed=bool(missing)),
+        requirements=_written(fill, requirements, rows),
+        requests=_requests(fill, rows),
+        taints=pool.taints,
+        startup_taints=pool.startup_taints,
+        expire_after=pool.expire_after,
+        termination_grace_period=pool.termination_grace_period,
+        node_class_group=pool.node_class_group,
+        node_class_kind=pool.node_class_kind,
+        pods=pods,
+        capacity_bound=fill.offer.bound(rows),
+    )
+
+
+def cheapest_first(fill: Fill) -> Indices:
+    """The types of a fill by the price of their cheapest offering that can be had; equal prices by name."""
+    prices = fill.offer.prices(fill.option)[fill.rows]
+    return fill.rows[np.lexsort((fill.rows, prices))]
+
+
+def price_of(fill: Fill) -> float:
+    """US dollars an hour of the cheapest type and offering."""
+    return float(fill.offer.prices(fill.option)[fill.rows].min())
+
+
+def _requests(fill: Fill, rows: Indices) -> dict[str, int]:
+    """What the pods ask for, and what DaemonSets take at least on any of the types (reference 2.9)."""
+    least = fill.offer.template.overhead[rows].min(axis=0)
+    return fill.offer.table.amounts(fill.used + least)
+
+
+def _written(fill: Fill, requirements: Requirements, rows: Indices) -> tuple[Expression, ...]:
+    """All requirements, with the instance types in order of price and the capacity types that can be had."""
+    table = fill.offer.table
+    types = _types_expression(requirements, [table.names[row] for row in rows])
+    chosen = np.zeros(len(table), dtype=bool)
+    chosen[rows] = True
+    offered = fill.option.offerings & chosen[table.offering_rows]
+    capacity = one_of(CAPACITY_TYPE, *sorted(set(table.capacity_types[offered])))
+    if CAPACITY_TYPE in requirements:
+        capacity = requirements[CAPACITY_TYPE].intersection(capacity)
+    rest = requirements.without(INSTANCE_TYPE, CAPACITY_TYPE, *INTERNAL).expressions()
+    return tuple(sorted((*rest, types, *capacity.expressions()), key=lambda one: (one.key, one.operator)))
+
+
+def _types_expression(requirements: Requirements, names: list[str]) -> Expression:
+    known = requirements.get(INSTANCE_TYPE)
+    return Expression(
+        key=INSTANCE_TYPE, operator="In", values=tuple(names), min_values=known.min_values if known else None
+    )
+
+
+def _lowered(fill: Fill, rows: Indices) -> Requirements:
+    """MIN_VALUES_POLICY=BestEffort: each minValues lowered to what the types can give."""
+    table = fill.offer.table
+    return Requirements(
+        one if one.min_values is None else replace(one, min_values=min(one.min_values, table.distinct(key, rows)))
+        for key, one in fill.option.requirements.items()
+    )
+
+
+def _annotations(template: Mapping[str, str], pool_hash: str, *, relaxed: bool) -> dict[str, str]:
+    return {
+        **template,
+        NODEPOOL_HASH: pool_hash,
+        NODEPOOL_HASH_VERSION: HASH_VERSION,
+        NODECLAIM_MIN_VALUES_RELAXED: str(relaxed).lower(),
+    }

@@ -1,0 +1,110 @@
+"""The homes that stand or are on their way: nodes, launched claims, and claims that wait for their launch.
+
+Turns `scheduling/facts.py` into the `Home`s of `scheduling/homes.py`; the rules are the reference's 2.16.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint
+from model.labels import INITIALIZED, REGISTERED
+from model.requirements import Requirements
+from model.resources import subtract, total
+from scheduling.daemons import still_to_come
+from scheduling.facts import Facts
+from scheduling.homes import Home, home_labels
+from scheduling.tolerance import without_not_ready, without_startup, without_unregistered
+
+
+def homes(
+    facts: Facts,
+    claims: Iterable[ClaimFact],
+    unlaunched_overhead: Mapping[str, Mapping[str, int]],
+    *,
+    now: datetime,
+    not_ready_grace: timedelta,
+) -> Iterator[Home]:
+    """Every node and claim that is not on its way out; `claims` are those of `facts` and those not seen there yet.
+
+    `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets.
+    """
+    daemons = tuple(facts.daemons.values())
+    owned: set[str] = set()
+    for claim in claims:
+        node = facts.node_of(claim)
+        owned |= {node.name} if node else set()
+        if claim.deleting or claim.instance_terminating:
+            continue
+        if node is None:
+            yield _launched(claim, daemons) if claim.launched else _unlaunched(claim, unlaunched_overhead)
+        elif not node.deleting and (not claim.initialized or is_home(node, now, not_ready_grace)):
+            yield _running(claim, node, facts, daemons)
+    for node in facts.nodes.values():
+        if node.name not in owned and not node.deleting and is_home(node, now, not_ready_grace):
+            taints = without_not_ready(node.taints)
+            yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
+
+
+def is_home(node: NodeFact, now: datetime, not_ready_grace: timedelta) -> bool:
+    """Ready, or so lately not that it is expected back (`not_ready_grace`)."""
+    since = node.ready_changed or node.created
+    return node.ready or (since is not None and now - since < not_ready_grace)
+
+
+def _running(claim: ClaimFact, node: NodeFact, facts: Facts, daemons: Sequence[DaemonSetFact]) -> Home:
+    """A claim with its node. Until registration the claim says what the labels and taints will be."""
+    labels, taints = (node.labels, node.taints) if claim.registered else ({**node.labels, **claim.labels}, claim.taints)
+    if claim.initialized:
+        taints = without_not_ready(taints)
+    else:
+        labels = _to_be(labels)
+        taints = without_startup(without_unregistered(taints), claim.startup_taints)
+    allocatable = node.allocatable
+    if not claim.initialized:
+        known = {key: amount for key, amount in node.allocatable.items() if amount}
+        allocatable = {**claim.allocatable, **known}
+    home = _standing(node, labels, taints, allocatable, facts, daemons, initialized=claim.initialized)
+    return replace(home, claim=claim.name)
+
+
+def _standing(
+    node: NodeFact,
+    labels: Mapping[str, str],
+    taints: tuple[Taint, ...],
+    allocatable: Mapping[str, int],
+    facts: Facts,
+    daemons: Sequence[DaemonSetFact],
+    *,
+    initialized: bool,
+) -> Home:
+    pods = tuple(facts.bound_to(node.name))
+    present = frozenset(pod.owner_uid for pod in pods if pod.daemonset)
+    requirements = home_labels(node.name, labels)
+    coming = still_to_come(daemons, present, requirements, taints)
+    room = subtract(allocatable, total((_bound(pods), coming)))
+    return Home(node.name, requirements, taints, room, initialized)
+
+
+def _launched(claim: ClaimFact, daemons: Sequence[DaemonSetFact]) -> Home:
+    """The instance runs and its Node is not there yet; before its amounts are known it offers what was asked for."""
+    requirements = Requirements.of_labels(_to_be(claim.labels))
+    coming = still_to_come(daemons, frozenset(), requirements, claim.taints)
+    room = subtract(claim.allocatable or claim.requests, coming)
+    return Home(claim.name, requirements, claim.taints, room, claim=claim.name)
+
+
+def _unlaunched(claim: ClaimFact, overhead: Mapping[str, Mapping[str, int]]) -> Home:
+    """Nothing is known of it but what it asks for, so that is what it offers: to pods that any outcome satisfies."""
+    requirements = Requirements.of(claim.requirements).intersection(Requirements.of_labels(_to_be(claim.labels)))
+    room = subtract(claim.requests, overhead.get(claim.name, {}))
+    return Home(claim.name, requirements, claim.taints, room, settled=False, claim=claim.name)
+
+
+def _to_be(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels as they will be once the node is there for good: DaemonSets may select these."""
+    return {**labels, REGISTERED: "true", INITIALIZED: "true"}
+
+
+def _bound(pods: Iterable[PodFact]) -> dict[str, int]:
+    return total(pod.requests for pod in pods)

@@ -1,0 +1,89 @@
+"""What can be bought: the catalogue's tables, the pools' templates over them, and offers for one pass.
+
+Tables and templates are kept between passes, since they change seldom and are dear to build.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import numpy as np
+
+from model.catalogue import Catalogue, UnavailableOffering
+from model.facts import ClaimFact, DaemonSetFact, PoolFact
+from model.labels import INSTANCE_TYPE
+from model.requirement import RequirementError
+from model.requirements import Requirements
+from scheduling.pools import Budget, Offer, Refusal, Template, largest_of
+from scheduling.typetable import Indices, TypeTable
+
+
+class Market:
+    def __init__(self) -> None:
+        self._catalogue = Catalogue()
+        self._tables: dict[str, TypeTable] = {}
+        self._templates: dict[str, Template | Refusal] = {}
+
+    def set_catalogue(self, catalogue: Catalogue) -> None:
+        """Replace all instance types; the tables of NodeClasses that stay the same are kept."""
+        before = self._catalogue.by_node_class
+        for name in before.keys() | catalogue.by_node_class.keys():
+            if before.get(name) != catalogue.by_node_class.get(name):
+                self._tables.pop(name, None)
+                self._templates.clear()
+        self._catalogue = catalogue
+
+    def forget(self, pool: str | None = None) -> None:
+        """A pool changed, or (None) something that all templates depend on."""
+        if pool is None:
+            self._templates.clear()
+        else:
+            self._templates.pop(pool, None)
+
+    def template(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> Template | Refusal:
+        """The pool's template, or why nothing can be bought from this pool; kept until `forget`."""
+        known = self._templates.get(pool.name)
+        if known is None:
+            known = self._templates[pool.name] = self._build(pool, daemons)
+        return known
+
+    def offer(
+        self, template: Template, used: Mapping[str, int], unavailable: Iterable[UnavailableOffering], now: datetime
+    ) -> Offer:
+        """The template with what is available and what its limits leave; `used` is what the pool's nodes have."""
+        budget = Budget(template.pool.limits, used)
+        return Offer(template, template.table.available(unavailable, now), budget)
+
+    def _build(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> Template | Refusal:
+        table = self._table(pool.node_class)
+        if not len(table):
+            return Refusal(f"{pool.node_class_kind} {pool.node_class} has no instance types yet")
+        try:
+            return Template(pool, table, daemons)
+        except RequirementError as error:
+            return Refusal(f"its requirements are not valid: {error}")
+
+    def _table(self, node_class: str) -> TypeTable:
+        known = self._tables.get(node_class)
+        if known is None:
+            known = self._tables[node_class] = TypeTable(self._catalogue.by_node_class.get(node_class, ()))
+        return known
+
+
+def largest_capacity(template: Template, claim: ClaimFact) -> dict[str, int]:
+    """What a claim that is not launched may turn out to have at most."""
+    rows = _possible(template, claim)
+    return template.table.amounts(largest_of(template.table.capacity, rows)) if len(rows) else {}
+
+
+def least_overhead(template: Template, claim: ClaimFact) -> dict[str, int]:
+    """What of the requests of a claim that is not launched is meant for DaemonSets."""
+    rows = _possible(template, claim)
+    return template.table.amounts(template.overhead[rows].min(axis=0)) if len(rows) else {}
+
+
+def _possible(template: Template, claim: ClaimFact) -> Indices:
+    named = next((one.values for one in claim.requirements if one.key == INSTANCE_TYPE and one.operator == "In"), None)
+    if named is not None:
+        rows = [template.table.rows[name] for name in named if name in template.table.rows]
+        return np.array(rows, dtype=np.intp)
+    return np.flatnonzero(template.table.types_with(Requirements.of(claim.requirements)))

@@ -1,0 +1,180 @@
+"""NodePools as what can be bought from them now: a template, the types that satisfy it, and room under the limits.
+
+Between `scheduling/typetable.py` (what exists) and `scheduling/packing.py` (what is chosen).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from model.facts import DaemonSetFact, PoolFact
+from model.labels import INITIALIZED, NODEPOOL, REGISTERED, nodeclass_label
+from model.requirements import Requirements, one_of
+from model.resources import NODES, Resources
+from scheduling.daemons import overhead
+from scheduling.demand import Variant
+from scheduling.tolerance import describe, untolerated
+from scheduling.typetable import Amounts, Indices, Mask, Prices, TypeTable
+
+INTERNAL = (REGISTERED, INITIALIZED)
+
+
+class Template:
+    """A NodePool's template beside the instance types of its NodeClass; the same until one of them changes."""
+
+    def __init__(self, pool: PoolFact, table: TypeTable, daemons: Iterable[DaemonSetFact]) -> None:
+        self.pool = pool
+        self.table = table
+        self.labels = {
+            **pool.template_labels,
+            NODEPOOL: pool.name,
+            nodeclass_label(pool.node_class_group, pool.node_class_kind): pool.node_class,
+        }
+        internal = dict.fromkeys(INTERNAL, "true")
+        self.requirements = Requirements.of(pool.requirements).intersection(
+            Requirements.of_labels(self.labels), Requirements.of_labels(internal)
+        )
+        self.overhead = overhead(table, daemons, self.requirements, pool.taints)
+        self.room = table.allocatable - self.overhead
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Option:
+    """A template narrowed by what pods ask for: the types and offerings that remain."""
+
+    requirements: Requirements
+    types: Mask
+    offerings: Mask
+
+
+class Refusal(str):
+    """Why a pod cannot have a node of a pool, in words."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Budget:
+    """What a pool may still buy. Amounts are in the units of `model.resources`; None is no limit."""
+
+    limits: Resources
+    used: Resources
+
+    def left(self, key: str) -> int | None:
+        return self.limits[key] - self.used.get(key, 0) if key in self.limits else None
+
+    def spend(self, amounts: Resources) -> None:
+        self.used = {**self.used, **{key: self.used.get(key, 0) + amount for key, amount in amounts.items()}}
+
+
+@dataclass(slots=True, eq=False)
+class Offer:
+    """One pool in one pass."""
+
+    template: Template
+    available: Mask
+    budget: Budget
+    _narrowed: dict[tuple[Option | None, Variant], Option | Refusal] = field(default_factory=dict)
+    _prices: dict[Option, Prices] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.template.pool.name
+
+    @property
+    def table(self) -> TypeTable:
+        return self.template.table
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.budget.limits)
+
+    def narrowed(self, option: Option | None, variant: Variant) -> Option | Refusal:
+        """The option (None: the bare template) with a pod's demands added, or why they do not go together."""
+        key = (option, variant)
+        known = self._narrowed.get(key)
+        if known is None:
+            known = self._narrowed[key] = self._narrow(option, variant)
+        return known
+
+    def prices(self, option: Option) -> Prices:
+        """The cheapest offering of each type that the option allows."""
+        known = self._prices.get(option)
+        if known is None:
+            known = self._prices[option] = self.table.cheapest(option.offerings)
+        return known
+
+    def within_limits(self, types: Mask) -> Mask:
+        """The types of which one more may be bought without passing a limit."""
+        if not self.limited:
+            return types
+        nodes = self.budget.left(NODES)
+        if nodes is not None and nodes < 1:
+            return np.zeros_like(types)
+        allowed = types
+        for key in self.budget.limits:
+            left = self.budget.left(key)
+            if left is not None and key in self.table.columns:
+                allowed = allowed & (self.table.capacity[:, self.table.columns[key]] <= left)
+        return allowed
+
+    def spend(self, rows: Indices) -> None:
+        """Count one node against the limits, as the largest of these types in each resource (reference 2.11)."""
+        if self.limited:
+            self.budget.spend({**self.bound(rows), NODES: 1})
+
+    def bound(self, rows: Indices) -> dict[str, int]:
+        """The largest capacity among these types."""
+        return self.table.amounts(largest_of(self.table.capacity, rows))
+
+    def _narrow(self, option: Option | None, variant: Variant) -> Option | Refusal:
+        pool = self.template.pool
+        taint = untolerated(variant.tolerations, pool.taints, tolerate_preferences=variant.tolerate_preferences)
+        if taint is not None:
+            return Refusal(f"taint {describe(taint)} is not tolerated")
+        before = option.requirements if option else self.template.requirements
+        refusal = before.incompatibility(variant.requirements)
+        if refusal:
+            return Refusal(refusal)
+        return self._option(before.intersection(variant.requirements))
+
+    def _option(self, requirements: Requirements) -> Option | Refusal:
+        fitting = self.table.types_with(requirements)
+        if not fitting.any():
+            return Refusal(f"no instance type satisfies {requirements.without(*self._own_keys())}")
+        possible = self.table.offerings_with(requirements)
+        offerings = possible & self.available & fitting[self.table.offering_rows]
+        types = fitting & self.table.rows_of(offerings)
+        if not types.any():
+            return Refusal(_no_offering(int(fitting.sum()), bool((possible & fitting[self.table.offering_rows]).any())))
+        return Option(requirements, types, offerings)
+
+    def _own_keys(self) -> tuple[str, ...]:
+        return (*INTERNAL, *(key for key in self.template.labels if key not in self.template.pool.template_labels))
+
+
+def largest_of(amounts: Amounts, rows: Indices) -> Amounts:
+    """The largest amount of each column among some rows."""
+    return np.asarray(amounts[rows].max(axis=0), dtype=np.int64)
+
+
+def without_internal(requirements: Requirements) -> Requirements:
+    """As a NodeClaim carries them: what only DaemonSets ask for is left out (reference 2.8)."""
+    return requirements.without(*INTERNAL)
+
+
+def by_preference(pools: Iterable[PoolFact]) -> list[PoolFact]:
+    """The pools that make nodes for pods: weight, then name, both descending (reference 2.3)."""
+    usable = [pool for pool in pools if pool.ready and not pool.deleting and not pool.static]
+    return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
+
+
+def only(key: str, values: Iterable[str]) -> Requirements:
+    return Requirements([one_of(key, *values)])
+
+
+def _no_offering(types: int, known: bool) -> str:
+    if known:
+        return f"none of the {types} instance types that satisfy it can be had now: EC2 has no capacity for them"
+    return f"none of the {types} instance types that satisfy it is sold in the zones and capacity types allowed"

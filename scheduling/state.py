@@ -1,0 +1,196 @@
+"""What the planner process holds and does: facts in, plans out.
+
+`controller/planner.py` runs one of these in a process of its own, feeds it changes, asks for plans, creates the
+NodeClaims and tells it their names. Nothing here reads a clock or touches the outside.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from model.base import Value
+from model.catalogue import Catalogue, UnavailableOffering
+from model.facts import ClaimFact, PodFact
+from model.plans import Plan, PlannedClaim, Unplaced
+from model.resources import NODES, add
+from scheduling.demand import (
+    Shape,
+    groups_of,
+    invalid,
+    is_provisionable,
+    is_reschedulable,
+    shape_of,
+    shuns_pools,
+)
+from scheduling.emission import MAX_INSTANCE_TYPES, planned_claim
+from scheduling.facts import Change, Facts
+from scheduling.fills import Fills
+from scheduling.homes import Homes
+from scheduling.inflight import homes
+from scheduling.ledger import Ledger
+from scheduling.market import Market, largest_capacity, least_overhead
+from scheduling.packing import Packing, unplaced
+from scheduling.pools import Offer, Refusal, Template, by_preference
+
+__all__ = ["Change", "ClusterState", "PlanSettings"]
+
+_GRACE: Final = timedelta(minutes=5)
+
+
+class PlanSettings(Value):
+    """Karpenter's PREFERENCE_POLICY and MIN_VALUES_POLICY, and how many instance types a claim may name."""
+
+    preference_policy: Literal["Respect", "Ignore"] = "Respect"
+    min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
+    most_instance_types: int = MAX_INSTANCE_TYPES
+
+
+class ClusterState:
+    """The cluster as planning knows it. One plan after the other; each `commit` is seen by the next."""
+
+    def __init__(self, settings: PlanSettings | None = None) -> None:
+        self.settings = settings or PlanSettings()
+        self._facts = Facts()
+        self._market = Market()
+        self._ledger = Ledger()
+        self._shapes: dict[str, Shape] = {}
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Take changes in, in the order in which they happened. Raises TypeError for a fact of the wrong kind."""
+        for change in changes:
+            self._facts.apply(change)
+            self._invalidate(change)
+
+    def set_catalogue(self, catalogue: Catalogue) -> None:
+        """The instance types and prices of every EC2NodeClass, replacing what was known."""
+        self._market.set_catalogue(catalogue)
+
+    def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
+        """NodeClaims by name that are created from a plan: they count from now on.
+
+        They count until the claim is seen by `apply`, or for 60 s when it never is.
+        """
+        self._ledger.commit(claims, now)
+
+    def provision(
+        self,
+        *,
+        now: datetime,
+        unavailable: Iterable[UnavailableOffering] = (),
+        not_ready_grace: timedelta = _GRACE,
+    ) -> Plan:
+        """Where every pod that needs a node goes, and what is to be bought for it.
+
+        `not_ready_grace` is how long a node that turned NotReady still counts as a home. The plan's `seconds` are left
+        to the caller, who has a clock.
+        """
+        refused: list[Unplaced] = []
+        groups = groups_of(self._demand(now, refused), self.settings.preference_policy)
+        packing = self._packing(now, tuple(unavailable), not_ready_grace)
+        packing.unplaced += refused
+        for group in packing.keep(groups, self._promised(packing.homes)):
+            packing.place(group)
+        return self._plan(packing)
+
+    def _demand(self, now: datetime, refused: list[Unplaced]) -> Iterator[tuple[Shape, PodFact]]:
+        for pod in self._wanting(now):
+            if shuns_pools(pod):
+                continue
+            reason = invalid(pod)
+            if reason:
+                refused.append(unplaced(pod, reason))
+            else:
+                yield self._shape(pod), pod
+
+    def _wanting(self, now: datetime) -> Iterator[PodFact]:
+        yield from (pod for pod in self._facts.homeless.values() if is_provisionable(pod))
+        for name in self._leaving():
+            yield from (pod for pod in self._facts.bound_to(name) if is_reschedulable(pod, now))
+
+    def _leaving(self) -> list[str]:
+        """Nodes that are being removed."""
+        names = {node.name for node in self._facts.nodes.values() if node.deleting}
+        for claim in self._facts.claims.values():
+            node = self._facts.node_of(claim) if claim.deleting or claim.instance_terminating else None
+            names |= {node.name} if node else set()
+        return sorted(names)
+
+    def _packing(
+        self, now: datetime, unavailable: tuple[UnavailableOffering, ...], not_ready_grace: timedelta
+    ) -> Packing:
+        claims = (*self._facts.claims.values(), *self._ledger.unseen(now))
+        templates = self._templates()
+        overhead = {
+            claim.name: least_overhead(template, claim)
+            for claim in claims
+            if not claim.launched and isinstance(template := templates.get(claim.pool), Template)
+        }
+        standing = homes(self._facts, claims, overhead, now=now, not_ready_grace=not_ready_grace)
+        used = self._used(claims, templates)
+        offers: list[Offer] = []
+        closed: dict[str, Refusal] = {}
+        for pool in by_preference(self._facts.pools.values()):
+            template = templates[pool.name]
+            if isinstance(template, Template):
+                offers.append(self._market.offer(template, used.get(pool.name, {}), unavailable, now))
+            else:
+                closed[pool.name] = template
+        return Packing(Homes(standing), offers, Fills(self.settings.min_values_policy), closed)
+
+    def _templates(self) -> dict[str, Template | Refusal]:
+        daemons = [daemon for daemon in self._facts.daemons.values() if not invalid(daemon.pod)]
+        return {pool.name: self._market.template(pool, daemons) for pool in self._facts.pools.values()}
+
+    def _used(
+        self, claims: Iterable[ClaimFact], templates: Mapping[str, Template | Refusal]
+    ) -> dict[str, dict[str, int]]:
+        """What each pool's nodes have. Those on their way out do not count (reference 2.16)."""
+        used: dict[str, dict[str, int]] = {}
+        for claim in claims:
+            template = templates.get(claim.pool)
+            if not claim.deleting and isinstance(template, Template):
+                used[claim.pool] = add(used.get(claim.pool, {}), self._capacity(claim, template), {NODES: 1})
+        return used
+
+    def _capacity(self, claim: ClaimFact, template: Template) -> Mapping[str, int]:
+        node = self._facts.node_of(claim)
+        known = claim.capacity or (node.capacity if node else {})
+        return known or largest_capacity(template, claim)
+
+    def _promised(self, standing: Homes) -> dict[str, str]:
+        """Pods to the homes that were bought for them."""
+        by_claim = {home.claim: home.name for home in standing.homes if home.claim}
+        return {pod: by_claim[claim] for pod, claim in self._ledger.promises.items() if claim in by_claim}
+
+    def _plan(self, packing: Packing) -> Plan:
+        claims: list[PlannedClaim] = []
+        for purchase in packing.purchases:
+            settings = self.settings
+            planned = planned_claim(
+                purchase.fill, tuple(purchase.pods), settings.min_values_policy, settings.most_instance_types
+            )
+            if isinstance(planned, Refusal):
+                pods = [self._facts.pods[uid] for uid in purchase.pods]
+                packing.unplaced += [unplaced(pod, f"pool {purchase.fill.offer.name}: {planned}") for pod in pods]
+            else:
+                claims.append(planned)
+        return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(packing.unplaced))
+
+    def _shape(self, pod: PodFact) -> Shape:
+        known = self._shapes.get(pod.uid)
+        if known is None:
+            known = self._shapes[pod.uid] = shape_of(pod)
+        return known
+
+    def _invalidate(self, change: Change) -> None:
+        match change.kind:
+            case "pod":
+                self._shapes.pop(change.key, None)
+                if not isinstance(change.fact, PodFact) or change.fact.node_name or change.fact.finished:
+                    self._ledger.forget_pod(change.key)
+            case "claim":
+                self._ledger.seen(change.key, change.fact if isinstance(change.fact, ClaimFact) else None)
+            case "pool":
+                self._market.forget(change.key)
+            case "daemonset":
+                self._market.forget()

@@ -1,0 +1,68 @@
+"""Taints and tolerations as the kube-scheduler reads them, and the taints that planning looks through.
+
+Used for templates of NodePools (`scheduling/pools.py`) and for nodes (`scheduling/homes.py`).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from model.facts import Taint, Toleration
+from model.labels import (
+    NOT_READY_TAINT_KEY,
+    PREFER_NO_SCHEDULE,
+    READINESS_TAINT_PREFIX,
+    UNREACHABLE_TAINT_KEY,
+    UNREGISTERED_TAINT_KEY,
+)
+from model.taints import KNOWN_EPHEMERAL
+
+_EPHEMERAL: Final = frozenset((taint.key, taint.value or "", taint.effect) for taint in KNOWN_EPHEMERAL)
+_NOT_READY: Final = frozenset({NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY})
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether this one toleration covers the taint; an empty key or effect covers all."""
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    return toleration.key == taint.key and (
+        toleration.operator == "Exists" or (toleration.operator in ("", "Equal") and toleration.value == taint.value)
+    )
+
+
+def untolerated(
+    tolerations: Sequence[Toleration], taints: Iterable[Taint], *, tolerate_preferences: bool = False
+) -> Taint | None:
+    """The first taint that keeps the pod away. PreferNoSchedule counts unless preferences are given up."""
+    for taint in taints:
+        if tolerate_preferences and taint.effect == PREFER_NO_SCHEDULE:
+            continue
+        if not any(tolerates(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
+
+
+def without_startup(taints: Iterable[Taint], startup: Iterable[Taint]) -> tuple[Taint, ...]:
+    """What remains once the node is initialized: neither known ephemeral taints nor its own startup taints."""
+    declared = {(taint.key, taint.effect) for taint in startup}
+    return tuple(taint for taint in taints if not _is_ephemeral(taint) and (taint.key, taint.effect) not in declared)
+
+
+def without_unregistered(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    return tuple(taint for taint in taints if taint.key != UNREGISTERED_TAINT_KEY)
+
+
+def without_not_ready(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """Without the taints that follow the Ready condition: for a node that is expected back."""
+    return tuple(taint for taint in taints if taint.key not in _NOT_READY)
+
+
+def describe(taint: Taint) -> str:
+    """As kubectl writes it: `key=value:effect`."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _is_ephemeral(taint: Taint) -> bool:
+    known = (taint.key, taint.value, taint.effect) in _EPHEMERAL
+    return known or taint.key.startswith(READINESS_TAINT_PREFIX)

@@ -1,0 +1,248 @@
+"""Short ways to say which world a plan is made in."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from model.catalogue import Catalogue, InstanceType, Offering
+from model.facts import (
+    ClaimFact,
+    DaemonSetFact,
+    Expression,
+    NodeFact,
+    PodFact,
+    PoolFact,
+    PreferredTerm,
+    Taint,
+    Toleration,
+)
+from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from model.plans import Plan, PlannedClaim
+from scheduling.state import Change, ClusterState, PlanSettings
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+GIB = 1 << 30
+ZONES = ("a", "b", "c")
+_numbers = count()
+
+
+def expressions(*written: str) -> tuple[Expression, ...]:
+    """Each as `key operator value value`, with `minValues=n` last if wanted."""
+    return tuple(_expression(text.split()) for text in written)
+
+
+def _expression(words: list[str]) -> Expression:
+    least = int(words.pop().removeprefix("minValues=")) if words[-1].startswith("minValues=") else None
+    return Expression(key=words[0], operator=words[1], values=tuple(words[2:]), min_values=least)
+
+
+def pod(
+    name: str = "",
+    *,
+    cpu: float = 1,
+    memory: float = 1,
+    extra: dict[str, int] | None = None,
+    selector: dict[str, str] | None = None,
+    terms: tuple[tuple[Expression, ...], ...] = (),
+    preferred: dict[str, int] | None = None,
+    tolerations: tuple[Toleration, ...] = (),
+    node: str = "",
+    age: float = 0,
+    **more: object,
+) -> PodFact:
+    """A pod that the kube-scheduler found no place for, or one bound to `node`. CPUs, GiB, seconds."""
+    name = name or f"pod-{next(_numbers):05}"
+    fields: dict[str, object] = {
+        "uid": name,
+        "namespace": "default",
+        "name": name,
+        "requests": {"cpu": int(cpu * 1000), "memory": int(memory * GIB), "pods": 1, **(extra or {})},
+        "created": NOW - timedelta(seconds=age),
+        "node_name": node,
+        "phase": "Running" if node else "Pending",
+        "unschedulable": not node,
+        "node_selector": selector or {},
+        "required_terms": terms,
+        "preferred_terms": tuple(
+            PreferredTerm(weight=weight, expressions=expressions(text)) for text, weight in (preferred or {}).items()
+        ),
+        "tolerations": tolerations,
+        **more,
+    }
+    return PodFact.model_validate(fields)
+
+
+def pods(number: int, **same: object) -> list[PodFact]:
+    return [pod(**same) for _ in range(number)]  # type: ignore[arg-type]
+
+
+def kind(
+    name: str,
+    *,
+    cpu: int = 8,
+    memory: int = 16,
+    price: float | None = None,
+    zones: tuple[str, ...] = ZONES,
+    capacity_types: tuple[str, ...] = ("on-demand",),
+    extra: dict[str, int] | None = None,
+    labels: dict[str, str] | None = None,
+    available: bool = True,
+) -> InstanceType:
+    """An instance type that reserves 100 millicores and 512 MiB for itself; it costs 5 cents per CPU unless told."""
+    cost = cpu * 0.05 if price is None else price
+    shown = {
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "karpenter.k8s.aws/instance-family": name.partition(".")[0],
+        "karpenter.k8s.aws/instance-cpu": str(cpu),
+        **(labels or {}),
+    }
+    return InstanceType(
+        name=name,
+        labels={key: (value,) for key, value in shown.items()},
+        capacity={"cpu": cpu * 1000, "memory": memory * GIB, "pods": 58, **(extra or {})},
+        overhead={"cpu": 100, "memory": GIB // 2},
+        offerings=tuple(
+            Offering(
+                zone=zone,
+                zone_id=f"id-{zone}",
+                capacity_type=capacity_type,
+                price=cost * (0.4 if capacity_type == "spot" else 1),
+                available=available,
+            )
+            for zone in zones
+            for capacity_type in capacity_types
+        ),
+    )
+
+
+COMMON = (kind("m.large", cpu=2, memory=8), kind("m.xlarge", cpu=4, memory=16), kind("m.2xlarge", cpu=8, memory=32))
+
+
+def pool(name: str = "default", *requirements: str, **more: object) -> PoolFact:
+    fields: dict[str, object] = {
+        "name": name,
+        "uid": f"uid-{name}",
+        "ready": True,
+        "node_class": "default",
+        "requirements": expressions(*requirements),
+        "hash": "7",
+        **more,
+    }
+    return PoolFact.model_validate(fields)
+
+
+def daemonset(name: str, of: PodFact) -> DaemonSetFact:
+    return DaemonSetFact(uid=f"ds-{name}", namespace="kube-system", name=name, pod=of)
+
+
+def node(name: str, *, cpu: float = 8, memory: float = 16, **more: object) -> NodeFact:
+    """A ready node that nobody manages."""
+    room = {"cpu": int(cpu * 1000), "memory": int(memory * GIB), "pods": 58}
+    fields: dict[str, object] = {
+        "name": name,
+        "provider_id": f"aws:///a/{name}",
+        "labels": {ZONE: "a", INSTANCE_TYPE: "m.2xlarge", CAPACITY_TYPE: "on-demand"},
+        "capacity": room,
+        "allocatable": room,
+        "ready": True,
+        "ready_changed": NOW - timedelta(hours=1),
+        "created": NOW - timedelta(hours=1),
+        **more,
+    }
+    return NodeFact.model_validate(fields)
+
+
+def claim(name: str, *, of: str = "default", on: NodeFact | None = None, **more: object) -> ClaimFact:
+    """A claim that waits for its launch, or one that runs `on` a node and is initialized."""
+    fields: dict[str, object] = {
+        "name": name,
+        "uid": f"uid-{name}",
+        "created": NOW - timedelta(seconds=30),
+        "pool": of,
+        "node_class": "default",
+        "labels": {NODEPOOL: of},
+    }
+    if on is not None:
+        ready = dict.fromkeys(("launched", "registered", "initialized"), True)
+        amounts = {"capacity": on.capacity, "allocatable": on.allocatable}
+        fields |= {"provider_id": on.provider_id, "node_name": on.name, **amounts, **ready}
+    return ClaimFact.model_validate({**fields, **more})
+
+
+def launched(name: str, planned: PlannedClaim, kind: InstanceType, zone: str = "a", **more: object) -> ClaimFact:
+    """What a planned claim becomes once EC2 gave it an instance."""
+    labels = {key: values[0] for key, values in kind.labels.items()}
+    fields: dict[str, object] = {
+        "labels": {**planned.labels, **labels, INSTANCE_TYPE: kind.name, ZONE: zone, CAPACITY_TYPE: "on-demand"},
+        "requirements": planned.requirements,
+        "taints": planned.taints,
+        "startup_taints": planned.startup_taints,
+        "requests": planned.requests,
+        "capacity": kind.capacity,
+        "allocatable": kind.allocatable(),
+        "provider_id": f"aws:///{zone}/i-{name}",
+        "launched": True,
+        **more,
+    }
+    return claim(name, of=planned.pool, **fields)
+
+
+def toleration(key: str = "", value: str = "", effect: str = "") -> Toleration:
+    return Toleration(key=key, value=value, effect=effect, operator="Equal" if value else "Exists")
+
+
+def taint(key: str, value: str = "", effect: str = "NoSchedule") -> Taint:
+    return Taint(key=key, value=value, effect=effect)
+
+
+def change(fact: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact) -> Change:
+    match fact:
+        case PodFact():
+            return Change(kind="pod", key=fact.uid, fact=fact)
+        case NodeFact():
+            return Change(kind="node", key=fact.name, fact=fact)
+        case ClaimFact():
+            return Change(kind="claim", key=fact.name, fact=fact)
+        case PoolFact():
+            return Change(kind="pool", key=fact.name, fact=fact)
+        case DaemonSetFact():
+            return Change(kind="daemonset", key=fact.uid, fact=fact)
+
+
+class World:
+    """A cluster state that is told things, and plans."""
+
+    def __init__(
+        self,
+        *facts: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact,
+        kinds: tuple[InstanceType, ...] = COMMON,
+        settings: PlanSettings | None = None,
+    ) -> None:
+        self.state = ClusterState(settings)
+        self.state.set_catalogue(Catalogue(by_node_class={"default": kinds}))
+        self.add(*facts)
+
+    def add(self, *facts: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact) -> None:
+        self.state.apply([change(fact) for fact in facts])
+
+    def plan(self, after: float = 0, **more: object) -> Plan:
+        """Plan so many seconds later."""
+        return self.state.provision(now=NOW + timedelta(seconds=after), **more)  # type: ignore[arg-type]
+
+    def commit(self, plan: Plan, after: float = 0) -> dict[str, PlannedClaim]:
+        """Create the plan's claims as the host does: they get names and are not yet in the caches."""
+        named = {f"claim-{next(_numbers)}": planned for planned in plan.claims}
+        self.state.commit(named, now=NOW + timedelta(seconds=after))
+        return named
+
+
+def types_of(planned: PlannedClaim) -> tuple[str, ...]:
+    return next(one.values for one in planned.requirements if one.key == INSTANCE_TYPE)
+
+
+def values_of(planned: PlannedClaim, key: str) -> tuple[str, ...]:
+    return next((one.values for one in planned.requirements if one.key == key), ())
+
+
+def reasons(plan: Plan) -> list[str]:
+    return [one.reason for one in plan.unplaced]
