@@ -1,0 +1,94 @@
+"""Answers one request: counts it, lets faults happen, asks the gate for bound keys, and calls the handler or moto."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import replace
+
+from sandbox.aws.ec2.actions import ACTIONS
+from sandbox.aws.ec2.call import Call
+from sandbox.aws.faults import Verdict
+from sandbox.aws.request import AwsCall, HttpRequest, identify
+from sandbox.aws.services.actions import SERVICE_ACTIONS, amend
+from sandbox.aws.sim import Control
+from sandbox.aws.standin import StandIn
+from sandbox.aws.wire.errors import AwsError
+from sandbox.aws.wire.query import parse_form
+from sandbox.aws.wire.render import Response, error_response, xml_response
+from sandbox.aws.wire.xml import answer
+
+CUT = Response(0, b"", cut=True)
+# Moto serves these without our lock: a long poll must not stop the world.
+UNLOCKED = frozenset({"sqs", "sts", "logs", "events", "s3"})
+
+
+class Application:
+    def __init__(self, standin: StandIn) -> None:
+        self._standin = standin
+        self._control = Control(standin)
+
+    def __call__(self, http: HttpRequest) -> Response:
+        if http.path.startswith("/_sim/"):
+            return self._control.answer(http)
+        call = identify(http)
+        name = f"{call.service or 'unsigned'}:{call.action}"
+        self._standin.counters.called(name)
+        verdict = self._standin.faults.judge(call.service, call.action, call.parameters)
+        if verdict.latency:
+            time.sleep(verdict.latency)
+        response = self._guarded(call, verdict, name)
+        if not verdict.lose_answer:
+            return response
+        return CUT if verdict.error is None else error_response(call.service, verdict.error)
+
+    def _guarded(self, call: AwsCall, verdict: Verdict, name: str) -> Response:
+        try:
+            if verdict.error is not None and not verdict.lose_answer and not verdict.empty_pools:
+                raise verdict.error
+            response = self._perform(call, verdict)
+        except AwsError as error:
+            self._standin.counters.failed(name, error.code)
+            return error_response(call.service, error)
+        except Exception:
+            traceback.print_exc()
+            self._standin.counters.failed(name, "Bug")
+            return error_response(call.service, AwsError("InternalError", "The stand-in itself failed; see its log."))
+        if response.status >= 400:
+            self._standin.counters.failed(name, str(response.status))
+        return response
+
+    def _perform(self, call: AwsCall, verdict: Verdict) -> Response:
+        if not call.service:
+            raise AwsError("MissingAuthenticationToken", "Request is missing Authentication Token", 403)
+        if call.service == "ec2" and call.action in ACTIONS:
+            return self._own_ec2(call, verdict)
+        gate = self._standin.keys.gate(call.access_key, call.region)
+        if gate is not None:
+            gate.service_call(self._standin, call)
+        handler = SERVICE_ACTIONS.get((call.service, call.action))
+        if handler is not None:
+            own = handler(self._standin, call)
+            if own is not None:
+                return own
+        return self._moto(call)
+
+    def _own_ec2(self, call: AwsCall, verdict: Verdict) -> Response:
+        world = self._standin.world(call.region)
+        gate = self._standin.keys.gate(call.access_key, call.region)
+        starved = verdict.error if verdict.empty_pools else None
+        with world.lock:
+            world.settle()
+            if gate is not None:
+                gate.plain(world, call.action)
+            parsed = Call(call.action, parse_form(call.action, call.form), world, gate, starved)
+            result = ACTIONS[call.action](parsed)
+            body = result if isinstance(result, bytes) else answer(call.action, result)
+        return xml_response(body)
+
+    def _moto(self, call: AwsCall) -> Response:
+        if call.service in UNLOCKED:
+            return self._standin.moto.call(call.http, call.service)
+        with self._standin.world(call.region or self._standin.settings.region).lock:
+            response = self._standin.moto.call(call.http, call.service)
+        return replace(response, body=amend(call, response.body))

@@ -1,0 +1,34 @@
+"""The stand-in's clock. Timers of instances run on `now`, which can be scaled and moved; stamps are wall time.
+
+Stamps stay real because clients compare them with their own clock, which nobody moves.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+
+
+class SimClock:
+    def __init__(self, scale: float = 1.0) -> None:
+        self._scale = scale
+        self._start = time.monotonic()
+        self._moved = 0.0
+
+    def now(self) -> float:
+        """Seconds since the start, scaled, plus everything `advance` added."""
+        return (time.monotonic() - self._start) * self._scale + self._moved
+
+    def advance(self, seconds: float) -> None:
+        """Move the timers forward. Raises ValueError for a negative number: time does not go back."""
+        if seconds < 0:
+            raise ValueError("seconds must not be negative")
+        self._moved += seconds
+
+    def resume_at(self, now: float) -> None:
+        """Go on from a stored moment, so that the timers of a kept state stay meaningful."""
+        self._moved += now - self.now()
+
+    @staticmethod
+    def wall() -> dt.datetime:
+        return dt.datetime.now(dt.UTC)

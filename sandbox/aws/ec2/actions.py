@@ -1,0 +1,50 @@
+"""The table of EC2 actions that are ours. What is not in it goes to moto."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sandbox.aws.ec2 import (
+    fleet,
+    images,
+    instance_types,
+    instances,
+    launch_templates,
+    run_instances,
+    spot_history,
+    subnets,
+    tags,
+)
+from sandbox.aws.ec2.call import Call
+
+Handler = Callable[[Call], dict[str, Any] | bytes]
+
+ACTIONS: dict[str, Handler] = {
+    "CreateFleet": fleet.create_fleet,
+    "RunInstances": run_instances.run_instances,
+    "DescribeInstances": instances.describe_instances,
+    "DescribeInstanceAttribute": instances.describe_instance_attribute,
+    "TerminateInstances": instances.terminate_instances,
+    "StopInstances": instances.stop_instances,
+    "StartInstances": instances.start_instances,
+    "RebootInstances": instances.reboot_instances,
+    "CreateLaunchTemplate": launch_templates.create_launch_template,
+    "CreateLaunchTemplateVersion": launch_templates.create_launch_template_version,
+    "ModifyLaunchTemplate": launch_templates.modify_launch_template,
+    "DescribeLaunchTemplates": launch_templates.describe_launch_templates,
+    "DescribeLaunchTemplateVersions": launch_templates.describe_launch_template_versions,
+    "DeleteLaunchTemplate": launch_templates.delete_launch_template,
+    "DescribeImages": images.describe_images,
+    "RegisterImage": images.register_image,
+    "DeregisterImage": images.deregister_image,
+    "EnableImageDeprecation": images.enable_image_deprecation,
+    "DisableImageDeprecation": images.disable_image_deprecation,
+    "DescribeInstanceTypes": instance_types.describe_instance_types,
+    "DescribeInstanceTypeOfferings": instance_types.describe_instance_type_offerings,
+    "DescribeSubnets": subnets.describe_subnets,
+    "DescribeSpotPriceHistory": spot_history.describe_spot_price_history,
+    "CreateTags": tags.create_tags,
+    "DeleteTags": tags.delete_tags,
+    "DescribeTags": tags.describe_tags,
+}

@@ -1,0 +1,57 @@
+"""How much EC2 has left: capacity pools by type, zone and capacity type, and the account's vCPU limits.
+
+A pool that nobody set is without end. `*` stands for every type, zone or capacity type. Filled by the control API.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from sandbox.aws.ec2.records import PoolKey
+
+
+class CapacityPools:
+    def __init__(self) -> None:
+        self._left: dict[PoolKey, int] = {}
+
+    def set(self, key: PoolKey, available: int | None) -> None:
+        """Fix how many more instances a pool gives; None makes it endless again."""
+        if available is None:
+            self._left.pop(key, None)
+        else:
+            self._left[key] = max(0, available)
+
+    def clear(self) -> None:
+        self._left.clear()
+
+    def left(self, key: PoolKey) -> int | None:
+        """Instances that can still be launched, or None if there is no bound."""
+        bounds = [self._left[rule] for rule in self._rules(key)]
+        return min(bounds) if bounds else None
+
+    def take(self, key: PoolKey) -> list[PoolKey] | None:
+        """Use one instance's worth; the rules charged, or None if there is none left."""
+        rules = self._rules(key)
+        if any(self._left[rule] < 1 for rule in rules):
+            return None
+        for rule in rules:
+            self._left[rule] -= 1
+        return rules
+
+    def give_back(self, rules: list[PoolKey]) -> None:
+        for rule in rules:
+            if rule in self._left:
+                self._left[rule] += 1
+
+    def listing(self) -> list[dict[str, object]]:
+        return [
+            {"instance_type": kind, "zone": zone, "capacity_type": usage, "available": left}
+            for (kind, zone, usage), left in sorted(self._left.items())
+        ]
+
+    def _rules(self, key: PoolKey) -> list[PoolKey]:
+        if not self._left:
+            return []
+        kind, zone, usage = key
+        every = product((kind, "*"), (zone, "*"), (usage, "*"))
+        return [rule for rule in every if rule in self._left]

@@ -1,0 +1,246 @@
+"""CreateFleet of type instant: one answer, with the instances that came up and an error for each pool that failed.
+
+Same client token, same answer; `pools` says in which order, `launch` makes the instances.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox.aws.ec2.call import Call
+from sandbox.aws.ec2.idempotency import once
+from sandbox.aws.ec2.ids import new_fleet_id
+from sandbox.aws.ec2.launch import LaunchSpec, Prepared, launch_one, prepare
+from sandbox.aws.ec2.pools import LAST, Pool, in_order, place, pool_price, read_pools
+from sandbox.aws.ec2.records import Fleet, Instance
+from sandbox.aws.ec2.tagging import read_specifications
+from sandbox.aws.wire.errors import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
+
+TARGET_MARKETS = {
+    "on-demand": "on-demand",
+    "spot": "spot",
+    "capacity-block": "capacity-block",
+    "reserved-capacity": "interruptible-capacity-reservation",
+}
+OPTIONS = {"spot": "SpotOptions", "on-demand": "OnDemandOptions"}
+Permit = Callable[[Prepared], None]
+
+
+@dataclass
+class Outcome:
+    """What a fleet got so far: instances by pool and market, and what the other pools answered."""
+
+    made: dict[tuple[int, str], list[Instance]] = field(default_factory=lambda: defaultdict(list))
+    pools: dict[int, Pool] = field(default_factory=dict)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+
+    def fail(self, pool: Pool, market: str, error: AwsError) -> None:
+        self.errors.append(
+            {
+                "LaunchTemplateAndOverrides": pool.echo(),
+                "Lifecycle": market,
+                "ErrorCode": error.code,
+                "ErrorMessage": error.message,
+            }
+        )
+
+    def add(self, pool: Pool, market: str, instance: Instance) -> None:
+        self.pools[id(pool)] = pool
+        self.made[id(pool), market].append(instance)
+
+    def instances(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "LaunchTemplateAndOverrides": self.pools[pool_id].echo(),
+                "Lifecycle": market,
+                "InstanceIds": [instance.id for instance in made],
+                "InstanceType": made[0].instance_type,
+                **({"Platform": made[0].platform} if made[0].platform else {}),
+            }
+            for (pool_id, market), made in self.made.items()
+        ]
+
+
+def create_fleet(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    if request.get("Type", "maintain") != "instant":
+        raise AwsError("UnsupportedOperation", "Only fleets of type instant are supported here.")
+    targets = _targets(request)
+    tags = read_specifications(request.get("TagSpecifications"))
+    pools = read_pools(world, request)
+    call.permit_fleet(tags.get("fleet", {}), pools)
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    return once(world, "CreateFleet", request, lambda: _create(call, pools, targets, tags))
+
+
+def _create(
+    call: Call, pools: list[Pool], targets: list[tuple[str, int]], tags: dict[str, dict[str, str]]
+) -> dict[str, Any]:
+    outcome, fleet_id = Outcome(), new_fleet_id()
+    for market, need in targets:
+        _fill(call, outcome, pools, market, need, fleet_id, tags)
+    response = {"FleetId": fleet_id, "Errors": outcome.errors, "Instances": outcome.instances()}
+    request, world = call.params, call.world
+    world.fleets[fleet_id] = Fleet(
+        fleet_id, request.get("ClientToken"), world.now(), request, tags.get("fleet", {}), response
+    )
+    return response
+
+
+def _targets(request: dict[str, Any]) -> list[tuple[str, int]]:
+    wanted = request.get("TargetCapacitySpecification")
+    if not wanted or "TotalTargetCapacity" not in wanted:
+        raise missing_parameter("TargetCapacitySpecification")
+    total = wanted["TotalTargetCapacity"]
+    default = wanted.get("DefaultTargetCapacityType", "on-demand")
+    if default not in TARGET_MARKETS:
+        raise invalid_value(f"Invalid value '{default}' for DefaultTargetCapacityType.")
+    if total < 1:
+        raise invalid_value("TotalTargetCapacity must be greater than 0.")
+    fixed = {"on-demand": wanted.get("OnDemandTargetCapacity", 0), "spot": wanted.get("SpotTargetCapacity", 0)}
+    rest = total - sum(fixed.values())
+    if rest < 0:
+        raise bad_combination("The sum of On-Demand and Spot target capacity exceeds the total target capacity.")
+    counts = {market: count for market, count in fixed.items() if count}
+    if rest:
+        counts[TARGET_MARKETS[default]] = counts.get(TARGET_MARKETS[default], 0) + rest
+    if default == "reserved-capacity" and not request.get("ReservedCapacityOptions", {}).get("ReservationTypes"):
+        raise missing_parameter("ReservedCapacityOptions")
+    return list(counts.items())
+
+
+def _fill(
+    call: Call,
+    outcome: Outcome,
+    pools: list[Pool],
+    market: str,
+    need: int,
+    fleet_id: str,
+    tags: dict[str, dict[str, str]],
+) -> None:
+    options = call.params.get(OPTIONS.get(market, ""), {})
+    placed = _placed(call, outcome, pools, market)
+    ordered = in_order(call.world, placed, market, options, need)
+    before = {key: len(made) for key, made in outcome.made.items()}
+    launcher = _Launcher(call, outcome, market, options, fleet_id, tags)
+    got = launcher.draw(ordered, need)
+    if got < options.get("MinTargetCapacity", 0):
+        _undo(call, outcome, before)
+
+
+def _placed(call: Call, outcome: Outcome, pools: list[Pool], market: str) -> list[Pool]:
+    good = []
+    for pool in pools:
+        try:
+            good.append(place(call.world, pool))
+        except AwsError as error:
+            outcome.fail(pool, market, error)
+    return good
+
+
+def _undo(call: Call, outcome: Outcome, before: dict[tuple[int, str], int]) -> None:
+    for key in list(outcome.made):
+        for instance in outcome.made[key][before.get(key, 0) :]:
+            call.world.enter(instance, "shutting-down")
+        del outcome.made[key][before.get(key, 0) :]
+        if not outcome.made[key]:
+            del outcome.made[key]
+
+
+@dataclass
+class _Launcher:
+    """Draws instances for one market from pools, one after the other or spread evenly."""
+
+    call: Call
+    outcome: Outcome
+    market: str
+    options: dict[str, Any]
+    fleet_id: str
+    tags: dict[str, dict[str, str]]
+    prepared: dict[int, Prepared] = field(default_factory=dict)
+
+    def draw(self, ordered: list[Pool], need: int) -> float:
+        """Capacity units obtained."""
+        spread = self._spread(ordered)
+        got = self._evenly(ordered[:spread], need) if spread > 1 else 0.0
+        for pool in ordered if spread <= 1 else ordered[spread:]:
+            while got < need:
+                if not self._one(pool):
+                    break
+                got += pool.weight
+        return got
+
+    def _spread(self, ordered: list[Pool]) -> int:
+        if self.market != "spot":
+            return 1
+        if self.options.get("AllocationStrategy") == "diversified":
+            return len(ordered)
+        return int(self.options.get("InstancePoolsToUseCount", 1))
+
+    def _evenly(self, pools: list[Pool], need: int) -> float:
+        got, open_pools = 0.0, list(pools)
+        while got < need and open_pools:
+            for pool in list(open_pools):
+                if got >= need:
+                    break
+                if self._one(pool):
+                    got += pool.weight
+                else:
+                    open_pools.remove(pool)
+        return got
+
+    def _one(self, pool: Pool) -> bool:
+        try:
+            if self.call.starved is not None:
+                raise self.call.starved
+            prepared = self._prepare(pool)
+            made = self.outcome.made.get((id(pool), self.market), [])
+            instance = launch_one(self.call.world, prepared, len(made))
+        except AwsError as error:
+            self.outcome.fail(pool, self.market, error)
+            return False
+        self.outcome.add(pool, self.market, instance)
+        return True
+
+    def _prepare(self, pool: Pool) -> Prepared:
+        if id(pool) not in self.prepared:
+            self._require_market(pool)
+            prepared = prepare(self.call.world, self._spec(pool))
+            self.call.permit_launch(prepared, pool.template["LaunchTemplateId"])
+            self.prepared[id(pool)] = prepared
+        return self.prepared[id(pool)]
+
+    def _require_market(self, pool: Pool) -> None:
+        kind = pool.data.get("InstanceMarketOptions", {}).get("MarketType")
+        reserved = self.market not in OPTIONS
+        if reserved and kind != self.market:
+            raise AwsError(
+                "InvalidFleetConfiguration", f"The launch template must ask for the market type {self.market}."
+            )
+        price = pool_price(pool, self.market)
+        if self.market == "spot" and price == LAST:
+            raise AwsError("Unsupported", f"Spot is not supported for the instance type {pool.instance_type}.")
+        limit = pool.override.get("MaxPrice")
+        if self.market == "spot" and limit and float(limit) < price:
+            raise AwsError(
+                "SpotMaxPriceTooLow",
+                f"Your Spot request price of {limit} is lower than the minimum required Spot request fulfillment "
+                f"price of {price}.",
+            )
+
+    def _spec(self, pool: Pool) -> LaunchSpec:
+        own = read_specifications(pool.template_tags)
+        kinds = {*own, *self.tags}
+        tags = {kind: {**own.get(kind, {}), **self.tags.get(kind, {})} for kind in kinds}
+        tags.setdefault("instance", {})
+        tags["instance"] |= {
+            "aws:ec2:fleet-id": self.fleet_id,
+            "aws:ec2launchtemplate:id": pool.template["LaunchTemplateId"],
+            "aws:ec2launchtemplate:version": pool.template["Version"],
+        }
+        token = f"{self.fleet_id}-{len(self.outcome.made)}"
+        return LaunchSpec(pool.data, self.market, tags, self.fleet_id, token)

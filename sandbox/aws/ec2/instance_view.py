@@ -1,0 +1,338 @@
+"""How an instance looks in DescribeInstances, and the facts its filters are held against.
+
+Both are kept on the instance until it changes, so that listing a thousand of them is joining strings.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from sandbox.aws.ec2.filters import tag_facts
+from sandbox.aws.ec2.records import STATE_CODES, Instance, NetworkInterface
+from sandbox.aws.ec2.tagging import tag_list
+from sandbox.aws.ec2.types_data import all_types
+from sandbox.aws.ec2.world import World
+from sandbox.aws.wire.xml import Raw, iso, named_shape
+
+METADATA_DEFAULTS = {
+    "State": "applied",
+    "HttpTokens": "optional",
+    "HttpPutResponseHopLimit": 1,
+    "HttpEndpoint": "enabled",
+    "HttpProtocolIpv6": "disabled",
+    "InstanceMetadataTags": "disabled",
+}
+OPERATOR = {"Managed": False}
+LIFECYCLES = {"spot": "spot", "capacity-block": "capacity-block"}
+LIFECYCLES["interruptible-capacity-reservation"] = "interruptible-capacity-reservation"
+
+
+def instance_xml(world: World, instance: Instance) -> Raw:
+    if instance.view is None:
+        instance.view = named_shape("Instance", describe(world, instance))
+    return Raw(instance.view)
+
+
+def dns_name(world: World, address: str) -> str:
+    if not address:
+        return ""
+    domain = "ec2.internal" if world.region == "us-east-1" else f"{world.region}.compute.internal"
+    return f"ip-{address.replace('.', '-')}.{domain}"
+
+
+def describe(world: World, instance: Instance) -> dict[str, Any]:
+    """The instance with DescribeInstances's member names. A terminated one has lost its place in the network."""
+    view = {**_identity(instance), **_machine(world, instance), **_options(instance), "Tags": tag_list(instance.tags)}
+    if instance.state != "terminated":
+        view |= _network(world, instance) | _disks(instance)
+        if instance.profile:
+            view["IamInstanceProfile"] = {"Arn": instance.profile[0], "Id": instance.profile[1]}
+    else:
+        view |= {"PrivateDnsName": "", "SecurityGroups": [], "NetworkInterfaces": [], "BlockDeviceMappings": []}
+    if instance.reason_code:
+        view["StateReason"] = {"Code": instance.reason_code, "Message": instance.reason_message}
+    return view
+
+
+def _identity(instance: Instance) -> dict[str, Any]:
+    return {
+        "InstanceId": instance.id,
+        "ImageId": instance.image_id,
+        "InstanceType": instance.instance_type,
+        "State": state_of(instance),
+        "StateTransitionReason": instance.reason,
+        "KeyName": instance.data.get("KeyName"),
+        "AmiLaunchIndex": instance.launch_index,
+        "ProductCodes": [],
+        "LaunchTime": instance.launch_time,
+        "ClientToken": instance.client_token,
+        "InstanceLifecycle": LIFECYCLES.get(instance.lifecycle),
+        "SpotInstanceRequestId": instance.spot_request_id,
+        "Platform": instance.platform,
+        "PlatformDetails": "Windows" if instance.platform else "Linux/UNIX",
+        "UsageOperation": "RunInstances:0002" if instance.platform else "RunInstances",
+        "UsageOperationUpdateTime": instance.launch_time,
+        "Operator": OPERATOR,
+    }
+
+
+def state_of(instance: Instance) -> dict[str, Any]:
+    return {"Code": STATE_CODES[instance.state], "Name": instance.state}
+
+
+def _machine(world: World, instance: Instance) -> dict[str, Any]:
+    facts = all_types()[instance.instance_type]
+    placement = instance.data.get("Placement", {})
+    group = _placement_group(world, placement)
+    cpu = {
+        "CoreCount": facts["VCpuInfo"].get("DefaultCores", 1),
+        "ThreadsPerCore": facts["VCpuInfo"].get("DefaultThreadsPerCore", 1),
+    }
+    return {
+        "Placement": {
+            "AvailabilityZone": instance.zone,
+            "AvailabilityZoneId": instance.zone_id,
+            "GroupName": group[1],
+            "GroupId": group[0],
+            "PartitionNumber": placement.get("PartitionNumber"),
+            "Tenancy": placement.get("Tenancy") or "default",
+        },
+        "Architecture": instance.architecture,
+        "Hypervisor": "xen",
+        "VirtualizationType": "hvm",
+        "RootDeviceType": "ebs",
+        "RootDeviceName": instance.root_device,
+        "EbsOptimized": bool(instance.data.get("EbsOptimized", False)),
+        "EnaSupport": True,
+        "CpuOptions": {**cpu, **instance.data.get("CpuOptions", {})},
+        "BootMode": "uefi-preferred" if instance.architecture == "x86_64" else "uefi",
+        "CurrentInstanceBootMode": "uefi" if instance.architecture == "arm64" else "legacy-bios",
+    }
+
+
+def _placement_group(world: World, placement: dict[str, Any]) -> tuple[str | None, str]:
+    for group in world.placement_groups.values():
+        if placement.get("GroupId") == group.id or placement.get("GroupName") == group.name:
+            return group.id, group.name
+    return None, ""
+
+
+def _options(instance: Instance) -> dict[str, Any]:
+    data = instance.data
+    monitored = data.get("Monitoring", {}).get("Enabled")
+    wanted = data.get("CapacityReservationSpecification") or {"CapacityReservationPreference": "open"}
+    return {
+        "Monitoring": {"State": "enabled" if monitored else "disabled"},
+        "MetadataOptions": {**METADATA_DEFAULTS, **data.get("MetadataOptions", {})},
+        "EnclaveOptions": {"Enabled": bool(data.get("EnclaveOptions", {}).get("Enabled"))},
+        "HibernationOptions": {"Configured": bool(data.get("HibernationOptions", {}).get("Configured"))},
+        "MaintenanceOptions": {"AutoRecovery": "default", "RebootMigration": "default"},
+        "CapacityReservationId": instance.capacity_reservation_id,
+        "CapacityReservationSpecification": wanted,
+    }
+
+
+def _network(world: World, instance: Instance) -> dict[str, Any]:
+    public = next((i.public_ip for i in instance.interfaces if i.public_ip), None)
+    return {
+        "SubnetId": instance.subnet_id,
+        "VpcId": instance.vpc_id,
+        "PrivateIpAddress": instance.private_ip,
+        "PrivateDnsName": dns_name(world, instance.private_ip),
+        "PublicDnsName": _public_dns(world, public),
+        "PublicIpAddress": public,
+        "SourceDestCheck": True,
+        "SecurityGroups": _groups(instance.groups),
+        "NetworkInterfaces": [interface_view(world, instance, i) for i in instance.interfaces],
+        "PrivateDnsNameOptions": {
+            "HostnameType": "ip-name",
+            "EnableResourceNameDnsARecord": False,
+            "EnableResourceNameDnsAAAARecord": False,
+        },
+    }
+
+
+def _public_dns(world: World, address: str | None) -> str:
+    return f"ec2-{address.replace('.', '-')}.{world.region}.compute.amazonaws.com" if address else ""
+
+
+def _groups(groups: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"GroupId": group_id, "GroupName": name} for group_id, name in groups]
+
+
+def interface_view(world: World, instance: Instance, interface: NetworkInterface) -> dict[str, Any]:
+    """One interface as an instance shows it."""
+    address = interface.private_ip
+    addresses = [] if address is None else [
+        {"Primary": True, "PrivateDnsName": dns_name(world, address), "PrivateIpAddress": address}
+    ]  # fmt: skip
+    public = None
+    if interface.public_ip:
+        public = {
+            "IpOwnerId": "amazon",
+            "PublicDnsName": _public_dns(world, interface.public_ip),
+            "PublicIp": interface.public_ip,
+        }
+    return {
+        "NetworkInterfaceId": interface.id,
+        "SubnetId": instance.subnet_id,
+        "VpcId": instance.vpc_id,
+        "Description": interface.description,
+        "OwnerId": world.account,
+        "Status": "in-use",
+        "MacAddress": interface.mac,
+        "PrivateIpAddress": address,
+        "PrivateDnsName": dns_name(world, address or ""),
+        "SourceDestCheck": True,
+        "InterfaceType": interface.interface_type,
+        "Groups": _groups(interface.groups),
+        "Attachment": {
+            "AttachmentId": interface.attachment_id,
+            "DeviceIndex": interface.device_index,
+            "NetworkCardIndex": interface.card_index,
+            "Status": "attaching" if instance.state == "pending" else "attached",
+            "AttachTime": instance.launch_time,
+            "DeleteOnTermination": True,
+        },
+        "Association": public,
+        "PrivateIpAddresses": addresses,
+        "Ipv4Prefixes": [{"Ipv4Prefix": prefix} for prefix in interface.ipv4_prefixes] or None,
+        "Ipv6Addresses": [],
+        "Operator": OPERATOR,
+    }
+
+
+def _disks(instance: Instance) -> dict[str, Any]:
+    return {
+        "BlockDeviceMappings": [
+            {
+                "DeviceName": volume.device,
+                "Ebs": {
+                    "VolumeId": volume.id,
+                    "Status": "attaching" if instance.state == "pending" else "attached",
+                    "AttachTime": instance.launch_time,
+                    "DeleteOnTermination": volume.delete_on_termination,
+                },
+            }
+            for volume in instance.volumes
+        ]
+    }
+
+
+def instance_facts(world: World, instance: Instance) -> dict[str, list[str]]:
+    """What each filter of DescribeInstances compares with."""
+    if instance.facts is None:
+        instance.facts = _facts(describe(world, instance), instance)
+    return instance.facts
+
+
+PATHS = {
+    "instance-id": "InstanceId",
+    "image-id": "ImageId",
+    "instance-type": "InstanceType",
+    "instance-state-name": "State.Name",
+    "instance-state-code": "State.Code",
+    "instance-lifecycle": "InstanceLifecycle",
+    "spot-instance-request-id": "SpotInstanceRequestId",
+    "client-token": "ClientToken",
+    "capacity-reservation-id": "CapacityReservationId",
+    "capacity-reservation-specification.capacity-reservation-preference": (
+        "CapacityReservationSpecification.CapacityReservationPreference"
+    ),
+    "capacity-reservation-specification.capacity-reservation-target.capacity-reservation-id": (
+        "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+    ),
+    "availability-zone": "Placement.AvailabilityZone",
+    "availability-zone-id": "Placement.AvailabilityZoneId",
+    "placement-group-name": "Placement.GroupName",
+    "placement-partition-number": "Placement.PartitionNumber",
+    "tenancy": "Placement.Tenancy",
+    "architecture": "Architecture",
+    "hypervisor": "Hypervisor",
+    "virtualization-type": "VirtualizationType",
+    "root-device-name": "RootDeviceName",
+    "root-device-type": "RootDeviceType",
+    "subnet-id": "SubnetId",
+    "vpc-id": "VpcId",
+    "private-ip-address": "PrivateIpAddress",
+    "ip-address": "PublicIpAddress",
+    "private-dns-name": "PrivateDnsName",
+    "dns-name": "PublicDnsName",
+    "key-name": "KeyName",
+    "launch-index": "AmiLaunchIndex",
+    "launch-time": "LaunchTime",
+    "monitoring-state": "Monitoring.State",
+    "reason": "StateTransitionReason",
+    "state-reason-code": "StateReason.Code",
+    "source-dest-check": "SourceDestCheck",
+    "platform": "Platform",
+    "platform-details": "PlatformDetails",
+    "usage-operation": "UsageOperation",
+    "boot-mode": "BootMode",
+    "current-instance-boot-mode": "CurrentInstanceBootMode",
+    "ebs-optimized": "EbsOptimized",
+    "enclave-options.enabled": "EnclaveOptions.Enabled",
+    "hibernation-options.configured": "HibernationOptions.Configured",
+    "iam-instance-profile.arn": "IamInstanceProfile.Arn",
+    "iam-instance-profile.id": "IamInstanceProfile.Id",
+    "instance.group-id": "SecurityGroups.GroupId",
+    "instance.group-name": "SecurityGroups.GroupName",
+    "group-id": "SecurityGroups.GroupId",
+    "group-name": "SecurityGroups.GroupName",
+    "maintenance-options.auto-recovery": "MaintenanceOptions.AutoRecovery",
+    "metadata-options.http-tokens": "MetadataOptions.HttpTokens",
+    "metadata-options.http-endpoint": "MetadataOptions.HttpEndpoint",
+    "metadata-options.http-put-response-hop-limit": "MetadataOptions.HttpPutResponseHopLimit",
+    "metadata-options.instance-metadata-tags": "MetadataOptions.InstanceMetadataTags",
+    "block-device-mapping.device-name": "BlockDeviceMappings.DeviceName",
+    "block-device-mapping.volume-id": "BlockDeviceMappings.Ebs.VolumeId",
+    "block-device-mapping.status": "BlockDeviceMappings.Ebs.Status",
+    "block-device-mapping.delete-on-termination": "BlockDeviceMappings.Ebs.DeleteOnTermination",
+    "block-device-mapping.attach-time": "BlockDeviceMappings.Ebs.AttachTime",
+    "network-interface.network-interface-id": "NetworkInterfaces.NetworkInterfaceId",
+    "network-interface.subnet-id": "NetworkInterfaces.SubnetId",
+    "network-interface.vpc-id": "NetworkInterfaces.VpcId",
+    "network-interface.group-id": "NetworkInterfaces.Groups.GroupId",
+    "network-interface.group-name": "NetworkInterfaces.Groups.GroupName",
+    "network-interface.private-dns-name": "NetworkInterfaces.PrivateDnsName",
+    "network-interface.mac-address": "NetworkInterfaces.MacAddress",
+    "network-interface.status": "NetworkInterfaces.Status",
+    "network-interface.description": "NetworkInterfaces.Description",
+    "network-interface.owner-id": "NetworkInterfaces.OwnerId",
+    "network-interface.addresses.private-ip-address": "NetworkInterfaces.PrivateIpAddresses.PrivateIpAddress",
+    "network-interface.addresses.primary": "NetworkInterfaces.PrivateIpAddresses.Primary",
+    "network-interface.attachment.attachment-id": "NetworkInterfaces.Attachment.AttachmentId",
+    "network-interface.attachment.device-index": "NetworkInterfaces.Attachment.DeviceIndex",
+    "network-interface.attachment.status": "NetworkInterfaces.Attachment.Status",
+    "network-interface.attachment.instance-id": "InstanceId",
+}
+OTHER = frozenset({"tag-key", "tag-value", "owner-id", "reservation-id", "requester-id"})
+INSTANCE_FILTERS = frozenset(PATHS) | OTHER
+
+
+def _facts(view: dict[str, Any], instance: Instance) -> dict[str, list[str]]:
+    facts = {name: values_at(view, path) for name, path in PATHS.items()}
+    facts |= tag_facts(instance.tags)
+    owner = next((i["OwnerId"] for i in view["NetworkInterfaces"]), None)
+    facts["owner-id"] = [owner] if owner else []
+    facts["reservation-id"] = [instance.reservation_id]
+    return facts
+
+
+def values_at(view: Any, path: str) -> list[str]:
+    """All values at a dotted path, through lists, written as filters write them."""
+    found = [view]
+    for step in path.split("."):
+        following = []
+        for node in found:
+            inner = node.get(step) if isinstance(node, dict) else None
+            following.extend(inner if isinstance(inner, list) else [] if inner is None else [inner])
+        found = following
+    return [_written(value) for value in found]
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return iso(value) if isinstance(value, dt.datetime) else str(value)

@@ -1,0 +1,209 @@
+"""Makes instances out of launch data: checks what it names, chooses its place, takes capacity, and starts the pending
+state.
+
+`prepare` does what is the same for all instances of one pool and can fail for reasons of the request; `launch_one`
+takes capacity and addresses and can fail for want of them. Fleets and RunInstances both come through here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.aws.ec2.devices import full_subnet, make_interfaces, make_volumes, plan_mappings
+from sandbox.aws.ec2.ids import new_id, new_spot_request_id, not_found, require_well_formed
+from sandbox.aws.ec2.places import groups_of, image_of, profile_of, subnet_of
+from sandbox.aws.ec2.records import Image, Instance
+from sandbox.aws.ec2.reserve import choose_reservation
+from sandbox.aws.ec2.types_data import all_types, architectures, offered_zones, vcpus
+from sandbox.aws.ec2.world import World
+from sandbox.aws.wire.errors import AwsError, invalid_value
+
+Tags = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """Launch-template data merged with the override; `market` is on-demand, spot, or one of the reserved kinds."""
+
+    data: dict[str, Any]
+    market: str
+    tags: Tags
+    fleet_id: str | None = None
+    client_token: str = ""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    spec: LaunchSpec
+    instance_type: str
+    image: Image
+    subnet: Any
+    groups: list[tuple[str, str]]
+    profile: tuple[str, str] | None
+    mappings: list[dict[str, Any]]
+    reservation_id: str
+
+    @property
+    def zone(self) -> str:
+        return str(self.subnet.availability_zone)
+
+
+def prepare(world: World, spec: LaunchSpec) -> Prepared:
+    """Raises AwsError with the code EC2 has for whatever is missing, malformed or does not fit together."""
+    data = spec.data
+    instance_type = data.get("InstanceType") or "m1.small"
+    if instance_type not in all_types():
+        raise invalid_value(f"Invalid value '{instance_type}' for InstanceType.")
+    subnet = subnet_of(world, data)
+    _require_offered(world, instance_type, subnet.availability_zone)
+    image = image_of(world, data)
+    _require_same_architecture(instance_type, image)
+    return Prepared(
+        spec=spec,
+        instance_type=instance_type,
+        image=image,
+        subnet=subnet,
+        groups=groups_of(world, data, subnet),
+        profile=profile_of(world, data.get("IamInstanceProfile")),
+        mappings=plan_mappings(image, data.get("BlockDeviceMappings")),
+        reservation_id=new_id("r"),
+    )
+
+
+def launch_one(world: World, prepared: Prepared, index: int) -> Instance:
+    """Raises a capacity error (no capacity, limit, full subnet, full reservation); then nothing has been taken."""
+    spec = prepared.spec
+    reservation = choose_reservation(
+        world,
+        instance_type=prepared.instance_type,
+        zone=prepared.zone,
+        market=spec.market,
+        tenancy=spec.data.get("Placement", {}).get("Tenancy") or "default",
+        specification=spec.data.get("CapacityReservationSpecification"),
+    )
+    _require_quota(world, prepared)
+    if world.network.book(prepared.subnet.id).free() < 1:
+        raise full_subnet(prepared.subnet.id)
+    pools = None if reservation else _take_capacity(world, prepared)
+    instance = _build(world, prepared, index)
+    instance.pools = pools or []
+    if reservation is not None:
+        instance.capacity_reservation_id = reservation.id
+        reservation.used += 1
+    world.instances[instance.id] = instance
+    world.launched += 1
+    world.enter(instance, "pending")
+    return instance
+
+
+def _take_capacity(world: World, prepared: Prepared) -> list[tuple[str, str, str]]:
+    usage = "spot" if prepared.spec.market == "spot" else "on-demand"
+    pools = world.pools.take((prepared.instance_type, prepared.zone, usage))
+    if pools is None:
+        raise no_capacity(prepared.instance_type, prepared.zone, spot=usage == "spot")
+    return pools
+
+
+def no_capacity(instance_type: str, zone: str, *, spot: bool) -> AwsError:
+    if spot:
+        text = "There is no Spot capacity available that matches your request."
+    else:
+        text = (
+            f"We currently do not have sufficient {instance_type} capacity in the Availability Zone you requested "
+            f"({zone}). Our system will be working on provisioning additional capacity."
+        )
+    return AwsError("InsufficientInstanceCapacity", text)
+
+
+def _require_quota(world: World, prepared: Prepared) -> None:
+    usage = "spot" if prepared.spec.market == "spot" else "on-demand"
+    limit = world.limits.get(usage)
+    if limit is None:
+        return
+    alive = (i for i in world.instances.values() if i.state not in ("terminated", "stopped"))
+    used = sum(i.vcpus for i in alive if (i.lifecycle == "spot") == (usage == "spot"))
+    if used + vcpus(prepared.instance_type) <= limit:
+        return
+    if usage == "spot":
+        raise AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
+    raise AwsError(
+        "VcpuLimitExceeded",
+        f"You have requested more vCPU capacity than your current vCPU limit of {limit} allows for the instance "
+        "bucket that the specified instance type belongs to.",
+    )
+
+
+def _require_offered(world: World, instance_type: str, zone: str) -> None:
+    zones = offered_zones(world.region).get(instance_type, frozenset())
+    if zone not in zones:
+        hint = f" or choosing {', '.join(sorted(zones))}" if zones else ""
+        raise AwsError(
+            "Unsupported",
+            f"Your requested instance type ({instance_type}) is not supported in your requested Availability Zone "
+            f"({zone}). Please retry your request by not specifying an Availability Zone{hint}.",
+        )
+
+
+def _require_same_architecture(instance_type: str, image: Image) -> None:
+    supported = architectures(instance_type)
+    if image.architecture not in supported:
+        raise invalid_value(
+            f"The architecture '{','.join(supported)}' of the specified instance type does not match the architecture "
+            f"'{image.architecture}' of the specified AMI. Specify an instance type and an AMI that have matching "
+            "architectures, and try again."
+        )
+
+
+def _build(world: World, prepared: Prepared, index: int) -> Instance:
+    spec, data, subnet = prepared.spec, prepared.spec.data, prepared.subnet
+    interfaces = make_interfaces(
+        data.get("NetworkInterfaces") or [],
+        book=world.network.book(subnet.id),
+        subnet_id=subnet.id,
+        groups=prepared.groups,
+        public=str(subnet.map_public_ip_on_launch).lower() == "true",
+        tags=spec.tags.get("network-interface", {}),
+    )
+    world.sequence += 1
+    return Instance(
+        id=new_id("i"),
+        sequence=world.sequence,
+        reservation_id=prepared.reservation_id,
+        launch_index=index,
+        instance_type=prepared.instance_type,
+        image_id=prepared.image.id,
+        architecture=prepared.image.architecture,
+        root_device=prepared.image.root_device,
+        platform=prepared.image.platform,
+        zone=prepared.zone,
+        zone_id=subnet.availability_zone_id,
+        subnet_id=subnet.id,
+        vpc_id=subnet.vpc_id,
+        private_ip=interfaces[0].private_ip or "",
+        lifecycle=spec.market,
+        client_token=spec.client_token,
+        launch_time=world.now().replace(microsecond=0),
+        data=data,
+        tags=dict(spec.tags.get("instance", {})),
+        groups=prepared.groups,
+        interfaces=interfaces,
+        volumes=make_volumes(prepared.mappings, spec.tags.get("volume", {})),
+        profile=prepared.profile,
+        fleet_id=spec.fleet_id,
+        spot_request_id=new_spot_request_id() if spec.market == "spot" else None,
+        vcpus=vcpus(prepared.instance_type),
+        visible_at=world.clock.now() + world.settings.visibility_seconds,
+    )
+
+
+def placement_group_of(world: World, placement: dict[str, Any]) -> None:
+    """Raises InvalidPlacementGroup.Unknown for a group that the launch names and that does not exist."""
+    name, group_id = placement.get("GroupName"), placement.get("GroupId")
+    known = world.placement_groups.values()
+    if group_id:
+        require_well_formed([group_id], "pg")
+        if not any(group.id == group_id for group in known):
+            raise not_found([group_id], "pg", "placement group")
+    elif name and not any(group.name == name for group in known):
+        raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")

@@ -1,0 +1,210 @@
+"""Launch templates: created, versioned, described and deleted, with the error codes of ids and of names kept apart."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any
+
+from sandbox.aws.ec2.call import Call
+from sandbox.aws.ec2.filters import accepts, compile_filters, tag_facts
+from sandbox.aws.ec2.idempotency import once
+from sandbox.aws.ec2.ids import new_id, require_well_formed
+from sandbox.aws.ec2.paging import page
+from sandbox.aws.ec2.records import LaunchTemplate
+from sandbox.aws.ec2.tagging import read_specifications, tag_list
+from sandbox.aws.ec2.template_data import find_template, find_version, missing_id, missing_name
+from sandbox.aws.ec2.world import World
+from sandbox.aws.wire.errors import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
+
+NAME = re.compile(r"[a-zA-Z0-9().\-/_]{3,128}")
+USER_DATA_BYTES = 16384
+FILTERS = frozenset({"create-time", "launch-template-name", "tag-key", "tag-value"})
+VERSION_FILTERS = frozenset({"is-default-version", "image-id", "instance-type", "create-time"})
+
+
+def create_launch_template(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    name, data = request.get("LaunchTemplateName"), request.get("LaunchTemplateData")
+    if not name:
+        raise missing_parameter("LaunchTemplateName")
+    if not NAME.fullmatch(name):
+        raise AwsError("InvalidLaunchTemplateName.MalformedException", f"The launch template name {name} is invalid.")
+    if data is None:
+        raise missing_parameter("LaunchTemplateData")
+    _check_data(data)
+    tags = read_specifications(request.get("TagSpecifications"))
+    if set(tags) - {"launch-template"}:
+        raise invalid_value("Tag specification resource type must be launch-template")
+    call.permit_create("CreateLaunchTemplate", "launch-template", tags.get("launch-template", {}))
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    return once(world, "CreateLaunchTemplate", request, lambda: _create(call, name, data, tags))
+
+
+def _create(call: Call, name: str, data: dict[str, Any], tags: dict[str, dict[str, str]]) -> dict[str, Any]:
+    world = call.world
+    if name in world.template_names:
+        raise AwsError("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+    template = LaunchTemplate(
+        id=new_id("lt"),
+        name=name,
+        created=world.now().replace(microsecond=0),
+        created_by=f"arn:aws:iam::{world.account}:root",
+        tags=tags.get("launch-template", {}),
+        versions=[],
+    )
+    template.versions.append(_version(template, 1, data, call.params.get("VersionDescription")))
+    world.templates[template.id] = template
+    world.template_names[name] = template.id
+    return {"LaunchTemplate": _view(template)}
+
+
+def _version(template: LaunchTemplate, number: int, data: dict[str, Any], text: str | None) -> dict[str, Any]:
+    return {
+        "LaunchTemplateId": template.id,
+        "LaunchTemplateName": template.name,
+        "VersionNumber": number,
+        "VersionDescription": text,
+        "CreateTime": template.created,
+        "CreatedBy": template.created_by,
+        "LaunchTemplateData": data,
+        "Operator": {"Managed": False},
+    }
+
+
+def _check_data(data: dict[str, Any]) -> None:
+    user_data = data.get("UserData")
+    if not user_data:
+        return
+    try:
+        raw = base64.b64decode(user_data, validate=True)
+    except (binascii.Error, ValueError):
+        raise AwsError("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from None
+    if len(raw) > USER_DATA_BYTES:
+        raise AwsError("InvalidUserData.Malformed", f"User data is limited to {USER_DATA_BYTES} bytes")
+
+
+def create_launch_template_version(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    template = find_template(world, request)
+    data = request.get("LaunchTemplateData")
+    if data is None:
+        raise missing_parameter("LaunchTemplateData")
+    _check_data(data)
+    call.permit_each("CreateLaunchTemplateVersion", "launch-template", {template.id: template.tags})
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    source = request.get("SourceVersion")
+    base = find_version(template, source)["LaunchTemplateData"] if source else {}
+    number = template.versions[-1]["VersionNumber"] + 1
+    version = _version(template, number, {**base, **data}, request.get("VersionDescription"))
+    template.versions.append(version)
+    return {"LaunchTemplateVersion": {**version, "DefaultVersion": number == template.default_version}}
+
+
+def modify_launch_template(call: Call) -> dict[str, Any]:
+    template = find_template(call.world, call.params)
+    call.permit_each("ModifyLaunchTemplate", "launch-template", {template.id: template.tags})
+    wanted = call.params.get("DefaultVersion")
+    if wanted:
+        template.default_version = find_version(template, wanted)["VersionNumber"]
+    return {"LaunchTemplate": _view(template)}
+
+
+def describe_launch_templates(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    ids, names = request.get("LaunchTemplateIds") or [], request.get("LaunchTemplateNames") or []
+    if ids and names:
+        raise bad_combination("Only one of launch template IDs or launch template names may be specified.")
+    filters = compile_filters(request.get("Filters"), FILTERS)
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    chosen = [t for t in _chosen(world, ids, names) if accepts(filters, _facts(t))]
+    chosen.sort(key=_order)
+    shown, token = page(chosen, request, _order, low=1, high=200, unpaged=200)
+    return {"LaunchTemplates": [_view(t) for t in shown], "NextToken": token}
+
+
+def _chosen(world: World, ids: list[str], names: list[str]) -> list[LaunchTemplate]:
+    require_well_formed(ids, "lt")
+    if any(one not in world.templates for one in ids):
+        raise missing_id()
+    if any(one not in world.template_names for one in names):
+        raise missing_name()
+    wanted = ids or [world.template_names[name] for name in names]
+    return [world.templates[one] for one in dict.fromkeys(wanted)] if wanted else list(world.templates.values())
+
+
+def _order(template: LaunchTemplate) -> tuple[str, str]:
+    return template.name, template.id
+
+
+def _facts(template: LaunchTemplate) -> dict[str, list[str]]:
+    created = template.created.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    return {"launch-template-name": [template.name], "create-time": [created], **tag_facts(template.tags)}
+
+
+def _view(template: LaunchTemplate) -> dict[str, Any]:
+    return {
+        "LaunchTemplateId": template.id,
+        "LaunchTemplateName": template.name,
+        "CreateTime": template.created,
+        "CreatedBy": template.created_by,
+        "DefaultVersionNumber": template.default_version,
+        "LatestVersionNumber": template.versions[-1]["VersionNumber"],
+        "Tags": tag_list(template.tags),
+        "Operator": {"Managed": False},
+    }
+
+
+def describe_launch_template_versions(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    filters = compile_filters(request.get("Filters"), VERSION_FILTERS)
+    wanted = request.get("Versions") or []
+    if request.get("LaunchTemplateId") or request.get("LaunchTemplateName"):
+        templates = [find_template(world, request)]
+    elif set(wanted) <= {"$Latest", "$Default"} and wanted:
+        templates = sorted(world.templates.values(), key=_order)
+    else:
+        raise missing_parameter("LaunchTemplateId")
+    found = [version for t in templates for version in _versions(t, wanted)]
+    shown, token = page(found, request, _version_order, low=1, high=200, unpaged=200)
+    views = [_version_view(world, version) for version in shown if accepts(filters, _version_facts(world, version))]
+    return {"LaunchTemplateVersions": views, "NextToken": token}
+
+
+def _versions(template: LaunchTemplate, wanted: list[str]) -> list[dict[str, Any]]:
+    if not wanted:
+        return template.versions
+    chosen = {v["VersionNumber"]: v for v in (find_version(template, one) for one in wanted)}
+    return [chosen[number] for number in sorted(chosen)]
+
+
+def _version_order(version: dict[str, Any]) -> tuple[str, int]:
+    return version["LaunchTemplateName"], version["VersionNumber"]
+
+
+def _version_view(world: World, version: dict[str, Any]) -> dict[str, Any]:
+    default = world.templates[version["LaunchTemplateId"]].default_version
+    return {**version, "DefaultVersion": version["VersionNumber"] == default}
+
+
+def _version_facts(world: World, version: dict[str, Any]) -> dict[str, list[str]]:
+    data = version["LaunchTemplateData"]
+    return {
+        "is-default-version": [str(_version_view(world, version)["DefaultVersion"]).lower()],
+        "image-id": [data.get("ImageId", "")],
+        "instance-type": [data.get("InstanceType", "")],
+    }
+
+
+def delete_launch_template(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    template = find_template(world, request)
+    call.permit_each("DeleteLaunchTemplate", "launch-template", {template.id: template.tags})
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    del world.templates[template.id], world.template_names[template.name]
+    return {"LaunchTemplate": _view(template)}

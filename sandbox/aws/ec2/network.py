@@ -1,0 +1,95 @@
+"""Where instances can stand: moto's subnets and security groups, read in process, and our own book of private
+addresses.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from moto.ec2.models import ec2_backends
+
+# AWS keeps the first four addresses and the last one of every subnet.
+RESERVED = 5
+
+
+@dataclass
+class AddressBook:
+    cidr: ipaddress.IPv4Network
+    used: set[str] = field(default_factory=set)
+    fresh: Iterator[int] | None = None
+    returned: list[str] = field(default_factory=list)
+
+    def free(self) -> int:
+        return self.cidr.num_addresses - RESERVED - len(self.used)
+
+    def take(self) -> str | None:
+        """A free address, those never used first; None if the subnet is full."""
+        if self.free() <= 0:
+            return None
+        address = self._next()
+        self.used.add(address)
+        return address
+
+    def give_back(self, address: str) -> None:
+        if address in self.used:
+            self.used.discard(address)
+            self.returned.append(address)
+
+    def _next(self) -> str:
+        if self.fresh is None:
+            first = int(self.cidr.network_address)
+            self.fresh = iter(range(first + RESERVED - 1, first + self.cidr.num_addresses - 1))
+        number = next(self.fresh, None)
+        return self.returned.pop(0) if number is None else str(ipaddress.IPv4Address(number))
+
+
+class Network:
+    """Subnets and groups of one account and region. Its answers are moto's own objects."""
+
+    def __init__(self, account: str, region: str) -> None:
+        self._account = account
+        self._region = region
+        self._books: dict[str, AddressBook] = {}
+
+    @property
+    def backend(self) -> Any:
+        return ec2_backends[self._account][self._region]
+
+    def forget(self) -> None:
+        self._books.clear()
+
+    def books(self) -> dict[str, tuple[set[str], list[str]]]:
+        """Addresses in use and returned, by subnet: what a snapshot keeps."""
+        return {subnet: (book.used, book.returned) for subnet, book in self._books.items()}
+
+    def subnets(self) -> list[Any]:
+        return [subnet for by_id in self.backend.subnets.values() for subnet in by_id.values()]
+
+    def subnet(self, subnet_id: str) -> Any | None:
+        return next((by_id[subnet_id] for by_id in self.backend.subnets.values() if subnet_id in by_id), None)
+
+    def default_subnet(self, zone: str | None) -> Any | None:
+        for subnet in sorted(self.subnets(), key=lambda s: (s.availability_zone, s.id)):
+            if str(subnet.default_for_az).lower() == "true" and zone in (None, subnet.availability_zone):
+                return subnet
+        return None
+
+    def group(self, group_id: str) -> Any | None:
+        return next((by_id[group_id] for by_id in self.backend.groups.values() if group_id in by_id), None)
+
+    def group_named(self, name: str, vpc_id: str) -> Any | None:
+        by_id = self.backend.groups.get(vpc_id, {})
+        return next((group for group in by_id.values() if group.name == name), None)
+
+    def tags(self, resource_id: str) -> dict[str, str]:
+        return dict(self.backend.tags.get(resource_id, {}))
+
+    def book(self, subnet_id: str) -> AddressBook:
+        if subnet_id not in self._books:
+            subnet = self.subnet(subnet_id)
+            cidr = subnet.cidr_block if subnet is not None else "10.255.255.240/28"
+            self._books[subnet_id] = AddressBook(ipaddress.IPv4Network(cidr))
+        return self._books[subnet_id]

@@ -1,0 +1,131 @@
+"""CreateTags, DeleteTags, DescribeTags over our own resources and moto's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandbox.aws.ec2.call import Call
+from sandbox.aws.ec2.filters import accepts, compile_filters
+from sandbox.aws.ec2.ids import ERROR_NAMES, HEX_ID, not_found
+from sandbox.aws.ec2.paging import page
+from sandbox.aws.ec2.tagging import MAX_TAGS, read_tags
+from sandbox.aws.ec2.world import World
+from sandbox.aws.wire.errors import AwsError, dry_run_ok, missing_parameter
+
+KINDS = {
+    "i": "instance",
+    "vol": "volume",
+    "eni": "network-interface",
+    "lt": "launch-template",
+    "ami": "image",
+    "fleet": "fleet",
+    "cr": "capacity-reservation",
+    "pg": "placement-group",
+    "subnet": "subnet",
+    "sg": "security-group",
+    "vpc": "vpc",
+}
+NOUNS = {"i": "instance", "vol": "volume", "eni": "networkInterface", "subnet": "subnet", "sg": "security group"}
+FILTERS = frozenset({"key", "value", "resource-id", "resource-type"})
+
+
+def own_tags(world: World) -> dict[str, dict[str, str]]:
+    """The live tag dictionary of every resource that is ours."""
+    found: dict[str, dict[str, str]] = {}
+    for instance in world.instances.values():
+        found[instance.id] = instance.tags
+        found |= {volume.id: volume.tags for volume in instance.volumes}
+        found |= {interface.id: interface.tags for interface in instance.interfaces}
+    for table in (world.templates, world.images, world.fleets, world.reservations, world.placement_groups):
+        found |= {key: record.tags for key, record in table.items()}
+    return found
+
+
+def create_tags(call: Call) -> dict[str, Any]:
+    tags = read_tags(call.params.get("Tags"))
+    if not tags:
+        raise missing_parameter("Tag")
+    targets = _targets(call)
+    call.permit_tagging("CreateTags", targets, tags)
+    if call.params.get("DryRun"):
+        raise dry_run_ok()
+    for resource_id, present in targets.items():
+        user_keys = {key for key in {**present, **tags} if not key.startswith("aws:")}
+        if len(user_keys) > MAX_TAGS:
+            raise AwsError(
+                "TagLimitExceeded", f"The maximum number of Tags for a resource is {MAX_TAGS}: {resource_id}"
+            )
+    for resource_id in targets:
+        _write(call.world, resource_id, tags)
+    return {"Return": True}
+
+
+def delete_tags(call: Call) -> dict[str, Any]:
+    targets = _targets(call)
+    wanted = call.params.get("Tags")
+    call.permit_tagging("DeleteTags", targets, {tag["Key"]: tag.get("Value", "") for tag in wanted or ()})
+    for resource_id, present in targets.items():
+        doomed = wanted if wanted is not None else [{"Key": key} for key in present if not key.startswith("aws:")]
+        for tag in doomed:
+            if "Value" not in tag or present.get(tag["Key"]) == tag["Value"]:
+                _remove(call.world, resource_id, tag["Key"])
+    return {"Return": True}
+
+
+def _targets(call: Call) -> dict[str, dict[str, str]]:
+    ids = call.params.get("Resources")
+    if not ids:
+        raise missing_parameter("resourceIdSet")
+    own = own_tags(call.world)
+    return {one: own[one] if one in own else _foreign(call.world, one) for one in dict.fromkeys(ids)}
+
+
+def _foreign(world: World, resource_id: str) -> dict[str, str]:
+    prefix = resource_id.split("-")[0]
+    if not HEX_ID.match(resource_id):
+        raise AwsError("InvalidID", f"The ID '{resource_id}' is not valid")
+    network = world.network
+    known: dict[str, bool] = {
+        "subnet": network.subnet(resource_id) is not None,
+        "sg": network.group(resource_id) is not None,
+        "vpc": resource_id in network.backend.vpcs,
+    }
+    if not known.get(prefix, prefix not in ERROR_NAMES and prefix not in KINDS):
+        raise not_found([resource_id], prefix, NOUNS.get(prefix, KINDS.get(prefix, "resource")))
+    return network.tags(resource_id)
+
+
+def _write(world: World, resource_id: str, tags: dict[str, str]) -> None:
+    own = own_tags(world).get(resource_id)
+    if own is None:
+        world.network.backend.create_tags([resource_id], tags)
+        return
+    own.update(tags)
+    if resource_id in world.instances:
+        world.instances[resource_id].changed()
+
+
+def _remove(world: World, resource_id: str, key: str) -> None:
+    own = own_tags(world).get(resource_id)
+    store = own if own is not None else world.network.backend.tags.get(resource_id, {})
+    store.pop(key, None)
+    if resource_id in world.instances:
+        world.instances[resource_id].changed()
+
+
+def describe_tags(call: Call) -> dict[str, Any]:
+    filters = compile_filters(call.params.get("Filters"), FILTERS)
+    every = {**call.world.network.backend.tags, **own_tags(call.world)}
+    rows = sorted((resource_id, key, value) for resource_id, tags in every.items() for key, value in tags.items())
+    chosen = [row for row in rows if accepts(filters, _facts(row))]
+    shown, token = page(chosen, call.params, tuple, low=5, high=1000, unpaged=1000)
+    views = [{"ResourceId": r, "ResourceType": _kind(r), "Key": k, "Value": v} for r, k, v in shown]
+    return {"Tags": views, "NextToken": token}
+
+
+def _facts(row: tuple[str, str, str]) -> dict[str, list[str]]:
+    return {"resource-id": [row[0]], "resource-type": [_kind(row[0])], "key": [row[1]], "value": [row[2]]}
+
+
+def _kind(resource_id: str) -> str:
+    return KINDS.get(resource_id.split("-")[0], "resource")

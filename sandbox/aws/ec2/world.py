@@ -1,0 +1,126 @@
+"""All that EC2 remembers of one region, its lock, and the timers that move instances from state to state.
+
+Every handler calls `settle` first (the dispatcher does it), so that a state that is due is a state that is seen.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sandbox.aws.clock import SimClock
+from sandbox.aws.ec2.capacity import CapacityPools
+from sandbox.aws.ec2.network import Network
+from sandbox.aws.ec2.records import Fleet, Image, Instance, LaunchTemplate, PlacementGroup, Reservation
+from sandbox.aws.settings import SimSettings
+
+NEXT_STATE = {"pending": "running", "shutting-down": "terminated", "stopping": "stopped", "terminated": None}
+StateListener = Callable[[Instance], None]
+
+
+class World:
+    def __init__(self, settings: SimSettings, clock: SimClock, region: str) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.region = region
+        self.account = settings.account
+        self.lock = threading.RLock()
+        self.moved = threading.Condition(self.lock)
+        self.network = Network(settings.account, region)
+        self.listeners: list[StateListener] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything; moto's part is reset elsewhere."""
+        self.instances: dict[str, Instance] = {}
+        self.fleets: dict[str, Fleet] = {}
+        self.templates: dict[str, LaunchTemplate] = {}
+        self.template_names: dict[str, str] = {}
+        self.images: dict[str, Image] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.placement_groups: dict[str, PlacementGroup] = {}
+        self.tokens: dict[tuple[str, str], tuple[str, Any]] = {}
+        self.pools = CapacityPools()
+        self.limits: dict[str, int] = {}
+        self.launched = 0
+        self.terminated = 0
+        self.sequence = 0
+        self.revision = 0
+        self.network.forget()
+        self._timers: list[tuple[float, int, str]] = []
+        self._timer_serial = 0
+
+    def arn(self, kind: str, name: str) -> str:
+        return f"arn:aws:ec2:{self.region}:{self.account}:{kind}/{name}"
+
+    def start_timer(self, instance: Instance, due: float) -> None:
+        """Move the instance to the state that follows its present one when the clock reads `due`."""
+        self._timer_serial += 1
+        instance.timer = self._timer_serial
+        heapq.heappush(self._timers, (due, self._timer_serial, instance.id))
+
+    def next_due(self) -> float | None:
+        """The clock's reading at which something will change by itself."""
+        return self._timers[0][0] if self._timers else None
+
+    def settle(self) -> None:
+        """Let every transition happen whose time has come."""
+        while self._timers and self._timers[0][0] <= self.clock.now():
+            due, serial, instance_id = heapq.heappop(self._timers)
+            instance = self.instances.get(instance_id)
+            if instance is not None and instance.timer == serial:
+                self._advance(instance, due)
+
+    def enter(self, instance: Instance, state: str, at: float | None = None) -> None:
+        """Put an instance into a state, start what follows from it, and tell the listeners.
+
+        `at` is the clock's reading when it happened, so that one great leap of the clock passes through several states.
+        """
+        instance.state = state
+        instance.changed()
+        settings = self.settings
+        delay = {
+            "pending": settings.pending_seconds,
+            "shutting-down": settings.shutting_down_seconds,
+            "stopping": settings.stopping_seconds,
+            "terminated": settings.terminated_visible_seconds,
+        }.get(state)
+        if state == "terminated":
+            self._release(instance)
+        if delay is not None:
+            self.start_timer(instance, (self.clock.now() if at is None else at) + delay)
+        self._tell(instance)
+
+    def _advance(self, instance: Instance, due: float) -> None:
+        following = NEXT_STATE.get(instance.state)
+        if following is not None:
+            self.enter(instance, following, due)
+        elif instance.state == "terminated":
+            del self.instances[instance.id]
+            self._bump()
+
+    def _release(self, instance: Instance) -> None:
+        self.terminated += 1
+        self.pools.give_back(instance.pools)
+        book = self.network.book(instance.subnet_id)
+        for interface in instance.interfaces:
+            if interface.private_ip:
+                book.give_back(interface.private_ip)
+        reservation = self.reservations.get(instance.capacity_reservation_id or "")
+        if reservation is not None:
+            reservation.used -= 1
+
+    def _tell(self, instance: Instance) -> None:
+        self._bump()
+        for listener in self.listeners:
+            listener(instance)
+
+    def _bump(self) -> None:
+        self.revision += 1
+        self.moved.notify_all()
+
+    def now(self) -> dt.datetime:
+        return self.clock.wall()

@@ -1,0 +1,107 @@
+"""The world as it is at the start and after a reset: one VPC with three zones, a security group, a node role, a queue,
+images.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+from moto.iam.models import iam_backends
+from moto.sqs.models import sqs_backends
+from moto.ssm.models import Parameter, ssm_backends
+
+from sandbox.aws.catalogue import published_images
+from sandbox.aws.settings import SimSettings
+from sandbox.aws.standin import StandIn
+
+ZONES = "abc"
+TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+
+
+def seed(standin: StandIn) -> None:
+    """Fill an empty stand-in. Everything found by `karpenter.sh/discovery=<cluster>` is made here."""
+    settings = standin.settings
+    _seed_network(standin)
+    _seed_images(standin)
+    iam_backends[settings.account]["aws"].create_role(
+        role_name=settings.node_role(),
+        assume_role_policy_document=json.dumps(TRUST),
+        path="/",
+        permissions_boundary=None,
+        description="Node role",
+        tags=[],
+        max_session_duration="3600",
+    )
+    sqs_backends[settings.account][settings.region].create_queue(settings.cluster_name, tags={})
+
+
+def reset(standin: StandIn) -> None:
+    """Back to the seed: no instance, no template, no fault, no bound key added at run time; the clock goes on."""
+    for world in standin.worlds().values():
+        with world.lock:
+            world.clear()
+            world.network.backend.reset()
+    account = standin.settings.account
+    iam_backends[account]["aws"].reset()
+    for backends in (ssm_backends, sqs_backends):
+        for backend in backends[account].values():
+            backend.reset()
+    standin.counters.clear()
+    standin.faults.clear()
+    standin.keys.restore()
+    standin.zonal_shifts.clear()
+    seed(standin)
+
+
+def _seed_network(standin: StandIn) -> None:
+    settings, backend = standin.settings, standin.home.network.backend
+    vpc = backend.create_vpc("10.0.0.0/16")
+    backend.create_tags([vpc.id], _tags(settings, f"vpc-{settings.cluster_name}", owned=True))
+    for index, letter in enumerate(ZONES):
+        zone = f"{settings.region}{letter}"
+        subnet = backend.create_subnet(vpc.id, f"10.0.{index * 64}.0/18", availability_zone=zone)
+        backend.create_tags([subnet.id], _tags(settings, f"private-{zone}", owned=False))
+    group = backend.create_security_group(f"eks-cluster-sg-{settings.cluster_name}", "Nodes and control plane", vpc.id)
+    backend.create_tags([group.id], _tags(settings, f"eks-cluster-sg-{settings.cluster_name}", owned=True))
+
+
+def _tags(settings: SimSettings, name: str, *, owned: bool) -> dict[str, str]:
+    return {
+        "Name": name,
+        "karpenter.sh/discovery": settings.cluster_name,
+        f"kubernetes.io/cluster/{settings.cluster_name}": "owned" if owned else "shared",
+    }
+
+
+def _seed_images(standin: StandIn) -> None:
+    world = standin.home
+    for published in published_images():
+        world.images[published.image.id] = published.image
+        for name in published.parameters:
+            set_parameter(standin, name, published.image.id)
+
+
+def set_parameter(standin: StandIn, name: str, value: str) -> None:
+    """Publish a new version of a parameter, also below /aws/service where PutParameter is refused."""
+    settings = standin.settings
+    stored: Any = ssm_backends[settings.account][settings.region]._parameters
+    versions = stored[name]
+    versions.append(
+        Parameter(
+            account_id=settings.account,
+            name=name,
+            value=value,
+            parameter_type="String",
+            description=None,
+            allowed_pattern=None,
+            keyid=None,
+            last_modified_date=dt.datetime.now(dt.UTC),
+            version=len(versions) + 1,
+            data_type="aws:ec2:image" if value.startswith("ami-") else "text",
+        )
+    )

@@ -1,0 +1,60 @@
+"""eks:DescribeCluster for the seeded cluster, with everything a node's user data and a controller's start need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandbox.aws.request import AwsCall
+from sandbox.aws.standin import StandIn
+from sandbox.aws.wire.errors import AwsError
+from sandbox.aws.wire.render import Response, json_response
+
+
+def describe_cluster(standin: StandIn, call: AwsCall) -> Response | None:
+    """Raises ResourceNotFoundException for a name that is not the seeded cluster's."""
+    if call.path_argument != standin.settings.cluster_name:
+        raise AwsError("ResourceNotFoundException", f"No cluster found for name: {call.path_argument}.")
+    return json_response({"cluster": cluster(standin)})
+
+
+def list_clusters(standin: StandIn, call: AwsCall) -> Response | None:
+    return json_response({"clusters": [standin.settings.cluster_name]})
+
+
+def cluster(standin: StandIn) -> dict[str, Any]:
+    settings, seeds = standin.settings, standin.home.network
+    mine = [s for s in seeds.subnets() if seeds.tags(s.id).get("karpenter.sh/discovery") == settings.cluster_name]
+    groups = seeds.backend.groups.get(mine[0].vpc_id, {}).values() if mine else ()
+    tagged = [g.id for g in groups if seeds.tags(g.id).get("karpenter.sh/discovery") == settings.cluster_name]
+    return {
+        "name": settings.cluster_name,
+        "arn": settings.cluster_arn(),
+        "createdAt": 1735689600.0,
+        "version": settings.cluster_version,
+        "platformVersion": "eks.12",
+        "status": "ACTIVE",
+        "endpoint": settings.cluster_endpoint,
+        "roleArn": f"arn:aws:iam::{settings.account}:role/eks-cluster-{settings.cluster_name}",
+        "certificateAuthority": {"data": settings.cluster_ca},
+        "resourcesVpcConfig": {
+            "subnetIds": sorted(s.id for s in mine),
+            "securityGroupIds": tagged,
+            "clusterSecurityGroupId": tagged[0] if tagged else None,
+            "vpcId": mine[0].vpc_id if mine else None,
+            "endpointPublicAccess": True,
+            "endpointPrivateAccess": True,
+            "publicAccessCidrs": ["0.0.0.0/0"],
+        },
+        "kubernetesNetworkConfig": {
+            "serviceIpv4Cidr": settings.service_cidr,
+            "ipFamily": "ipv4",
+            "elasticLoadBalancing": {"enabled": False},
+        },
+        "identity": {"oidc": {"issuer": f"https://oidc.eks.{settings.region}.amazonaws.com/id/STANDIN"}},
+        "logging": {"clusterLogging": [{"types": ["api"], "enabled": False}]},
+        "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
+        "upgradePolicy": {"supportType": "EXTENDED"},
+        "zonalShiftConfig": {"enabled": True},
+        "health": {"issues": []},
+        "tags": {},
+    }

@@ -1,0 +1,35 @@
+"""What the stand-in is told at its start: the account, the region, the cluster it plays AWS for, and the length of its
+delays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_CA = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCnN0YW5kLWluCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"
+
+
+@dataclass
+class SimSettings:
+    """Delays are seconds on the stand-in's clock. Endpoint and certificate are what eks:DescribeCluster answers."""
+
+    account: str = "123456789012"
+    region: str = "us-west-2"
+    cluster_name: str = "demo"
+    cluster_endpoint: str = "https://cluster.demo.invalid"
+    cluster_ca: str = DEFAULT_CA
+    cluster_version: str = "1.34"
+    service_cidr: str = "10.100.0.0/16"
+    pending_seconds: float = 1.0
+    shutting_down_seconds: float = 2.0
+    stopping_seconds: float = 2.0
+    terminated_visible_seconds: float = 60.0
+    visibility_seconds: float = 0.0
+    state_change_events: bool = False
+    clock_scale: float = 1.0
+
+    def node_role(self) -> str:
+        return f"KarpenterNodeRole-{self.cluster_name}"
+
+    def cluster_arn(self) -> str:
+        return f"arn:aws:eks:{self.region}:{self.account}:cluster/{self.cluster_name}"

@@ -1,0 +1,44 @@
+"""The whole stand-in as one object: settings, clock, the worlds of the regions, moto, counters, faults, bound keys.
+
+`app` answers AWS calls with it, `sim` the control API, `seed` fills it, `snapshot` keeps it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from sandbox.aws.clock import SimClock
+from sandbox.aws.counters import Counters
+from sandbox.aws.ec2.world import World
+from sandbox.aws.faults import Faults
+from sandbox.aws.iam.gate import Keyring
+from sandbox.aws.moto_bridge import Moto
+from sandbox.aws.settings import SimSettings
+
+
+class StandIn:
+    def __init__(self, settings: SimSettings) -> None:
+        self.settings = settings
+        self.clock = SimClock(settings.clock_scale)
+        self.counters = Counters()
+        self.faults = Faults()
+        self.keys = Keyring(settings)
+        self.moto = Moto()
+        self.zonal_shifts: list[dict[str, Any]] = []
+        self._worlds: dict[str, World] = {}
+        self._lock = threading.Lock()
+
+    def world(self, region: str) -> World:
+        with self._lock:
+            if region not in self._worlds:
+                self._worlds[region] = World(self.settings, self.clock, region)
+            return self._worlds[region]
+
+    @property
+    def home(self) -> World:
+        """The region that is seeded and that the control API speaks of."""
+        return self.world(self.settings.region)
+
+    def worlds(self) -> dict[str, World]:
+        return self._worlds
