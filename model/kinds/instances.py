@@ -41,7 +41,10 @@ class BlockDevice(KubeModel):
 
 
 EBS_RULES: Final = (
-    Rule("has(self.snapshotID) || has(self.volumeSize)", "a volume needs 'volumeSize', such as 100Gi, or 'snapshotID'"),
+    Rule(
+        "has(self.snapshotID) || has(self.volumeSize)",
+        "a volume needs a size: write 'volumeSize', such as 100Gi, or 'snapshotID'",
+    ),
     Rule(
         "!has(self.volumeInitializationRate) || (has(self.snapshotID) && self.snapshotID != '')",
         "volumeInitializationRate is the rate of loading a snapshot: write 'snapshotID' too, or remove the rate",

@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Annotated, Final
 
+from pydantic import Field
+
 from model import labels
 from model.durations import parse_duration
 from model.kinds import schema
@@ -71,8 +73,8 @@ class NodeClaimStatus(KubeModel):
     """The instance and the Node behind the claim."""
 
     node_name: Annotated[str, Crd("Name of the Node.")] = ""
-    provider_id: Annotated[str, Crd("The instance, as the Node names it.")] = ""
-    image_id: Annotated[str, Crd("The image the instance runs.")] = ""
+    provider_id: Annotated[str, Field(alias="providerID"), Crd("The instance, as the Node names it.")] = ""
+    image_id: Annotated[str, Field(alias="imageID"), Crd("The image the instance runs.")] = ""
     capacity: Annotated[Quantities, Crd("What the node is expected to have in all.")] = {}
     allocatable: Annotated[Quantities, Crd("What pods are expected to be able to use of it.")] = {}
     last_pod_event_time: Annotated[

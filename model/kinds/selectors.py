@@ -133,12 +133,12 @@ class AmiTerm(KubeModel):
             (
                 Rule(
                     "self.matches('^[a-zA-Z0-9]+@.+$')",
-                    "an alias is written family@version, such as al2023@v20250701 or bottlerocket@latest",
+                    "write the alias as family@version, such as al2023@v20250701 or bottlerocket@latest",
                 ),
                 Rule(
                     f"self.split('@')[0] in {_ALIAS_FAMILIES}",
-                    "the family of an alias is one of al2, al2023, bottlerocket, windows2019, windows2022, "
-                    "windows2025, in small letters; select other images by id, name, tags or ssmParameter",
+                    "the alias's family is not known: write al2, al2023, bottlerocket, windows2019, windows2022 or "
+                    "windows2025, in small letters, or select the image by id, name, tags or ssmParameter",
                 ),
                 Rule(
                     "!self.startsWith('windows') || self.split('@').size() < 2 || self.split('@')[1] == 'latest'",

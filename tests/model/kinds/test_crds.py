@@ -1,0 +1,45 @@
+"""The CRD files are what the generator makes of the models, and say something useful everywhere."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.generate import KINDS, Kind, crd, outdated, text_of
+
+
+def test_the_files_are_what_the_models_say() -> None:
+    assert outdated() == [], "run python -m deploy.generate"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_text_is_the_object(kind: Kind) -> None:
+    assert yaml.safe_load(text_of(kind)) == crd(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_rule_says_what_to_write_instead(kind: Kind) -> None:
+    advice = ("write", "remove", "leave", "add", "make", "give", "lower", "fill", "delete")
+    messages = [rule["message"] for rule in _rules(crd(kind))]
+    assert messages
+    assert [message for message in messages if not any(word in message for word in advice)] == []
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_field_is_described(kind: Kind) -> None:
+    root = crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert [path for path, schema in _fields(root, "") if "description" not in schema and path != ".metadata"] == []
+
+
+def _rules(part: Any) -> list[dict[str, str]]:
+    if isinstance(part, dict):
+        own = part.get("x-kubernetes-validations", [])
+        return [*own, *(rule for value in part.values() for rule in _rules(value))]
+    return [rule for value in part for rule in _rules(value)] if isinstance(part, list) else []
+
+
+def _fields(schema: dict[str, Any], path: str) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for name, inner in schema.get("properties", {}).items():
+        found += [(f"{path}.{name}", inner), *_fields(inner, f"{path}.{name}")]
+    return found + (_fields(schema["items"], path + "[]") if "items" in schema else [])
