@@ -184,7 +184,7 @@ def launched(name: str, planned: PlannedClaim, kind: InstanceType, zone: str = "
         "launched": True,
         **more,
     }
-    return claim(name, of=planned.pool, **fields)
+    return claim(name, of=planned.pool, **fields)  # type: ignore[arg-type]
 
 
 def toleration(key: str = "", value: str = "", effect: str = "") -> Toleration:
