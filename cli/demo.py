@@ -1,0 +1,73 @@
+"""`tenure demo`: pods that cannot be placed make nodes appear, and nodes that are no longer needed go away.
+
+All on one machine and on real parts. `demo_acts.py` is what happens; `demo_checks.py` says whether it did.
+"""
+
+import asyncio
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.demo_acts import Demo, Options
+from cli.demo_screen import Screen, console_for_output, screen_for
+from cli.exits import DONE, FAILED, Failed
+from cli.rights import RBAC, aws_arguments
+from cli.stage import Stage
+from sandbox.plan import CRDS, Plan
+from sandbox.processes import PartFailed
+from sandbox.world import Sandbox
+
+app = typer.Typer()
+
+
+@app.command()
+def demo(
+    pods: Annotated[int, typer.Option(min=1, max=2000, help="How many pods to scale to.")] = 30,
+    boot_seconds: Annotated[float, typer.Option(min=0, max=600, help="From a running instance to its Node.")] = 5.0,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running at the end, until Ctrl-C.")] = False,
+) -> int:
+    """Show nodes come and go on this machine, without an AWS account."""
+    options = Options(pods=pods, boot_seconds=boot_seconds, keep=keep, began=time.monotonic())
+    # Asked to end in another way than by Ctrl-C, the demo ends in the same way.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    directory = Path(tempfile.mkdtemp(prefix="tenure-demo-"))
+    with screen_for(console_for_output()) as screen:
+        code = _play(options, directory, screen)
+        if code == DONE:
+            shutil.rmtree(directory, ignore_errors=True)
+        else:
+            screen.say(f"The logs are in {directory / 'logs'}")
+    return code
+
+
+def _play(options: Options, directory: Path, screen: Screen) -> int:
+    try:
+        screen.act("A cluster, AWS and Temporal on this machine")
+        with Sandbox(directory, plan=plan_of(options)) as sandbox:
+            screen.say(f"Running after {time.monotonic() - options.began:.1f} s: {', '.join(sandbox.plan.parts)}")
+            return asyncio.run(_on_stage(sandbox, options, screen))
+    except (Failed, PartFailed) as failed:
+        screen.say(f"FAILED  {failed}")
+        return FAILED
+
+
+async def _on_stage(sandbox: Sandbox, options: Options, screen: Screen) -> int:
+    async with Stage(sandbox, deployment=options.deployment) as stage:
+        play = Demo(stage, options, screen)
+        return await play.run()
+
+
+def plan_of(options: Options) -> Plan:
+    # Terminated instances stay listed to the end, since they are counted there.
+    aws = ("--terminated-visible-seconds=3600", *aws_arguments())
+    return Plan(
+        cluster_name="demo",
+        manifests=(CRDS, RBAC),
+        aws_arguments=aws,
+        node_arguments=(f"--boot-seconds={options.boot_seconds:g}",),
+    )

@@ -1,0 +1,100 @@
+"""What Temporal knows of the nodes' lives: running ones by their search attributes, ended ones by their outcome.
+
+The demo's table and timeline, the benchmark and `tenure stuck` read here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+
+from model.lifecycle import ClaimOutcome, Phase
+from workflows import attributes, ids
+
+
+@dataclass(frozen=True)
+class NodeLife:
+    """One NodeClaim's workflow as visibility shows it."""
+
+    workflow_id: str
+    name: str
+    """The NodeClaim's."""
+    phase: str
+    since: datetime | None = None
+    deadline: datetime | None = None
+    overdue: bool = False
+    blocked_by: str = ""
+    instance_type: str = ""
+    instance_id: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    node_name: str = ""
+    status: str = "RUNNING"
+    events: int = 0
+    """Events of its history; counted once the run is closed."""
+
+    @property
+    def open(self) -> bool:
+        return self.status == "RUNNING"
+
+
+class Lives:
+    """The NodeClaim workflows of one cluster."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self._client, self._cluster = client, cluster
+
+    async def all(self, condition: str = "") -> list[NodeLife]:
+        """Oldest first. A run that was continued counts with its successor, its events added."""
+        prefix = ids.nodeclaim(self._cluster, "", "").rstrip("/") + "/"
+        query = f"WorkflowType = 'NodeClaimWorkflow' AND WorkflowId STARTS_WITH '{prefix}'"
+        if condition:
+            query += f" AND {condition}"
+        found = [execution async for execution in self._client.list_workflows(query, page_size=1000)]
+        return merge(sorted(found, key=lambda execution: execution.start_time))
+
+    async def running(self) -> list[NodeLife]:
+        return await self.all("ExecutionStatus = 'Running'")
+
+    async def outcome(self, life: NodeLife) -> ClaimOutcome:
+        """How it ended; raises `WorkflowFailureError` for one that failed. Waits for one that runs."""
+        handle = self._client.get_workflow_handle(life.workflow_id, result_type=ClaimOutcome)
+        outcome: ClaimOutcome = await handle.result()
+        return outcome
+
+
+def merge(executions: Sequence[WorkflowExecution]) -> list[NodeLife]:
+    """One life per workflow id: the last run's attributes and all runs' events."""
+    lives: dict[str, NodeLife] = {}
+    for execution in executions:
+        before = lives.get(execution.id)
+        lives[execution.id] = life_of(execution, events_before=before.events if before else 0)
+    return list(lives.values())
+
+
+def life_of(execution: WorkflowExecution, *, events_before: int = 0) -> NodeLife:
+    found = execution.typed_search_attributes
+    status = execution.status or WorkflowExecutionStatus.RUNNING
+    closed = status is WorkflowExecutionStatus.COMPLETED
+    return NodeLife(
+        workflow_id=execution.id,
+        name=name_of(execution.id),
+        phase=Phase.GONE.value if closed else found.get(attributes.PHASE) or "",
+        since=execution.close_time if closed else found.get(attributes.PHASE_SINCE),
+        deadline=None if closed else found.get(attributes.DEADLINE),
+        overdue=not closed and bool(found.get(attributes.OVERDUE)),
+        blocked_by="" if closed else found.get(attributes.BLOCKED_BY) or "",
+        instance_type=found.get(attributes.INSTANCE_TYPE) or "",
+        instance_id=found.get(attributes.INSTANCE_ID) or "",
+        zone=found.get(attributes.ZONE) or "",
+        capacity_type=found.get(attributes.CAPACITY_TYPE) or "",
+        node_name=found.get(attributes.NODE_NAME) or "",
+        status=status.name,
+        events=events_before + (execution.history_length or 0),
+    )
+
+
+def name_of(workflow_id: str) -> str:
+    """The NodeClaim's name out of `<cluster>/nodeclaim/<name>/<uid>`."""
+    return workflow_id.rsplit("/", 2)[-2]

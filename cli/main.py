@@ -1,0 +1,78 @@
+"""The `tenure` command: one short entry per verb; the work is done in the neighbours of this file.
+
+`run` is the entry point of the package. Commands are imported when they are asked for, since the demo and the sandbox
+need an extra that a worker's image does not carry.
+"""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from cli.exits import DONE, Refused, code_of, leave, line_of
+
+
+@dataclass(frozen=True)
+class Verb:
+    """Where a command is written. An attribute that is a Typer app becomes the command."""
+
+    module: str
+    attribute: str = "app"
+
+
+VERBS = {
+    "demo": Verb("cli.demo"),
+    "sandbox": Verb("cli.sandbox"),
+    "stuck": Verb("cli.stuck"),
+    "why": Verb("cli.why"),
+    "worker": Verb("cli.worker"),
+    "version": Verb("cli.version"),
+}
+
+
+class Verbs(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """None for a word that is no command. Raises `Refused` when the extra that it needs is not installed."""
+        verb = VERBS.get(cmd_name)
+        if verb is None:
+            return None
+        try:
+            found = getattr(importlib.import_module(verb.module), verb.attribute)
+        except ModuleNotFoundError as missing:
+            raise Refused(
+                f"{cmd_name}: the module {missing.name} is not installed; try: pip install 'tenure[sandbox]'"
+            ) from missing
+        command = get_command(found)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(cls=Verbs, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+@app.callback()
+def tenure() -> None:
+    """Tenure: every node of a Kubernetes cluster on AWS is one durable Temporal workflow."""
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code. Whatever a user can mend is one line on stderr."""
+    command = get_command(app)
+    try:
+        answer = command.main(args=arguments, prog_name="tenure", standalone_mode=False)
+    except (Refused, typer.TyperException, KeyboardInterrupt) as ended:
+        if not isinstance(ended, KeyboardInterrupt):
+            print(line_of(ended, "tenure"), file=sys.stderr)
+        return code_of(ended)
+    return answer if isinstance(answer, int) else DONE
+
+
+def run() -> None:
+    leave(main(sys.argv[1:]))

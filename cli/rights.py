@@ -1,0 +1,28 @@
+"""The rights that ship with the worker: its ServiceAccount, and the key that is bound to its IAM policy."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+RBAC = DEPLOY / "rbac"
+IAM = DEPLOY / "iam"
+WORKER_KEY = WORKER_SECRET = "worker"
+
+
+def service_account() -> tuple[str, str]:
+    """Namespace and name of the one in `deploy/rbac`. Raises ValueError when there is not exactly one."""
+    found = [one["metadata"] for one in _documents() if one["kind"] == "ServiceAccount"]
+    (account,) = found
+    return account["namespace"], account["name"]
+
+
+def _documents() -> list[dict[str, Any]]:
+    files = sorted(RBAC.glob("*.yaml"))
+    return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+def aws_arguments() -> tuple[str, ...]:
+    """For the stand-in: bind the key to the policies in `deploy/iam`."""
+    return tuple(f"--policy={file}" for file in sorted(IAM.glob("*.json")))

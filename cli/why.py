@@ -1,0 +1,72 @@
+"""`tenure why NAME`: one node's story, also after it is gone.
+
+The name is that of its NodeClaim, of its Node, or its instance id.
+"""
+
+import asyncio
+from datetime import datetime
+
+import typer
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from cli.connection import Address, ClusterName, Connection, Namespace
+from cli.exits import Refused
+from cli.lives import Lives, NodeLife
+from model.lifecycle import ClaimState, Step
+
+app = typer.Typer()
+
+
+@app.command()
+def why(
+    name: str, address: Address = "127.0.0.1:7233", namespace: Namespace = "default", cluster_name: ClusterName = ""
+) -> None:
+    """Say what a node is doing, since when, until when, what blocks it, and how it came there."""
+    typer.echo(asyncio.run(tell(Connection(address, namespace, cluster_name), name)))
+
+
+async def tell(connection: Connection, name: str) -> str:
+    """Raises `Refused` when no node ever had that name."""
+    client = await connection.client()
+    lives = Lives(client, connection.cluster)
+    found = [life for life in await lives.all() if name in (life.name, life.node_name, life.instance_id)]
+    if not found:
+        raise Refused(f"why {name}: no NodeClaim, Node or instance of this name in cluster {connection.cluster}")
+    return "\n\n".join([await _one(client, lives, life) for life in found])
+
+
+async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
+    if not life.open:
+        outcome = await lives.outcome(life)
+        return story(life, outcome.story, reason=outcome.reason)
+    try:
+        state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
+    except RPCError as unanswered:
+        return story(life, (), note=f"its story needs a worker, and none answers: {unanswered.message}")
+    return story(life, state.story)
+
+
+def story(life: NodeLife, steps: tuple[Step, ...], *, reason: str = "", note: str = "") -> str:
+    """The node as lines of text: what is so now, then how it came to be."""
+    place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
+    lines = [
+        f"NodeClaim {life.name}" + (f" · node {life.node_name}" if life.node_name else ""),
+        f"  instance    {life.instance_id or 'none'} {place}".rstrip(),
+        f"  phase       {life.phase}" + (" (overdue)" if life.overdue else ""),
+        f"  since       {_moment(life.since)}",
+    ]
+    if life.deadline:
+        lines.append(f"  deadline    {_moment(life.deadline)}")
+    if life.blocked_by:
+        lines.append(f"  blocked by  {life.blocked_by}")
+    if reason:
+        lines.append(f"  went for    {reason}")
+    if note:
+        lines.append(f"  note        {note}")
+    lines += [f"  {_moment(step.at)}  {step.phase.value:<14}  {step.cause}".rstrip() for step in steps]
+    return "\n".join(lines)
+
+
+def _moment(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "-"

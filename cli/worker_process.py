@@ -1,0 +1,52 @@
+"""A worker as a child process, with the rights that ship with it: the ClusterRole and the IAM policy of `deploy/`.
+
+`stage.py` starts one for the demo and the benchmark. Nothing of the user's own AWS or Kubernetes settings reaches it.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from cli.worker import command
+from sandbox.health import http_ok
+from sandbox.processes import Process
+
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "SSL_CERT_FILE")
+GRACE = 30.0
+"""Seconds that activities under way have to end in."""
+
+
+class WorkerProcess(Process):
+    """Healthy when it polls and its caches are filled."""
+
+    def __init__(self, log: Path, *, environment: Mapping[str, str], health_port: int, metrics_port: int) -> None:
+        ports = {"HEALTH_PROBE_PORT": str(health_port), "METRICS_PORT": str(metrics_port)}
+        super().__init__(
+            "worker",
+            command([]),
+            log=log,
+            health=http_ok(f"http://127.0.0.1:{health_port}/readyz"),
+            environment=clean_environment() | dict(environment) | ports,
+            deadline=60.0,
+        )
+
+    async def finish(self) -> int | None:
+        """SIGTERM and wait. The exit code, or None when it had to be killed."""
+        self.signal(signal.SIGTERM)
+        child = self._child
+        if child is None:
+            return None
+        try:
+            return await asyncio.to_thread(child.wait, GRACE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+
+
+def clean_environment() -> dict[str, str]:
+    """What any process needs, and no credentials."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return kept | {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}

@@ -1,0 +1,47 @@
+"""The demo says so when what it shows did not happen."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cli.demo_checks import Facts, broken
+
+
+def good() -> Facts:
+    return Facts(asked=30, ran=30, nodes=5, joined=5, launched=5, terminated=5, worker_exit=0)
+
+
+def test_nothing_is_broken_when_all_came_and_all_went() -> None:
+    assert broken(good()) == []
+
+
+def test_a_demo_that_never_ran_is_broken() -> None:
+    assert broken(Facts())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda facts: setattr(facts, "ran", 29), "29 of 30"),
+        (lambda facts: setattr(facts, "joined", 4), "4 of 5 lives"),
+        (lambda facts: setattr(facts, "terminated", 4), "5 launched, 4 terminated"),
+        (lambda facts: setattr(facts, "launched", 6), "6 launched, 5 terminated"),
+        (lambda facts: facts.__dict__.update(launched=4, terminated=4), "4 launched for 5 nodes"),
+        (lambda facts: facts.left.update({"Nodes": ["ip-10-0-0-1"]}), "Nodes: ip-10-0-0-1"),
+        (lambda facts: facts.left.update({"open workflows": ["demo/watch"]}), "open workflows: demo/watch"),
+        (lambda facts: facts.failed.append("demo/nodeclaim/a/1 is FAILED"), "is FAILED"),
+        (lambda facts: setattr(facts, "worker_exit", None), "worker"),
+        (lambda facts: setattr(facts, "worker_exit", 134), "134"),
+    ],
+)
+def test_each_thing_that_went_wrong_is_a_line(spoil: Callable[[Facts], object], said: str) -> None:
+    facts = good()
+    spoil(facts)
+    (line,) = broken(facts)
+    assert said in line
+
+
+def test_a_worker_that_is_meant_to_go_on_need_not_have_ended() -> None:
+    facts = good()
+    facts.worker_exit = None
+    assert broken(facts, kept=True) == []

@@ -1,0 +1,62 @@
+"""The command line: what a user got wrong is one line on stderr that says what and where, and exit code 2."""
+
+import pytest
+from _pytest.capture import CaptureFixture
+
+from cli import main as cli_main
+from cli.exits import Failed, Refused, code_of
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLUSTER_NAME", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bogus"], "'bogus'"),
+        (["version", "--loud"], "--loud"),
+        (["why"], "'name'"),
+        (["why", "node-1"], "CLUSTER_NAME"),
+        (["why", "node-1", "--cluster-name", "demo", "--temporal-address", "127.0.0.1:1"], "127.0.0.1:1"),
+        (["stuck", "--cluster-name", "demo", "--temporal-address", "nonsense"], "nonsense"),
+        (["demo", "--pods", "many"], "--pods"),
+        (["demo", "--pods", "0"], "--pods"),
+        (["demo", "--boot-seconds", "-1"], "--boot-seconds"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], said: str, capsys: CaptureFixture[str]) -> None:
+    assert cli_main.main(arguments) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert said in line
+    assert line.startswith("tenure")
+    assert captured.out == ""
+
+
+def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
+    monkeypatch.setitem(cli_main.VERBS, "demo", cli_main.Verb("a_package_that_is_not_installed"))
+    assert cli_main.main(["demo"]) == 2
+    assert "tenure[sandbox]" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_with_130_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.version.installed", interrupted)
+    assert cli_main.main(["version"]) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_version_prints_one_line(capsys: CaptureFixture[str]) -> None:
+    assert cli_main.main(["version"]) == 0
+    assert capsys.readouterr().out.startswith("tenure ")
+
+
+def test_what_did_not_become_true_is_1_and_what_was_refused_is_2() -> None:
+    assert (code_of(Failed("pods")), code_of(Refused("--pods"))) == (1, 2)
