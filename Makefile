@@ -1,0 +1,38 @@
+# Every target sets up what it needs by itself; a second call starts at once. ARGS goes to the command behind the target.
+.DEFAULT_GOAL := help
+.PHONY: help setup controlplane demo test check bench scenarios clean
+BIN := .venv/bin
+ARGS ?=
+export TENURE_PYTHON
+
+help: ## What can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup:
+	@.ci/bootstrap
+
+controlplane: setup
+	@$(BIN)/python -m sandbox.controlplane
+
+demo: controlplane ## See nodes come and go on this machine (ARGS=--keep leaves all running)
+	@$(BIN)/tenure demo $(ARGS)
+
+test: controlplane ## Run all tests, on real parts (ARGS="-k drain" chooses)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## Style, types, import contracts, and that generated files are fresh
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m deploy.generate --check
+
+bench: controlplane ## Measure: seconds, nodes, AWS calls, events per node, CPU and memory
+	@$(BIN)/python -m benchmarks.scale $(ARGS)
+
+scenarios: controlplane ## The five promises, row by row: kept, broken, or no test yet
+	@$(BIN)/python -m tests.scenarios.table $(ARGS)
+
+clean: ## Remove .venv and everything else that was made here
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

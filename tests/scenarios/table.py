@@ -1,0 +1,105 @@
+"""Runs the scenarios and prints each row: what was given, and whether it is kept: `python -m tests.scenarios.table`.
+
+Arguments go to pytest. The exit code is 1 if a row is broken; rows without a test are shown, and are no failure.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+VERDICTS = {"kept": "green", "broken": "red", "no test yet": "yellow"}
+
+
+@dataclass(frozen=True)
+class Row:
+    number: str
+    given: str
+    then: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Promise:
+    text: str
+    rows: tuple[Row, ...]
+
+
+def read_promises() -> tuple[Promise, ...]:
+    """From rows.yaml, in its order."""
+    found = yaml.safe_load((HERE / "rows.yaml").read_text())
+    return tuple(
+        Promise(item["promise"], tuple(Row(number, **row) for number, row in item["rows"].items())) for item in found
+    )
+
+
+@dataclass
+class Outcomes:
+    """A pytest plugin: which tests belong to which row, and which of them passed or failed."""
+
+    tests: dict[str, set[str]] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            for number in _rows_of(item):
+                self.tests.setdefault(number, set()).add(item.nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid)
+        elif report.when == "call" and report.passed:
+            self.passed.add(report.nodeid)
+
+    def verdict(self, number: str) -> str:
+        """Kept only if every test of the row was run and passed."""
+        tests = self.tests.get(number, set())
+        if not tests:
+            return "no test yet"
+        return "kept" if tests <= self.passed and not tests & self.failed else "broken"
+
+
+def _rows_of(item: pytest.Item) -> Iterator[str]:
+    for marker in item.iter_markers("row"):
+        yield from (str(number) for number in marker.args)
+
+
+def unknown_rows(outcomes: Outcomes) -> list[str]:
+    """Rows that tests name and rows.yaml does not have."""
+    known = {row.number for promise in read_promises() for row in promise.rows}
+    return sorted(set(outcomes.tests) - known)
+
+
+def print_table(outcomes: Outcomes, console: Console) -> None:
+    table = Table("row", "given", "must happen", "verdict", show_lines=False, title="The five promises")
+    for promise in read_promises():
+        table.add_section()
+        table.add_row("", f"[bold]{promise.text}[/bold]", "", "")
+        for row in promise.rows:
+            verdict = outcomes.verdict(row.number)
+            colour = VERDICTS[verdict]
+            table.add_row(row.number, row.given, row.then, f"[{colour}]{verdict}[/{colour}]")
+    console.print(table)
+    verdicts = [outcomes.verdict(row.number) for promise in read_promises() for row in promise.rows]
+    console.print(", ".join(f"{verdicts.count(name)} {name}" for name in VERDICTS))
+
+
+def main(arguments: list[str]) -> int:
+    outcomes = Outcomes()
+    code = pytest.main(["-q", "-m", "row", *arguments, str(HERE)], plugins=[outcomes])
+    print_table(outcomes, Console())
+    if unknown := unknown_rows(outcomes):
+        print(f"tests name rows that do not exist: {', '.join(unknown)}", file=sys.stderr)
+        return 1
+    return 0 if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
