@@ -31,8 +31,9 @@ _BINARY_SUFFIX: Final = ("", *_BINARY)
 _TEXT: Final = re.compile(
     r"([+-]?)(?=\.?[0-9])([0-9]*)(?:\.([0-9]*))?(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?", re.ASCII
 )
-# Beyond what 64 bits hold, a text that is not short is cut to the largest 64-bit number, as the API server does.
-_LARGEST: Final = (2**63 - 1) * NANO
+# The API server cuts binary texts beyond 64 bits to this, and decimal ones not.
+_LARGEST_BINARY: Final = (2**63 - 1) * NANO
+# No exponent in use comes near; it keeps a hostile text from filling the memory.
 _MAX_EXPONENT: Final = 1000
 
 
@@ -130,12 +131,11 @@ def _magnitude(whole: str, fraction: str, suffix: str, exponent: str) -> tuple[i
         nano = _divide((digits << shift) * NANO, 10 ** len(fraction))
         # A fraction of one byte is written in decimals, there being no binary suffix for it.
         form: Format = "DecimalSI" if 0 < nano < NANO else "BinarySI"
-        return min(nano, _LARGEST), form
+        return min(nano, _LARGEST_BINARY), form
     scale = max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent))) if exponent else _DECIMAL[suffix]
     power = scale + 9 - len(fraction)
     nano = digits * 10**power if power >= 0 else _divide(digits, 10**-power)
-    long = len(whole.lstrip("0")) + len(fraction) > 18
-    return min(nano, _LARGEST) if long else nano, "DecimalExponent" if exponent else "DecimalSI"
+    return nano, "DecimalExponent" if exponent else "DecimalSI"
 
 
 def _divide(number: int, by: int) -> int:

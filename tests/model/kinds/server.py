@@ -48,6 +48,14 @@ class Server:
             found: Object = await answer.json()
             return found
 
+    async def capacity_of_a_node(self, capacity: dict[str, str]) -> dict[str, str]:
+        """What becomes of a Node's capacity when it is stored (it is not: dry run)."""
+        node = {"kind": "Node", "metadata": {"name": "quantities"}, "status": {"capacity": capacity}}
+        status, answer = await self._send("POST", "/api/v1/nodes", {"apiVersion": "v1", **node}, dry_run=True)
+        assert status == 201, answer
+        found: dict[str, str] = answer["status"]["capacity"]
+        return found
+
     def _path(self, manifest: Object) -> str:
         return f"{RESOURCES[manifest['kind']]}/{manifest['metadata']['name']}"
 
