@@ -117,6 +117,8 @@ class FleetError(Message):
     capacity_type: str = ""
     insufficient: bool = False
     """True when nothing but capacity is missing (reference 2.6)."""
+    reason: str = ""
+    """What `Launched=Unknown` shows for it, such as `AMINotFound` or `LaunchFailed`."""
 
 
 class FleetAnswer(Message):

@@ -1,0 +1,51 @@
+"""Puts the AWS adapters together. `worker.py` gives them to the activities, and mypy proves the fit there."""
+
+from dataclasses import dataclass
+
+from aws.client import AwsClients
+from aws.cluster import Clusters
+from aws.fleet import AwsFleet
+from aws.images import Images
+from aws.instances import AwsInstances
+from aws.launch_templates import LaunchTemplates
+from aws.network import FreeAddresses, Networks
+from aws.node_class import AwsNodeClasses
+from aws.offerings import AwsOfferings
+from aws.profiles import Profiles
+from aws.settings import AwsSettings
+
+
+@dataclass(frozen=True, slots=True)
+class AwsAdapters:
+    """One of each for the process; they share clients, threads and what was learnt of subnets."""
+
+    clients: AwsClients
+    fleet: AwsFleet
+    instances: AwsInstances
+    resolver: AwsNodeClasses
+    offerings: AwsOfferings
+
+    def close(self) -> None:
+        self.clients.close()
+
+
+def build(settings: AwsSettings) -> AwsAdapters:
+    """Makes clients and opens no connection; takes some tenths of a second."""
+    clients = AwsClients(settings)
+    clusters = Clusters(clients, settings)
+    templates = LaunchTemplates(clients, settings)
+    free = FreeAddresses()
+    offerings = AwsOfferings(clients, settings)
+    return AwsAdapters(
+        clients=clients,
+        fleet=AwsFleet(clients, settings, offerings=offerings, templates=templates, clusters=clusters, free=free),
+        instances=AwsInstances(clients, settings),
+        resolver=AwsNodeClasses(
+            images=Images(clients, clusters),
+            networks=Networks(clients, free),
+            profiles=Profiles(clients, settings),
+            templates=templates,
+            clusters=clusters,
+        ),
+        offerings=offerings,
+    )

@@ -1,0 +1,72 @@
+"""Joins the calls of many callers into one: asked for within a short window, answered together.
+
+A window closes when nobody has asked for `idle` seconds, at the latest after `longest` seconds or at `size` items.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+
+class Batcher(Generic[K, R]):
+    """`run` answers for many keys at once; a key that it leaves out is answered with None."""
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[K]], Awaitable[Mapping[K, R]]],
+        *,
+        idle: float,
+        longest: float,
+        size: int,
+    ) -> None:
+        self._run, self._idle, self._longest, self._size = run, idle, longest, size
+        self._waiting: dict[K, asyncio.Future[R | None]] = {}
+        self._opened = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def ask(self, key: K) -> R | None:
+        """The answer for one key. Callers with the same key in one window share it; one who leaves disturbs nobody."""
+        loop = asyncio.get_running_loop()
+        answer = self._waiting.get(key)
+        if answer is None:
+            if not self._waiting:
+                self._opened = loop.time()
+            answer = self._waiting[key] = loop.create_future()
+        self._set_timer(loop)
+        return await asyncio.shield(answer)
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if len(self._waiting) >= self._size:
+            self._close_window()
+            return
+        due = min(loop.time() + self._idle, self._opened + self._longest)
+        self._timer = loop.call_at(due, self._close_window)
+
+    def _close_window(self) -> None:
+        self._timer = None
+        batch, self._waiting = self._waiting, {}
+        task = asyncio.get_running_loop().create_task(self._answer(batch))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _answer(self, batch: Mapping[K, asyncio.Future[R | None]]) -> None:
+        try:
+            answers = await self._run(list(batch))
+        except BaseException as error:
+            for future in batch.values():
+                if not future.done():
+                    future.set_exception(error)
+                    # Whoever asked may have left; the fault is then nobody's to hear.
+                    future.exception()
+            if isinstance(error, Exception):
+                return
+            raise
+        for key, future in batch.items():
+            if not future.done():
+                future.set_result(answers.get(key))

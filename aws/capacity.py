@@ -1,0 +1,118 @@
+"""How much a machine of an instance type has: Karpenter's formulas, with the numbers that EC2 gives.
+
+`overhead.py` says what of it pods do not get.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from aws.families import GIB, Family
+from aws.kubelet import Kubelet
+from aws.settings import AwsSettings
+from aws.type_info import TypeInfo
+from model import labels
+from model.kinds import EC2NodeClassSpec
+from model.kinds.instances import BlockDeviceMapping
+from model.quantity import parse_quantity
+
+MIB: Final = 1 << 20
+_ARM_KEPT_MIB: Final = 64
+_DEFAULT_DISK: Final = 20 * GIB
+_PODS_WITHOUT_ENI_LIMIT: Final = 110
+_GPU_RESOURCES: Final = {"nvidia": labels.NVIDIA_GPU, "amd": labels.AMD_GPU, "habana": labels.GAUDI}
+# Branch interfaces by number of interfaces: what the VPC CNI's trunks take on Nitro machines.
+_EFA_ONLY: Final = "efa-only"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """An instance type under an EC2NodeClass: all that capacity and overhead are computed from."""
+
+    info: TypeInfo
+    family: Family
+    kubelet: Kubelet
+    spec: EC2NodeClassSpec
+    settings: AwsSettings
+
+
+def capacity_of(machine: Machine) -> dict[str, int]:
+    """Millicores, bytes and counts; resources that the machine does not have are left out."""
+    found = {
+        labels.CPU: machine.info.vcpus * 1000,
+        labels.MEMORY: memory_of(machine),
+        labels.EPHEMERAL_STORAGE: storage_of(machine),
+        labels.PODS: pods_of(machine),
+        **_devices(machine),
+    }
+    return {key: amount for key, amount in found.items() if amount or key == labels.PODS}
+
+
+def memory_of(machine: Machine) -> int:
+    """An estimate, in bytes, until a node of this type and image has shown what it really has."""
+    info = machine.info
+    mib = info.memory_mib - (_ARM_KEPT_MIB if info.architecture == "arm64" else 0)
+    return (mib - ceil(mib * machine.settings.vm_memory_overhead_percent)) * MIB
+
+
+def storage_of(machine: Machine) -> int:
+    """Bytes of the disk, or the RAID of local disks, that pods write to."""
+    if machine.spec.instance_store_policy == "RAID0" and machine.info.nvme_gb:
+        return machine.info.nvme_gb * 10**9
+    mapping = _data_disk(machine)
+    if mapping is not None:
+        size = mapping.ebs.volume_size if mapping.ebs else None
+        return parse_quantity(size) if size else _DEFAULT_DISK
+    defaults = (disk.size for disk in machine.family.disks if disk.device == machine.family.data_device)
+    return next(defaults, _DEFAULT_DISK)
+
+
+def pods_of(machine: Machine) -> int:
+    kubelet = machine.kubelet
+    if kubelet.max_pods is not None:
+        pods = kubelet.max_pods
+    elif machine.family.eni_limited_pods:
+        pods = eni_limited_pods(machine, machine.settings.reserved_enis)
+    else:
+        pods = _PODS_WITHOUT_ENI_LIMIT
+    if kubelet.pods_per_core and machine.family.pods_per_core:
+        return min(pods, kubelet.pods_per_core * machine.info.vcpus)
+    return pods
+
+
+def eni_limited_pods(machine: Machine, reserved: int) -> int:
+    """Pods that get an address from the VPC CNI without prefixes: each interface keeps one address for itself."""
+    efa_only = sum(
+        1 for one in machine.spec.network_interfaces if one.network_card_index == 0 and one.interface_type == _EFA_ONLY
+    )
+    usable = machine.info.default_interfaces - reserved - efa_only
+    return usable * (machine.info.ipv4_per_interface - 1) + 2 if usable > 0 else 0
+
+
+def _data_disk(machine: Machine) -> BlockDeviceMapping | None:
+    mappings = machine.spec.block_device_mappings
+    root = next((one for one in mappings if one.root_volume), None)
+    if root or not mappings:
+        return root
+    if not machine.family.data_device:
+        return mappings[-1]
+    return next((one for one in mappings if one.device_name == machine.family.data_device), None)
+
+
+def _devices(machine: Machine) -> Mapping[str, int]:
+    info = machine.info
+    found: dict[str, int] = {}
+    for gpu in info.gpus:
+        resource = _GPU_RESOURCES.get(gpu.manufacturer)
+        if resource:
+            found[resource] = found.get(resource, 0) + gpu.count
+    if info.neuron:
+        count = sum(device.count for device in info.neuron)
+        found |= {labels.NEURON: count, labels.NEURON_CORE: count * info.neuron[0].cores}
+    interfaces = machine.spec.network_interfaces
+    efa_only = sum(1 for one in interfaces if one.interface_type == _EFA_ONLY)
+    found[labels.EFA] = efa_only if interfaces else info.efa_interfaces
+    if machine.family.os == "windows":
+        found[labels.PRIVATE_IPV4] = max(0, info.ipv4_per_interface - 1)
+    return found

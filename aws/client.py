@@ -1,0 +1,135 @@
+"""boto3 behind one door: clients built once, calls in threads of their own, errors as faults of the model.
+
+Nothing here knows what a call is for. A call is `await clients.call(clients.ec2.describe_subnets, Filters=[...])`.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import boto3
+from botocore.config import Config
+
+from aws.errors import BOTO_ERRORS, fault_of
+from aws.settings import AwsSettings
+from aws.throttle import TokenBucket, rate_of
+from model.faults import Throttled
+
+if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_eks import EKSClient
+    from types_boto3_iam import IAMClient
+    from types_boto3_pricing import PricingClient
+    from types_boto3_sqs import SQSClient
+    from types_boto3_ssm import SSMClient
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CONNECT_SECONDS = 5
+_READ_SECONDS = 30
+
+
+class AwsClients:
+    """The clients of one region. Attempts are few here, since Temporal retries with the whole activity in view."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self.region = settings.region
+        self._endpoint = settings.endpoint_url or None
+        self._session = boto3.session.Session(region_name=settings.region)
+        self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
+        self._making = Lock()
+        self._buckets: dict[str, TokenBucket] = defaultdict_of_buckets()
+        self._config = Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+            max_pool_connections=settings.pool_size,
+            user_agent_extra="tenure",
+        )
+        self.ec2: EC2Client = self._session.client("ec2", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def iam(self) -> "IAMClient":
+        return self._session.client("iam", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def ssm(self) -> "SSMClient":
+        return self._session.client("ssm", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def eks(self) -> "EKSClient":
+        return self._session.client("eks", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def sqs(self) -> "SQSClient":
+        return self._session.client("sqs", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def pricing(self) -> "PricingClient":
+        return self._session.client(
+            "pricing", region_name=_pricing_region(self.region), endpoint_url=self._endpoint, config=self._config
+        )
+
+    async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a client's method in a thread. Raises model.faults."""
+        operation = method.__name__
+        bucket = self._buckets[operation]
+        await bucket.take()
+        try:
+            return await self.in_thread(lambda: _called(operation, method, *args, **kwargs))
+        except Throttled:
+            bucket.drain()
+            raise
+
+    async def pages(
+        self,
+        method: Callable[..., Any],
+        key: str,
+        pick: Callable[[Mapping[str, Any]], R],
+        **request: Any,
+    ) -> list[R]:
+        """Every item under `key` of every page, each run through `pick` in the thread. Raises model.faults."""
+        client, operation = method.__self__, method.__name__  # type: ignore[attr-defined]
+
+        def read() -> list[R]:
+            found: Iterable[Mapping[str, Any]] = client.get_paginator(operation).paginate(**request)
+            return [pick(item) for page in found for item in page.get(key, ())]
+
+        await self._buckets[operation].take()
+        return await self.in_thread(lambda: _called(operation, read))
+
+    async def in_thread(self, work: Callable[[], R]) -> R:
+        """Run what would hold up the event loop in one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def defaultdict_of_buckets() -> dict[str, TokenBucket]:
+    """A bucket per operation, made when it is first called."""
+
+    class Buckets(defaultdict[str, TokenBucket]):
+        def __missing__(self, operation: str) -> TokenBucket:
+            self[operation] = TokenBucket(rate_of(operation))
+            return self[operation]
+
+    return Buckets()
+
+
+def _called(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+    try:
+        return method(*args, **kwargs)
+    except BOTO_ERRORS as error:
+        raise fault_of(error, operation) from error
+
+
+def _pricing_region(region: str) -> str:
+    """The price list is served from few regions."""
+    places = {"ap-": "ap-south-1", "cn-": "cn-northwest-1", "eu-": "eu-central-1"}
+    return next((place for prefix, place in places.items() if region.startswith(prefix)), "us-east-1")

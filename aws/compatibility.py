@@ -1,0 +1,37 @@
+"""Which instance types cannot run what an EC2NodeClass asks for. They stay listed, with nothing available."""
+
+from aws.capacity import Machine
+from model.kinds.instances import NetworkInterface
+
+
+def why_incompatible(machine: Machine) -> str:
+    """Empty when the type can be launched under the class."""
+    info, spec = machine.info, machine.spec
+    if not info.architecture:
+        return "its architecture is neither amd64 nor arm64"
+    if machine.family.name == "AL2023" and info.name.startswith("a1."):
+        return "AL2023 does not boot on the a1 family"
+    nested = spec.cpu_options.nested_virtualization if spec.cpu_options else None
+    if nested == "enabled" and "nested-virtualization" not in info.processor_features:
+        return "its processor has no nested virtualization"
+    if spec.connection_tracking and info.hypervisor != "nitro":
+        return "connection tracking can be set on Nitro machines only"
+    return _why_interfaces(machine) if spec.network_interfaces else ""
+
+
+def _why_interfaces(machine: Machine) -> str:
+    info, interfaces = machine.info, machine.spec.network_interfaces
+    limits = {card.index: card.interfaces for card in info.cards}
+    if not info.ena_required:
+        return "its network has no ENA"
+    if any(_over(limits, one) for one in interfaces):
+        return "it has fewer network cards or interfaces than spec.networkInterfaces names"
+    if (machine.spec.ip_prefix_count or 0) + 1 > info.ipv4_per_interface:
+        return "its interfaces take fewer addresses than spec.ipPrefixCount asks for"
+    if sum(1 for one in interfaces if one.interface_type == "efa-only") > info.efa_interfaces:
+        return "it has fewer EFA interfaces than spec.networkInterfaces names"
+    return ""
+
+
+def _over(limits: dict[int, int], one: NetworkInterface) -> bool:
+    return one.device_index >= limits.get(one.network_card_index, 0)

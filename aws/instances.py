@@ -1,0 +1,138 @@
+"""The port `Instances`: what runs, asked for and ended in batches across all NodeClaims.
+
+An instance that EC2 lists as terminated, or does not list at all, is gone.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from aws.batcher import Batcher
+from aws.client import AwsClients
+from aws.settings import RESERVED_CAPACITY, AwsSettings
+from aws.tags import as_dict
+from model import labels
+from model.faults import Fault, NotFound, Throttled, TryLater
+from model.outcomes import InstanceFacts
+
+_ALIVE: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
+_TERMINATED: Final = "terminated"
+_ENDING: Final = ("shutting-down", _TERMINATED)
+_FILTER_VALUES: Final = 200
+"""EC2 takes no more values in one filter."""
+_ONLY_RESERVATIONS: Final = "capacity-reservations-only"
+
+
+class AwsInstances:
+    """Raises model.faults."""
+
+    def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
+        self._clients, self._settings = clients, settings
+        self._reserved = settings.gate(RESERVED_CAPACITY)
+        self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe, idle=0.1, longest=1.0, size=500)
+        self._ends: Batcher[str, bool] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
+
+    async def get(self, instance_id: str) -> InstanceFacts | None:
+        """As EC2 has it now; None once it is terminated or no longer listed."""
+        found = await self._gets.ask(instance_id)
+        return None if found is None or found.state == _TERMINATED else found
+
+    async def list_managed(self) -> Sequence[InstanceFacts]:
+        """Those that are not terminated."""
+        return await self._find(
+            {"Name": "tag-key", "Values": [labels.TAG_NODEPOOL]},
+            {"Name": "tag-key", "Values": [labels.TAG_NODECLASS]},
+            {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
+            {"Name": "instance-state-name", "Values": list(_ALIVE)},
+        )
+
+    async def terminate(self, instance_id: str) -> bool:
+        """False when it is gone already; one that is shutting down counts as asked for."""
+        return bool(await self._ends.ask(instance_id))
+
+    async def _describe(self, ids: Sequence[str]) -> Mapping[str, InstanceFacts]:
+        """By filter, where an unknown id is merely absent; what is absent is asked for once more by itself."""
+        chunks = [ids[start : start + _FILTER_VALUES] for start in range(0, len(ids), _FILTER_VALUES)]
+        answers = await asyncio.gather(*(self._find({"Name": "instance-id", "Values": list(c)}) for c in chunks))
+        found = {one.instance_id: one for answer in answers for one in answer}
+        missing = [one for one in ids if one not in found]
+        again = await asyncio.gather(*(self._describe_one(one) for one in missing))
+        return found | {one.instance_id: one for one in again if one}
+
+    async def _describe_one(self, instance_id: str) -> InstanceFacts | None:
+        try:
+            answer = await self._clients.call(self._clients.ec2.describe_instances, InstanceIds=[instance_id])
+        except NotFound:
+            return None
+        return next((one for item in answer.get("Reservations", ()) for one in self._of_reservation(item)), None)
+
+    async def _find(self, *filters: Any) -> list[InstanceFacts]:
+        reservations = await self._clients.pages(
+            self._clients.ec2.describe_instances,
+            "Reservations",
+            self._of_reservation,
+            Filters=list(filters),
+            PaginationConfig={"PageSize": 1000},
+        )
+        return [one for reservation in reservations for one in reservation]
+
+    async def _terminate(self, ids: Sequence[str]) -> Mapping[str, bool]:
+        """All at once; when EC2 refuses the whole for one of them, those that are there, and at last one by one."""
+        try:
+            return await self._terminate_together(ids)
+        except NotFound:
+            found = await self._find({"Name": "instance-id", "Values": list(ids)}) if len(ids) > 1 else []
+            there = [one.instance_id for one in found if one.state != _TERMINATED]
+            return await self._terminate_each(there)
+        except (Throttled, TryLater):
+            raise
+        except Fault:
+            if len(ids) == 1:
+                raise
+            return await self._terminate_each(ids)
+
+    async def _terminate_together(self, ids: Sequence[str]) -> Mapping[str, bool]:
+        answer = await self._clients.call(self._clients.ec2.terminate_instances, InstanceIds=list(ids))
+        changes = answer.get("TerminatingInstances", [])
+        ended = {one["InstanceId"]: one for one in changes if one["CurrentState"]["Name"] in _ENDING}
+        left = [one for one in ids if one not in ended]
+        rest = await self._terminate_each(left) if left and len(ids) > 1 else {}
+        gone = {key: one["PreviousState"]["Name"] != _TERMINATED for key, one in ended.items()}
+        return {**gone, **rest}
+
+    async def _terminate_each(self, ids: Sequence[str]) -> Mapping[str, bool]:
+        answers = await asyncio.gather(*(self._terminate_one(one) for one in ids))
+        return dict(zip(ids, answers, strict=True))
+
+    async def _terminate_one(self, instance_id: str) -> bool:
+        try:
+            return (await self._terminate_together([instance_id])).get(instance_id, False)
+        except NotFound:
+            return False
+
+    def _of_reservation(self, reservation: Mapping[str, Any]) -> list[InstanceFacts]:
+        return [instance_facts(one, reserved=self._reserved) for one in reservation.get("Instances", ())]
+
+
+def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
+    """`reserved`: the gate ReservedCapacity is on; off, nothing of a reservation is looked at."""
+    return InstanceFacts(
+        instance_id=raw["InstanceId"],
+        state=(raw.get("State") or {}).get("Name", ""),
+        instance_type=raw.get("InstanceType", ""),
+        zone=(raw.get("Placement") or {}).get("AvailabilityZone", ""),
+        image_id=raw.get("ImageId", ""),
+        capacity_type=capacity_type_of(raw, reserved=reserved),
+        tags=as_dict(raw.get("Tags")),
+        launched_at=raw.get("LaunchTime"),
+    )
+
+
+def capacity_type_of(raw: Mapping[str, Any], *, reserved: bool) -> str:
+    """An instance counts as reserved only if it was launched into that reservation and no other way."""
+    if raw.get("SpotInstanceRequestId") or raw.get("InstanceLifecycle") == "spot":
+        return labels.SPOT
+    preference = (raw.get("CapacityReservationSpecification") or {}).get("CapacityReservationPreference")
+    if reserved and raw.get("CapacityReservationId") and preference == _ONLY_RESERVATIONS:
+        return labels.RESERVED
+    return labels.ON_DEMAND

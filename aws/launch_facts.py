@@ -1,0 +1,69 @@
+"""What a NodeClaim shows once its instance runs: labels with one value each, capacity and allocatable.
+
+Pure: from CreateFleet's answer and the instance type as resolved under the class.
+"""
+
+from collections.abc import Mapping
+
+from aws.selection import requirements_of, tenancy_of
+from model import labels
+from model.catalogue import InstanceType, amounts
+from model.kinds import EC2NodeClass, NodeClaim
+from model.launches import FleetInstance
+from model.outcomes import LaunchFacts
+from model.quantity import parse_resources
+from model.requirements import RequirementError
+
+
+def launch_facts(
+    instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
+) -> LaunchFacts:
+    """A type that is no longer listed leaves only what EC2 said of the instance."""
+    wants_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
+    return LaunchFacts(
+        provider_id=f"aws:///{instance.zone}/{instance.instance_id}",
+        image_id=instance.image_id or (found.image_id if found else ""),
+        labels=_labels(instance, found, node_class, claim),
+        annotations=_annotations(node_class),
+        capacity=_shown(found.capacity if found else {}, wants_efa),
+        allocatable=_shown(found.allocatable() if found else {}, wants_efa),
+    )
+
+
+def _labels(
+    instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
+) -> dict[str, str]:
+    single = {key: values[0] for key, values in (found.labels if found else {}).items() if len(values) == 1}
+    for key in labels.RESERVATION_LABELS:
+        single.pop(key, None)
+    zone_ids = {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets}
+    known = {
+        labels.INSTANCE_TYPE: instance.instance_type,
+        labels.ZONE: instance.zone,
+        labels.ZONE_ID: zone_ids.get(instance.zone, ""),
+        labels.CAPACITY_TYPE: instance.capacity_type,
+        labels.INSTANCE_TENANCY: _tenancy(claim),
+        labels.NODEPOOL: claim.nodepool,
+        labels.NODECLASS: node_class.name,
+    }
+    return single | {key: value for key, value in known.items() if value}
+
+
+def _tenancy(claim: NodeClaim) -> str:
+    """As the launch chose it."""
+    try:
+        return tenancy_of(requirements_of(claim))
+    except RequirementError:
+        return labels.TENANCIES[0]
+
+
+def _annotations(node_class: EC2NodeClass) -> dict[str, str]:
+    """The class as it was at launch, for drift and for the clean-up of profiles."""
+    keys = (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)
+    found = {key: node_class.metadata.annotations.get(key, "") for key in keys}
+    found[labels.INSTANCE_PROFILE_NAME] = node_class.status.instance_profile
+    return {key: value for key, value in found.items() if value}
+
+
+def _shown(resources: Mapping[str, int], wants_efa: bool) -> dict[str, int]:
+    return {key: amount for key, amount in amounts(resources).items() if key != labels.EFA or wants_efa}

@@ -1,0 +1,175 @@
+"""The launch templates that a launch needs: one for each image and set of numbers that user data carries.
+
+Pure: `launch_templates.py` brings them into EC2. A template's name is a hash of all it says.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any, Final
+
+from aws.families import GIB, Family
+from aws.settings import AwsSettings
+from aws.tags import as_list
+from model import labels
+from model.base import Value
+from model.kinds import EC2NodeClass
+from model.kinds.instances import BlockDevice, BlockDeviceMapping
+from model.quantity import parse_quantity
+
+NAME_PREFIX: Final = "karpenter.k8s.aws/"
+_NO_IPV6_METADATA: Final = ("us-iso",)
+
+
+class LaunchTemplate(Value):
+    """A template: its name, what it says, and the tags that it carries itself."""
+
+    name: str
+    data: dict[str, Any]
+    tags: dict[str, str]
+
+
+def launch_template(
+    node_class: EC2NodeClass,
+    family: Family,
+    settings: AwsSettings,
+    *,
+    image_id: str,
+    user_data: str,
+    tags: Mapping[str, str],
+    capacity_type: str,
+    tenancy: str = "default",
+    efa_interfaces: int = 0,
+) -> LaunchTemplate:
+    """The template of one image. `efa_interfaces` is zero unless the claim asks for EFA."""
+    data = {
+        "ImageId": image_id,
+        "UserData": base64.b64encode(user_data.encode()).decode(),
+        "MetadataOptions": _metadata(node_class, settings),
+        "Monitoring": {"Enabled": bool(node_class.spec.detailed_monitoring)},
+        "NetworkInterfaces": _interfaces(node_class, settings, efa_interfaces),
+        "TagSpecifications": _tag_specifications(tags, capacity_type),
+        "Placement": {"Tenancy": tenancy},
+        **_disks(node_class, family),
+        **_options(node_class),
+    }
+    return LaunchTemplate(name=_name(data, settings), data=data, tags=dict(tags))
+
+
+def _name(data: Mapping[str, Any], settings: AwsSettings) -> str:
+    said = json.dumps([settings.cluster_name, data], sort_keys=True)
+    return NAME_PREFIX + str(int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big"))
+
+
+def _options(node_class: EC2NodeClass) -> dict[str, Any]:
+    spec, found = node_class.spec, {}
+    if node_class.status.instance_profile:
+        found["IamInstanceProfile"] = {"Name": node_class.status.instance_profile}
+    if spec.cpu_options and spec.cpu_options.nested_virtualization:
+        found["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
+    return found
+
+
+def _metadata(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
+    options = node_class.spec.metadata_options
+    found: dict[str, Any] = {
+        "HttpEndpoint": options.http_endpoint,
+        "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+        "HttpTokens": options.http_tokens,
+        "InstanceMetadataTags": "disabled",
+    }
+    if not settings.region.startswith(_NO_IPV6_METADATA):
+        found["HttpProtocolIpv6"] = options.http_protocol_ipv6
+    return found
+
+
+def _tag_specifications(tags: Mapping[str, str], capacity_type: str) -> list[dict[str, Any]]:
+    kinds = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
+    return [{"ResourceType": kind, "Tags": as_list(tags)} for kind in kinds]
+
+
+def _interfaces(node_class: EC2NodeClass, settings: AwsSettings, efa: int) -> list[dict[str, Any]]:
+    """Always at least one: groups on an interface and on the instance exclude each other."""
+    groups = [group.id for group in node_class.status.security_groups]
+    if node_class.spec.network_interfaces:
+        return [
+            _interface(node_class, settings, groups, one.network_card_index, one.device_index, one.interface_type)
+            for one in node_class.spec.network_interfaces
+        ]
+    if efa:
+        return [_interface(node_class, settings, groups, card, 0 if card == 0 else 1, "efa") for card in range(efa)]
+    return [_interface(node_class, settings, groups, 0, 0, "interface")]
+
+
+def _interface(
+    node_class: EC2NodeClass, settings: AwsSettings, groups: Sequence[str], card: int, device: int, kind: str
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "NetworkCardIndex": card,
+        "DeviceIndex": device,
+        "InterfaceType": kind,
+        "Groups": list(groups),
+    }
+    if kind == "efa-only":
+        return found
+    return found | _addresses(node_class, settings) | _tracking(node_class)
+
+
+def _addresses(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
+    spec, found = node_class.spec, dict[str, Any]()
+    if spec.associate_public_ip_address is not None:
+        found["AssociatePublicIpAddress"] = spec.associate_public_ip_address
+    if settings.ipv6:
+        found |= {"PrimaryIpv6": True, "Ipv6AddressCount": 1}
+    if spec.ip_prefix_count is not None:
+        found["Ipv6PrefixCount" if settings.ipv6 else "Ipv4PrefixCount"] = spec.ip_prefix_count
+    return found
+
+
+def _tracking(node_class: EC2NodeClass) -> dict[str, Any]:
+    tracking = node_class.spec.connection_tracking
+    if tracking is None:
+        return {}
+    named = {
+        "TcpEstablishedTimeout": tracking.tcp_established_timeout,
+        "UdpStreamTimeout": tracking.udp_stream_timeout,
+        "UdpTimeout": tracking.udp_timeout,
+    }
+    return {"ConnectionTrackingSpecification": {name: value for name, value in named.items() if value is not None}}
+
+
+def _disks(node_class: EC2NodeClass, family: Family) -> dict[str, Any]:
+    mappings = node_class.spec.block_device_mappings
+    if mappings:
+        return {"BlockDeviceMappings": [_disk(one) for one in mappings]}
+    defaults = [
+        {
+            "DeviceName": disk.device,
+            "Ebs": {"Encrypted": True, "VolumeType": "gp3", "VolumeSize": disk.size // GIB},
+        }
+        for disk in family.disks
+    ]
+    return {"BlockDeviceMappings": defaults} if defaults else {}
+
+
+def _disk(mapping: BlockDeviceMapping) -> dict[str, Any]:
+    found: dict[str, Any] = {"DeviceName": mapping.device_name} if mapping.device_name else {}
+    return found | ({"Ebs": _ebs(mapping.ebs)} if mapping.ebs else {})
+
+
+def _ebs(ebs: BlockDevice) -> dict[str, Any]:
+    """Sizes are whole GiB, rounded up."""
+    named = {
+        "DeleteOnTermination": ebs.delete_on_termination,
+        "Encrypted": ebs.encrypted,
+        "Iops": ebs.iops,
+        "KmsKeyId": ebs.kms_key_id,
+        "SnapshotId": ebs.snapshot_id,
+        "Throughput": ebs.throughput,
+        "VolumeInitializationRate": ebs.volume_initialization_rate,
+        "VolumeSize": ceil(parse_quantity(ebs.volume_size) / GIB) if ebs.volume_size else None,
+        "VolumeType": ebs.volume_type,
+    }
+    return {name: value for name, value in named.items() if value is not None}

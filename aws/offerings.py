@@ -1,0 +1,138 @@
+"""The port `Offerings`: instance types with their offerings and prices, read once and kept.
+
+`instance_types.py` resolves them against an EC2NodeClass; the result is kept until the class or the region changes.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from aws.client import AwsClients
+from aws.instance_types import Region, ResolvedTypes, resolve_types
+from aws.prices import PriceBook, estimate, price_list_is_there, read_on_demand, read_spot
+from aws.settings import AwsSettings
+from aws.type_info import TypeInfo
+from model.catalogue import Catalogue, InstanceType
+from model.faults import Fault
+from model.kinds import EC2NodeClass
+
+_log = structlog.get_logger(__name__)
+
+_REFRESH_SECONDS: Final = 12 * 3600.0
+_AGAIN_SECONDS: Final = 600.0
+"""After prices could not be read."""
+
+
+class AwsOfferings:
+    """One for the process. All methods raise model.faults."""
+
+    def __init__(
+        self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clients, self._settings, self._clock = clients, settings, clock
+        self._region: Region | None = None
+        self._types_due = self._prices_due = 0.0
+        self._reading = asyncio.Lock()
+        self._resolved: dict[str, tuple[object, ResolvedTypes]] = {}
+
+    async def refresh(self) -> None:
+        """Read what is due. Types must be read; prices that cannot be read keep their last value."""
+        await self._current()
+
+    async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
+        return (await self.resolved(node_class)).types
+
+    async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue:
+        resolved = [await self.resolved(node_class) for node_class in node_classes]
+        names = (node_class.name for node_class in node_classes)
+        return Catalogue(by_node_class={name: one.types for name, one in zip(names, resolved, strict=True)})
+
+    async def resolved(self, node_class: EC2NodeClass) -> ResolvedTypes:
+        """The class's types, with their requirements; kept per class, generation and resolved status."""
+        region = await self._current()
+        status = node_class.status
+        key = (id(region), node_class.metadata.generation, node_class.spec, status.subnets, status.amis)
+        held = self._resolved.get(node_class.uid)
+        # The same status in another order is another choice of image, so that the tuples are compared as they are.
+        if held is None or held[0] != key:
+            types = await self._clients.in_thread(lambda: resolve_types(region, node_class, self._settings))
+            held = self._resolved[node_class.uid] = (key, types)
+        return held[1]
+
+    async def _current(self) -> Region:
+        if self._region is None or self._is_due():
+            async with self._reading:
+                await self._read_what_is_due()
+        assert self._region is not None
+        return self._region
+
+    def _is_due(self) -> bool:
+        return self._clock() >= min(self._types_due, self._prices_due)
+
+    async def _read_what_is_due(self) -> None:
+        now = self._clock()
+        if self._region is None or now >= self._types_due:
+            self._region = await self._read_types()
+            self._types_due = now + _REFRESH_SECONDS
+        if now >= self._prices_due:
+            self._region, complete = await self._with_prices(self._region)
+            self._prices_due = now + (_REFRESH_SECONDS if complete else _AGAIN_SECONDS)
+
+    async def _read_types(self) -> Region:
+        ec2 = self._clients.ec2
+        infos, rows = await asyncio.gather(
+            self._clients.pages(ec2.describe_instance_types, "InstanceTypes", TypeInfo.of, **_TYPES),
+            self._clients.pages(
+                ec2.describe_instance_type_offerings,
+                "InstanceTypeOfferings",
+                lambda row: (str(row["InstanceType"]), str(row["Location"])),
+                LocationType="availability-zone",
+                PaginationConfig={"PageSize": 1000},
+            ),
+        )
+        zones_of: dict[str, set[str]] = {}
+        for name, zone in rows:
+            zones_of.setdefault(name, set()).add(zone)
+        types = {info.name: info for info in sorted(infos, key=lambda info: info.name)}
+        book = self._region.prices if self._region else PriceBook()
+        return Region(
+            types=types,
+            zones_of={name: frozenset(zones) for name, zones in zones_of.items()},
+            zones=tuple(sorted({zone for _, zone in rows})),
+            prices=PriceBook(book.on_demand, book.spot, {name: estimate(info) for name, info in types.items()}),
+        )
+
+    async def _with_prices(self, region: Region) -> tuple[Region, bool]:
+        """The region with new prices, and whether all of them could be read."""
+        there = price_list_is_there(self._settings)
+        on_demand, spot = await asyncio.gather(
+            read_on_demand(self._clients, self._settings.region) if there else _nothing(),
+            read_spot(self._clients),
+            return_exceptions=True,
+        )
+        for answer in (on_demand, spot):
+            if isinstance(answer, BaseException) and not isinstance(answer, Fault):
+                raise answer
+            if isinstance(answer, Fault):
+                _log.warning("prices could not be read; the last known ones stand", reason=answer.message)
+        book = region.prices.merged(
+            {} if isinstance(on_demand, BaseException) else on_demand, {} if isinstance(spot, BaseException) else spot
+        )
+        complete = not isinstance(on_demand, BaseException) and not isinstance(spot, BaseException)
+        return Region(region.types, region.zones_of, region.zones, book), complete
+
+
+_TYPES: Final = {
+    "Filters": [
+        {"Name": "supported-virtualization-type", "Values": ["hvm"]},
+        {"Name": "processor-info.supported-architecture", "Values": ["x86_64", "arm64"]},
+    ],
+    "PaginationConfig": {"PageSize": 100},
+}
+
+
+async def _nothing() -> dict[str, float]:
+    return {}

@@ -1,0 +1,116 @@
+"""What an hour of an instance costs, in US dollars: on-demand from the price list, spot from its history.
+
+Prices order choices, they never decide whether a node may exist: where AWS gives none at all, on-demand is estimated
+from the machine's size and spot is taken for as dear.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from aws.client import AwsClients
+from aws.settings import AwsSettings
+from aws.type_info import TypeInfo
+from model import labels
+
+_PRODUCTS: Final = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
+_COMMON: Final = {
+    "serviceCode": "AmazonEC2",
+    "preInstalledSw": "NA",
+    "operatingSystem": "Linux",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
+_SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+# Fitted by eye to the public prices of common families: a core, a GiB, a GiB on a GPU, a GB of local disk.
+_PER_CORE: Final = 0.031
+_PER_GIB: Final = 0.0043
+_PER_GPU_GIB: Final = 0.05
+_PER_DISK_GB: Final = 0.0001
+_ARM_SHARE: Final = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class PriceBook:
+    """Empty maps mean that AWS has not been asked yet, or did not answer."""
+
+    on_demand: Mapping[str, float] = field(default_factory=dict)
+    spot: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """(instance type, zone) to the latest price."""
+    estimates: Mapping[str, float] = field(default_factory=dict)
+
+    def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+        """None: not known, so that nothing is bought there."""
+        if capacity_type == labels.SPOT and self.spot:
+            return self.spot.get((instance_type, zone))
+        return (self.on_demand or self.estimates).get(instance_type)
+
+    def merged(self, on_demand: Mapping[str, float], spot: Mapping[tuple[str, str], float]) -> "PriceBook":
+        """New prices over old ones: what an answer leaves out keeps its last known price."""
+        return PriceBook({**self.on_demand, **on_demand}, {**self.spot, **spot}, self.estimates)
+
+
+def estimate(info: TypeInfo) -> float:
+    """A price that orders machines by size, for where AWS gives none."""
+    machine = info.vcpus * _PER_CORE + info.memory_mib / 1024 * _PER_GIB
+    devices = (*info.gpus, *info.neuron)
+    extras = sum(one.count * one.memory_mib / 1024 * _PER_GPU_GIB for one in devices) + info.nvme_gb * _PER_DISK_GB
+    return round(machine * (_ARM_SHARE if info.architecture == "arm64" else 1) + extras, 5)
+
+
+def price_list_is_there(settings: AwsSettings) -> bool:
+    """Without a way out of the VPC, or in GovCloud, there is no price list to ask."""
+    return not settings.isolated_vpc and not settings.region.startswith("us-gov")
+
+
+async def read_on_demand(clients: AwsClients, region: str) -> dict[str, float]:
+    """pricing:GetProducts, shared machines and bare metal. Raises model.faults."""
+    currency = "CNY" if region.startswith("cn-") else "USD"
+    found: dict[str, float] = {}
+    for tenancy, family in _PRODUCTS:
+        wanted = _COMMON | {"regionCode": region, "tenancy": tenancy, "productFamily": family}
+        rows = await clients.pages(
+            clients.pricing.get_products,
+            "PriceList",
+            lambda product: _product(product, currency),
+            ServiceCode="AmazonEC2",
+            Filters=[{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()],
+            PaginationConfig={"PageSize": 100},
+        )
+        found.update((name, price) for name, price in rows if price)
+    return found
+
+
+async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tuple[str, str], float]:
+    """ec2:DescribeSpotPriceHistory from now on: the latest price of each type and zone. Raises model.faults."""
+    rows = await clients.pages(
+        clients.ec2.describe_spot_price_history,
+        "SpotPriceHistory",
+        _spot_row,
+        ProductDescriptions=list(_SPOT_PRODUCTS),
+        StartTime=now or datetime.now(UTC),
+        PaginationConfig={"PageSize": 1000},
+    )
+    latest: dict[tuple[str, str], tuple[datetime, float]] = {}
+    for place, at, price in rows:
+        if price and (place not in latest or latest[place][0] < at):
+            latest[place] = (at, price)
+    return {place: price for place, (_, price) in latest.items()}
+
+
+def _spot_row(row: Mapping[str, Any]) -> tuple[tuple[str, str], datetime, float]:
+    return (row["InstanceType"], row["AvailabilityZone"]), row["Timestamp"], float(row["SpotPrice"])
+
+
+def _product(product: Any, currency: str) -> tuple[str, float]:
+    """(instance type, dollars an hour); zero where the product has no such price."""
+    parsed = json.loads(product)
+    name = parsed.get("product", {}).get("attributes", {}).get("instanceType", "")
+    for term in parsed.get("terms", {}).get("OnDemand", {}).values():
+        for dimension in term.get("priceDimensions", {}).values():
+            price = float(dimension.get("pricePerUnit", {}).get(currency, 0) or 0)
+            if price:
+                return name, price
+    return name, 0.0

@@ -1,0 +1,130 @@
+"""DescribeInstanceTypes, pruned: what labels, capacity and compatibility are computed from, and no more.
+
+Kept once per process for the whole region; `instance_types.py` resolves it against an EC2NodeClass.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
+_MEBIBYTE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An accelerator as EC2 lists it: GPU, inference chip or Neuron device."""
+
+    name: str
+    manufacturer: str
+    count: int
+    memory_mib: int = 0
+    cores: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkCard:
+    index: int
+    interfaces: int
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """An EC2 instance type. Memory in MiB, storage in GB, bandwidth in Mbit/s; zero and empty: it has none."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    architecture: str
+    """amd64 or arm64; empty for one that no node can run on."""
+    usage_classes: tuple[str, ...]
+    hypervisor: str
+    cpu_manufacturer: str
+    clock_mhz: int
+    ebs_mbps: int
+    network_mbps: int
+    nvme_gb: int
+    gpus: tuple[Device, ...]
+    accelerators: tuple[Device, ...]
+    neuron: tuple[Device, ...]
+    cards: tuple[NetworkCard, ...]
+    default_card: int
+    ipv4_per_interface: int
+    ena_required: bool
+    efa_interfaces: int
+    encryption_in_transit: bool
+    enclaves: bool
+    strategies: tuple[str, ...]
+    processor_features: tuple[str, ...]
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.memory_mib * _MEBIBYTE
+
+    @property
+    def default_interfaces(self) -> int:
+        """Interfaces that the default network card takes."""
+        return next((card.interfaces for card in self.cards if card.index == self.default_card), 0)
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> "TypeInfo":
+        network, processor = raw.get("NetworkInfo") or {}, raw.get("ProcessorInfo") or {}
+        return cls(
+            name=raw["InstanceType"],
+            vcpus=(raw.get("VCpuInfo") or {}).get("DefaultVCpus", 0),
+            memory_mib=(raw.get("MemoryInfo") or {}).get("SizeInMiB", 0),
+            architecture=_architecture(processor.get("SupportedArchitectures", ())),
+            usage_classes=tuple(raw.get("SupportedUsageClasses", ())),
+            hypervisor=raw.get("Hypervisor") or "",
+            cpu_manufacturer=_label_form(processor.get("Manufacturer", "")),
+            clock_mhz=round((processor.get("SustainedClockSpeedInGhz") or 0) * 1000),
+            ebs_mbps=_ebs_mbps(raw.get("EbsInfo") or {}),
+            network_mbps=round(sum(card.get("BaselineBandwidthInGbps", 0) for card in _cards(network)) * 1000),
+            nvme_gb=(raw.get("InstanceStorageInfo") or {}).get("TotalSizeInGB", 0),
+            gpus=_devices((raw.get("GpuInfo") or {}).get("Gpus")),
+            accelerators=_devices((raw.get("InferenceAcceleratorInfo") or {}).get("Accelerators")),
+            neuron=_devices((raw.get("NeuronInfo") or {}).get("NeuronDevices")),
+            cards=tuple(
+                NetworkCard(c.get("NetworkCardIndex", 0), c["MaximumNetworkInterfaces"]) for c in _cards(network)
+            ),
+            default_card=network.get("DefaultNetworkCardIndex", 0),
+            ipv4_per_interface=network.get("Ipv4AddressesPerInterface", 0),
+            ena_required=network.get("EnaSupport") == "required",
+            efa_interfaces=(network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0),
+            encryption_in_transit=bool(network.get("EncryptionInTransitSupported")),
+            enclaves=raw.get("NitroEnclavesSupport") == "supported",
+            strategies=tuple((raw.get("PlacementGroupInfo") or {}).get("SupportedStrategies", ())),
+            processor_features=tuple(processor.get("SupportedFeatures", ())),
+        )
+
+
+def _architecture(supported: Any) -> str:
+    return next((_ARCHITECTURES[name] for name in supported if name in _ARCHITECTURES), "")
+
+
+def _cards(network: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return network.get("NetworkCards") or []
+
+
+def _ebs_mbps(ebs: Mapping[str, Any]) -> int:
+    """The most that EBS gets; only where it is optimized by default is it known to be there."""
+    if ebs.get("EbsOptimizedSupport") != "default":
+        return 0
+    return int((ebs.get("EbsOptimizedInfo") or {}).get("MaximumBandwidthInMbps", 0))
+
+
+def _devices(found: Any) -> tuple[Device, ...]:
+    return tuple(
+        Device(
+            name=_label_form(one.get("Name", "")),
+            manufacturer=_label_form(one.get("Manufacturer", "")),
+            count=one.get("Count", 0),
+            memory_mib=(one.get("MemoryInfo") or {}).get("SizeInMiB", 0),
+            cores=(one.get("CoreInfo") or {}).get("Count", 0),
+        )
+        for one in found or ()
+    )
+
+
+def _label_form(text: str) -> str:
+    return text.lower().replace(" ", "-")

@@ -1,0 +1,100 @@
+"""What user data is made from, and the one place that knows which dialect a family speaks.
+
+Every dialect but Custom's registers the Node with the claim's taints and `karpenter.sh/unregistered`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from aws.cluster import ClusterFacts
+from aws.families import Family
+from aws.kubelet import Kubelet
+from aws.user_data.al2 import render_al2
+from aws.user_data.al2023 import render_al2023
+from aws.user_data.bottlerocket import render_bottlerocket
+from aws.user_data.parts import Bootstrap, UserDataError
+from aws.user_data.windows import render_windows
+from model import labels
+from model.kinds import EC2NodeClass, NodeClaim
+from model.labels import domain_of
+from model.taints import UNREGISTERED
+
+__all__ = ["Bootstrap", "UserDataError", "bootstrap_of", "node_labels", "render"]
+
+_LIMIT: Final = 16384
+_DIALECTS: Final[dict[str, Callable[[Bootstrap], str]]] = {
+    "AL2": render_al2,
+    "AL2023": render_al2023,
+    "Bottlerocket": render_bottlerocket,
+    "Windows2019": render_windows,
+    "Windows2022": render_windows,
+    "Windows2025": render_windows,
+}
+_KUBELET_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_KUBELET_LABELS: Final = frozenset(
+    {
+        labels.HOSTNAME,
+        labels.INSTANCE_TYPE,
+        labels.OS,
+        labels.ARCH,
+        labels.ZONE,
+        labels.REGION,
+        *(key for key in labels.NORMALIZED if key != labels.EBS_CSI_ZONE),
+    }
+)
+
+
+def render(family: Family, bootstrap: Bootstrap) -> str:
+    """The text before it is base64. Raises UserDataError for what EC2 or the machine would refuse."""
+    dialect = _DIALECTS.get(family.name)
+    text = dialect(bootstrap) if dialect else bootstrap.custom
+    size = len(text.encode())
+    if size > _LIMIT:
+        raise UserDataError(f"spec.userData: the whole is {size} bytes, EC2 takes {_LIMIT}; move some into the image")
+    return text
+
+
+def bootstrap_of(
+    node_class: EC2NodeClass,
+    claim: NodeClaim,
+    family: Family,
+    cluster: ClusterFacts,
+    *,
+    capacity_type: str,
+    max_pods: int,
+) -> Bootstrap:
+    """What the nodes of this claim are told at boot."""
+    raw: Mapping[str, Any] = node_class.spec.kubelet or {}
+    return Bootstrap(
+        cluster=cluster,
+        labels=node_labels(node_class, claim, family, capacity_type),
+        taints=(*claim.spec.taints, *claim.spec.startup_taints, UNREGISTERED),
+        kubelet=Kubelet.of(raw),
+        kubelet_map=dict(raw),
+        max_pods=max_pods,
+        raid0=node_class.spec.instance_store_policy == "RAID0",
+        custom=node_class.spec.user_data or "",
+    )
+
+
+def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capacity_type: str) -> dict[str, str]:
+    """The claim's labels and those known at launch, without what a kubelet may not say of itself; sorted."""
+    found = {
+        **claim.metadata.labels,
+        labels.NODECLASS: node_class.name,
+        labels.CAPACITY_TYPE: capacity_type,
+    }
+    if family.syncs_taints_itself:
+        found[labels.DO_NOT_SYNC_TAINTS] = "true"
+    return {key: found[key] for key in sorted(found) if kubelet_may_set(key)}
+
+
+def kubelet_may_set(key: str) -> bool:
+    """The API server's NodeRestriction: of Kubernetes' own domains a kubelet may set a few labels only."""
+    domain = domain_of(key)
+    if domain == "node-restriction.kubernetes.io" or domain.endswith(".node-restriction.kubernetes.io"):
+        return False
+    if not any(domain == root or domain.endswith("." + root) for root in ("kubernetes.io", "k8s.io")):
+        return True
+    allowed = any(domain == root or domain.endswith("." + root) for root in _KUBELET_DOMAINS)
+    return allowed or key in _KUBELET_LABELS
