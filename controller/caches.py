@@ -1,0 +1,302 @@
+"""The cluster as this process sees it: facts by name, kept up to date by list-watches, pruned to what is decided on.
+
+`host.py` feeds it and reads what has become dirty; `digests.py` and `demand.py` decide on what stands here; the same
+changes, in the same order, go to the planner process.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeVar
+
+import structlog
+from pydantic import ValidationError
+
+from controller.occupancy import Occupancy
+from kube.errors import Json
+from kube.facts import claim_fact, is_ours, node_fact, pool_fact
+from kube.listwatch import Delta
+from kube.pod_facts import daemonset_fact, pod_fact
+from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, PoolFact
+from model.hashing import nodepool_hash
+from model.kinds import EC2NodeClass, NodePool
+from scheduling.facts import Change, Fact, Kind
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_REMEMBERED_DELETIONS: Final = 2000
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """A NodePool: what planning needs, and what a ready node decides on."""
+
+    fact: PoolFact
+    policy: str
+    """`<consolidationPolicy>/<consolidateAfter>`."""
+
+
+@dataclass
+class Dirty:
+    """What changed since it was last asked for."""
+
+    claims: set[str] = field(default_factory=set)
+    pools: set[str] = field(default_factory=set)
+    node_classes: set[str] = field(default_factory=set)
+    pods: bool = False
+    gone_claims: dict[str, ClaimFact] = field(default_factory=dict)
+    """By UID: NodeClaims that left the API server."""
+    gone_pools: set[str] = field(default_factory=set)
+    gone_node_classes: set[str] = field(default_factory=set)
+
+
+class Caches:
+    """Facts of six kinds. `now` is the wall clock; `woken` is called after every change."""
+
+    def __init__(self, now: Callable[[], datetime], woken: Callable[[], None] = lambda: None) -> None:
+        self._now = now
+        self._woken = woken
+        self.pods: dict[str, PodFact] = {}
+        self.nodes: dict[str, NodeFact] = {}
+        self.claims: dict[str, ClaimFact] = {}
+        self.pools: dict[str, PoolView] = {}
+        self.node_classes: dict[str, EC2NodeClass] = {}
+        self.daemonsets: dict[str, DaemonSetFact] = {}
+        self.pending: dict[str, PodFact] = {}
+        """Pods that are bound nowhere and not finished."""
+        self.occupancy = Occupancy()
+        self.on_pod_settled: Callable[[str], None] = lambda uid: None
+        """Called with the UID of a pod that is bound now, or gone."""
+        self._nodes_by_provider: dict[str, set[str]] = {}
+        self._claim_by_provider: dict[str, str] = {}
+        self._claims_by_pool: dict[str, set[str]] = {}
+        self._deleted: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
+        self._dirty = Dirty()
+        self._changes: dict[tuple[str, str], Change] = {}
+
+    # --- what list-watches deliver ---
+
+    def hear(self, kind: str, deltas: Iterable[Delta]) -> None:
+        """Take changes of one kind in. An object that cannot be read is left out and logged, not the others."""
+        take = self._takers[kind]
+        for delta in deltas:
+            try:
+                take(self, delta)
+            except (ValueError, KeyError, ValidationError) as error:
+                name = delta.object.get("metadata", {}).get("name")
+                log.error("object cannot be read and is left out", kind=kind, name=name, error=str(error)[:300])
+        self._woken()
+
+    def _hear_pod(self, delta: Delta) -> None:
+        uid = delta.object["metadata"]["uid"]
+        new = None if delta.gone else pod_fact(delta.object)
+        old = self.pods.get(uid)
+        if new == old:
+            return
+        _put(self.pods, uid, new)
+        waiting = new if new is not None and not new.node_name and not new.finished else None
+        if waiting != self.pending.get(uid):
+            _put(self.pending, uid, waiting)
+            self._dirty.pods = True
+            if waiting is None:
+                self.on_pod_settled(uid)
+        for node in self.occupancy.change(old, new, self._now()):
+            self._touch_node(node)
+        self._change("pod", uid, new)
+
+    def _hear_node(self, delta: Delta) -> None:
+        name = delta.object["metadata"]["name"]
+        new = None if delta.gone else node_fact(delta.object)
+        old = self.nodes.get(name)
+        if old is not None and new is None and old.uid != delta.object["metadata"]["uid"]:
+            return
+        if new == old:
+            return
+        if old is not None:
+            self._touch_node(name)
+            _discard(self._nodes_by_provider, old.provider_id, name)
+        _put(self.nodes, name, new)
+        if new is not None and new.provider_id:
+            self._nodes_by_provider.setdefault(new.provider_id, set()).add(name)
+        if new is None:
+            self.occupancy.forget([name])
+        self._touch_node(name)
+        if (old is not None and old.deleting) != (new is not None and new.deleting):
+            self._dirty.pods = True
+        self._change("node", name, new)
+
+    def _hear_claim(self, delta: Delta) -> None:
+        metadata = delta.object["metadata"]
+        if delta.gone:
+            self._lose_claim(metadata["name"], metadata["uid"])
+        elif is_ours(delta.object["spec"]["nodeClassRef"]):
+            self._take_claim(claim_fact(delta.object))
+
+    def _take_claim(self, new: ClaimFact) -> None:
+        old = self.claims.get(new.name)
+        if new == old:
+            return
+        if old is not None and old.uid != new.uid:
+            self._lose_claim(old.name, old.uid)
+            old = None
+        self.claims[new.name] = new
+        if new.provider_id:
+            self._claim_by_provider[new.provider_id] = new.name
+        self._claims_by_pool.setdefault(new.pool, set()).add(new.name)
+        self._dirty.claims.add(new.name)
+        self._dirty.pools.add(new.pool)
+        if new.deleting and (old is None or not old.deleting):
+            self._dirty.node_classes.add(new.node_class)
+            self._dirty.pods = True
+        elif old is None:
+            self._dirty.node_classes.add(new.node_class)
+        self._change("claim", new.name, new)
+
+    def _lose_claim(self, name: str, uid: str) -> None:
+        self._deleted.append(uid)
+        old = self.claims.get(name)
+        if old is None or old.uid != uid:
+            return
+        del self.claims[name]
+        if self._claim_by_provider.get(old.provider_id) == name:
+            del self._claim_by_provider[old.provider_id]
+        _discard(self._claims_by_pool, old.pool, name)
+        self._dirty.gone_claims[uid] = old
+        self._dirty.claims.discard(name)
+        self._dirty.pools.add(old.pool)
+        self._dirty.node_classes.add(old.node_class)
+        self._dirty.pods = True
+        self._change("claim", name, None)
+
+    def _hear_pool(self, delta: Delta) -> None:
+        name = delta.object["metadata"]["name"]
+        if delta.gone or not is_ours(delta.object["spec"]["template"]["spec"]["nodeClassRef"]):
+            if self.pools.pop(name, None) is not None:
+                self._dirty.gone_pools.add(name)
+                self._change("pool", name, None)
+            return
+        view = pool_view(delta.object)
+        old = self.pools.get(name)
+        if view == old:
+            return
+        self.pools[name] = view
+        self._dirty.pools.add(name)
+        if old is None or old.policy != view.policy:
+            self._dirty.claims |= self._claims_by_pool.get(name, set())
+        if old is None or old.fact != view.fact:
+            self._dirty.pods = True
+            self._change("pool", name, view.fact)
+
+    def _hear_node_class(self, delta: Delta) -> None:
+        name = delta.object["metadata"]["name"]
+        if delta.gone:
+            if self.node_classes.pop(name, None) is not None:
+                self._dirty.gone_node_classes.add(name)
+        else:
+            self.node_classes[name] = EC2NodeClass.from_object(delta.object)
+            self._dirty.node_classes.add(name)
+        self._dirty.pools |= {pool for pool, view in self.pools.items() if view.fact.node_class == name}
+
+    def _hear_daemonset(self, delta: Delta) -> None:
+        uid = delta.object["metadata"]["uid"]
+        new = None if delta.gone else daemonset_fact(delta.object)
+        if new != self.daemonsets.get(uid):
+            _put(self.daemonsets, uid, new)
+            self._change("daemonset", uid, new)
+
+    _takers: Final[Mapping[str, Callable[["Caches", Delta], None]]] = {
+        "pods": _hear_pod,
+        "nodes": _hear_node,
+        "nodeclaims": _hear_claim,
+        "nodepools": _hear_pool,
+        "ec2nodeclasses": _hear_node_class,
+        "daemonsets": _hear_daemonset,
+    }
+
+    # --- what this process does itself ---
+
+    def expect(self, claim: ClaimFact) -> None:
+        """A NodeClaim that was just created counts before the watch shows it; unless it is gone again already."""
+        if claim.uid not in self._deleted and claim.name not in self.claims:
+            self._take_claim(claim)
+
+    def touch_claim(self, name: str) -> None:
+        """Something outside these caches changed for it: its digest is due."""
+        if name in self.claims:
+            self._dirty.claims.add(name)
+            self._woken()
+
+    # --- what is asked ---
+
+    def nodes_of(self, claim: ClaimFact) -> tuple[NodeFact, ...]:
+        """By provider id, in order of name."""
+        if not claim.provider_id:
+            return ()
+        return tuple(self.nodes[name] for name in sorted(self._nodes_by_provider.get(claim.provider_id, ())))
+
+    def claim_of(self, node: str) -> str:
+        """The name of the NodeClaim that this Node belongs to; empty when it is not ours."""
+        fact = self.nodes.get(node)
+        return self._claim_by_provider.get(fact.provider_id, "") if fact and fact.provider_id else ""
+
+    def claims_of_pool(self, pool: str) -> tuple[ClaimFact, ...]:
+        return tuple(self.claims[name] for name in sorted(self._claims_by_pool.get(pool, ())))
+
+    def take_dirty(self) -> Dirty:
+        """What changed since the last call."""
+        dirty, self._dirty = self._dirty, Dirty()
+        return dirty
+
+    def take_changes(self) -> tuple[Change, ...]:
+        """The latest form of every object that changed since the last call, for the planner."""
+        changes, self._changes = tuple(self._changes.values()), {}
+        return changes
+
+    def snapshot(self) -> tuple[Change, ...]:
+        """Everything, for a planner that starts empty; pending changes are part of it."""
+        self._changes = {}
+        return (
+            *(Change(kind="pool", key=key, fact=view.fact) for key, view in self.pools.items()),
+            *(Change(kind="daemonset", key=key, fact=fact) for key, fact in self.daemonsets.items()),
+            *(Change(kind="node", key=key, fact=fact) for key, fact in self.nodes.items()),
+            *(Change(kind="claim", key=key, fact=fact) for key, fact in self.claims.items()),
+            *(Change(kind="pod", key=key, fact=fact) for key, fact in self.pods.items()),
+        )
+
+    def _touch_node(self, node: str) -> None:
+        claim = self.claim_of(node)
+        if claim:
+            self._dirty.claims.add(claim)
+
+    def _change(self, kind: Kind, key: str, fact: Fact | None) -> None:
+        # A later change of an object replaces an earlier one and goes last, so order holds between kinds.
+        self._changes.pop((kind, key), None)
+        self._changes[kind, key] = Change.model_construct(kind=kind, key=key, fact=fact)
+
+
+def pool_view(pool: Json) -> PoolView:
+    """Raises ValueError for a pool that cannot be read."""
+    typed = NodePool.from_object(pool)
+    disruption = typed.spec.disruption
+    return PoolView(
+        fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
+        policy=f"{disruption.consolidation_policy}/{disruption.consolidate_after}",
+    )
+
+
+def _put(table: dict[str, T], key: str, value: T | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def _discard(index: dict[str, set[str]], key: str, value: str) -> None:
+    members = index.get(key)
+    if members is not None:
+        members.discard(value)
+        if not members:
+            del index[key]

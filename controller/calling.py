@@ -1,0 +1,49 @@
+"""When to tell the Provisioning workflow of pods that need a node: at once for new ones, ever more slowly for the same.
+
+Pure apart from what it remembers; `host.py` asks it after every change and whenever it said it wants to be asked.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from model.facts import PodFact
+from model.observations import DemandSeen
+
+PAUSE: Final = timedelta(milliseconds=400)
+"""Between signals while pods keep coming; below the idle time that closes a batch."""
+RENEW_FIRST: Final = timedelta(seconds=10)
+RENEW_SLOWEST: Final = timedelta(seconds=60)
+"""Demand that stays is said again after so long, at first and at last."""
+
+
+class Calls:
+    def __init__(self) -> None:
+        self._first_seen: dict[str, datetime] = {}
+        self._told: set[str] = set()
+        self._told_at: datetime | None = None
+        self._interval = RENEW_FIRST
+        self.again: datetime | None = None
+        """When to ask again though nothing changed; None while there is no demand."""
+
+    def decide(self, unanswered: Sequence[PodFact], now: datetime) -> DemandSeen | None:
+        """What to say now, without its number; None for nothing."""
+        uids = {pod.uid for pod in unanswered}
+        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in uids}
+        self._told &= uids
+        if not uids:
+            self.again, self._interval = None, RENEW_FIRST
+            return None
+        due = self._due(bool(uids - self._told), now)
+        if now < due:
+            self.again = due
+            return None
+        self._interval = RENEW_FIRST if uids - self._told else min(RENEW_SLOWEST, self._interval * 2)
+        self._told, self._told_at = uids, now
+        self.again = now + self._interval
+        return DemandSeen(pods=len(uids), newest=max(self._first_seen.values()))
+
+    def _due(self, fresh: bool, now: datetime) -> datetime:
+        if self._told_at is None:
+            return now
+        return self._told_at + (PAUSE if fresh else self._interval)

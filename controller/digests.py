@@ -1,0 +1,151 @@
+"""What a workflow is told of its object: pure functions from the caches' facts to observations.
+
+Only what the phase that a NodeClaim is in decides on may differ, so that an undisturbed node costs few signals: it
+exists; its Node came; it is ready and nothing holds it up; it emptied; it is being deleted.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from model import labels, resources
+from model.base import Message
+from model.facts import ClaimFact, NodeFact, PoolFact
+from model.kinds import EC2NodeClass, Taint
+from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from policy.initialization import decide_waiting_for
+
+SETTLE: Final = timedelta(seconds=10)
+"""What holds up a node that just became Ready is not worth a signal before it has held for so long."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything about a NodeClaim that its digest may depend on."""
+
+    claim: ClaimFact
+    nodes: tuple[NodeFact, ...] = ()
+    policy: str = ""
+    occupied: bool = True
+    """Pods are there that would need a place elsewhere, or it is not known yet."""
+    expected: bool = False
+    """Pods are nominated to it."""
+    expected_until: datetime | None = None
+    """When the last nomination ends, or ended; None with `expected` means no end in sight."""
+    vacant_since: datetime | None = None
+    """The latest moment at which the last such pod can have left."""
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What to say, and when time alone may change it."""
+
+    seen: ClaimSeen
+    again: datetime | None = None
+
+
+def claim_digest(view: View, now: datetime) -> Digest:
+    """The observation without its number."""
+    claim, nodes = view.claim, view.nodes
+    if claim.deleting or any(node.deleting for node in nodes):
+        return Digest(ClaimSeen(deleting=True))
+    if not nodes:
+        return Digest(ClaimSeen())
+    joined = ClaimSeen(provider_id=claim.provider_id, node_name=nodes[0].name, node_count=len(nodes))
+    if not claim.registered:
+        return Digest(joined)
+    if claim.initialized:
+        return _running(view, joined, nodes[0], now)
+    return _starting(view, joined, nodes[0], now)
+
+
+def _starting(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Digest:
+    """Not Ready says nothing yet; Ready and held up is said once it has lasted; Ready for good is said at once."""
+    waiting = waiting_for(view.claim, node)
+    if not waiting:
+        return Digest(_ready(view, joined, node))
+    settled = (node.ready_changed or now) + SETTLE
+    if not node.ready or now >= settled:
+        return Digest(joined.model_copy(update={"node_ready": node.ready, "waiting_for": _reasons(node, waiting)}))
+    return Digest(joined, again=settled)
+
+
+def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Digest:
+    seen = _ready(view, joined, node)
+    waiting = waiting_for(view.claim, node)
+    if waiting:
+        seen = seen.model_copy(update={"node_ready": node.ready, "waiting_for": _reasons(node, waiting)})
+    if view.occupied:
+        return Digest(seen)
+    if view.expected and (view.expected_until is None or now < view.expected_until):
+        return Digest(seen, again=view.expected_until)
+    moments = (view.vacant_since, view.claim.initialized_at, view.expected_until)
+    since = max((moment for moment in moments if moment), default=now)
+    return Digest(seen.model_copy(update={"empty": True, "empty_since": since}))
+
+
+def _ready(view: View, joined: ClaimSeen, node: NodeFact) -> ClaimSeen:
+    return joined.model_copy(
+        update={
+            "node_ready": True,
+            "boot_id": node.boot_id,
+            "policy": view.policy,
+            "do_not_disrupt": node.annotations.get(labels.DO_NOT_DISRUPT) == "true",
+        }
+    )
+
+
+def waiting_for(claim: ClaimFact, node: NodeFact) -> tuple[str, ...]:
+    """What still holds up initialization, as the activity that performs it will judge."""
+    return decide_waiting_for(
+        ready=node.ready,
+        taints=[Taint(key=one.key, value=one.value, effect=one.effect) for one in node.taints],
+        startup_taints=[Taint(key=one.key, value=one.value, effect=one.effect) for one in claim.startup_taints],
+        allocatable=node.allocatable,
+        requests=claim.requests,
+    )
+
+
+def _reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
+    """Nothing beside NotReady: what else there is goes with it, mostly, and would only be noise."""
+    return waiting if node.ready else ()
+
+
+def pool_digest(pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2NodeClass | None) -> PoolSeen:
+    """What the pool's status shows, in short."""
+    launched = [claim for claim in claims if claim.provider_id]
+    used = resources.total(claim.capacity for claim in launched)
+    said = f"{len(launched)} " + " ".join(f"{key}={amount}" for key, amount in sorted(used.items()))
+    return PoolSeen(
+        generation=pool.generation,
+        usage=short(said),
+        node_class=pool.node_class,
+        node_class_ready=_readiness(node_class),
+        deleting=pool.deleting,
+    )
+
+
+def node_class_digest(node_class: EC2NodeClass, claims: int) -> NodeClassSeen:
+    """`claims` is told only while the class is going, since only then somebody waits for it."""
+    deleting = node_class.metadata.deleting
+    return NodeClassSeen(generation=node_class.metadata.generation, deleting=deleting, claims=claims if deleting else 0)
+
+
+def fingerprint(seen: Message) -> str:
+    """A short hash of an observation, its number left out; equal for equal digests."""
+    return short(seen.model_dump_json(exclude={"number"}))
+
+
+def short(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _readiness(node_class: EC2NodeClass | None) -> str:
+    if node_class is None:
+        return "NotFound"
+    if node_class.metadata.deleting:
+        return "Terminating"
+    ready = node_class.condition(labels.READY)
+    return f"{ready.status} {ready.reason} {ready.message}".strip()[:100] if ready else "Unknown"

@@ -1,0 +1,162 @@
+"""The watch: list-watches, digests, signals, demand and planning, for as long as this process hosts it.
+
+Run by the `watch_cluster` activity, whose heartbeat is the fail-over; satisfies `activities.watch.WatchHost`. Kinds
+begin to work as they sync; there is no gate that waits for all.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+from temporalio.client import Client
+
+from activities.ports import Offerings
+from activities.watch import WatchProgress
+from controller.session import Session
+from controller.settings import HostSettings
+from kube.adapters import KubeAdapters
+from model.faults import Fault, Forbidden, TryLater
+from model.plans import PlanOutcome, PlanRequest
+
+log = structlog.get_logger(__name__)
+
+_LEASE_EVERY: Final = 10.0
+_HEARTBEAT_EVERY: Final = 1.0
+_RESYNC_FIRST: Final = 45.0
+_RESYNC_EVERY: Final = 180.0
+_FEED_EVERY: Final = 0.5
+_DEAF_FOR: Final = 60.0
+"""Seconds without any watch of the API server after which another process had better try."""
+FRESH_WITHIN: Final = 5.0
+"""Seconds; a plan on older caches is refused."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class ClusterHost:
+    """One per process; `run` is called again after every fail-over back to it."""
+
+    def __init__(
+        self,
+        *,
+        settings: HostSettings,
+        kube: KubeAdapters,
+        temporal: Client,
+        offerings: Offerings,
+        plan_worker: Callable[[], AbstractAsyncContextManager[None]],
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self._settings, self._kube, self._temporal = settings, kube, temporal
+        self._offerings, self._plan_worker, self._now = offerings, plan_worker, now
+        self._session: Session | None = None
+
+    async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
+        """Until cancelled. Raises Forbidden while Karpenter is at work, TryLater when no API server is to be had."""
+        await self._check_others()
+        session = Session(
+            settings=self._settings,
+            kube=self._kube,
+            temporal=self._temporal,
+            offerings=self._offerings,
+            sent=dict(carried.digests) if carried else {},
+            now=self._now,
+        )
+        self._session = session
+        log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(session.run(), name="watch-session")
+                group.create_task(self._beat(session, heartbeat), name="watch-heartbeat")
+                group.create_task(self._watch_others(), name="watch-others")
+                group.create_task(self._resync(session), name="watch-resync")
+                group.create_task(self._feed(session), name="watch-feed")
+                group.create_task(self._host_plan_queue(session), name="watch-plan-queue")
+        except* Fault as faults:
+            raise _first(faults) from faults
+        finally:
+            self._session = None
+            await session.close()
+            log.info("watch given up", cluster=self._settings.cluster)
+
+    async def plan(self, request: PlanRequest) -> PlanOutcome:
+        """Refuses, as a value, where there is no host or its caches are too old."""
+        session = self._session
+        if session is None:
+            return PlanOutcome(plan_id=request.plan_id, blocked="this process does not host the watch")
+        stale = session.stale(FRESH_WITHIN)
+        if stale:
+            return PlanOutcome(plan_id=request.plan_id, blocked=f"caches are too old: {', '.join(stale)}")
+        return await session.plan(request)
+
+    async def _beat(self, session: Session, heartbeat: Callable[[WatchProgress], None]) -> None:
+        deaf_since: float | None = None
+        while True:
+            heartbeat(WatchProgress(digests=dict(session.sent)))
+            deaf_since = (deaf_since or time.monotonic()) if session.deaf() else None
+            if deaf_since is not None and time.monotonic() - deaf_since > _DEAF_FOR:
+                raise TryLater(f"no watch of the API server for {_DEAF_FOR:.0f} s; another replica may reach it")
+            await asyncio.sleep(_HEARTBEAT_EVERY)
+
+    async def _watch_others(self) -> None:
+        while True:
+            await asyncio.sleep(_LEASE_EVERY)
+            try:
+                await self._check_others()
+            except TryLater as fault:
+                log.warning("lease not read", fault=str(fault))
+
+    async def _check_others(self) -> None:
+        name = self._settings.others_lease
+        holder = await self._kube.leases.holder("", name, now=self._now()) if name else ""
+        if holder:
+            raise Forbidden(
+                f"{holder} renews the lease {name}: another controller of NodeClaims is at work in this cluster; "
+                "scale it to zero, and Tenure goes on by itself"
+            )
+
+    async def _resync(self, session: Session) -> None:
+        await asyncio.sleep(_RESYNC_FIRST)
+        while True:
+            try:
+                await session.resync()
+            except Exception as error:
+                log.warning("resync failed", error=str(error))
+            await asyncio.sleep(_RESYNC_EVERY)
+
+    async def _feed(self, session: Session) -> None:
+        await session.plannable()
+        while True:
+            try:
+                await session.feed()
+            except Fault as fault:
+                log.warning("planner not fed", fault=str(fault))
+                await asyncio.sleep(1.0)
+            await asyncio.sleep(_FEED_EVERY)
+
+    async def _host_plan_queue(self, session: Session) -> None:
+        """Plans are taken on only by the process that can make them, and only once it can."""
+        await session.plannable()
+        async with self._plan_worker():
+            log.info("plans are taken on", cluster=self._settings.cluster)
+            await asyncio.Event().wait()
+
+
+def _first(faults: BaseExceptionGroup[Fault]) -> Fault:
+    """What stopped the watch; a refusal by a person's doing before passing faults."""
+    leaves: list[Fault] = []
+    _flatten(faults, leaves)
+    return next((one for one in leaves if isinstance(one, Forbidden)), leaves[0])
+
+
+def _flatten(group: BaseExceptionGroup[Fault], leaves: list[Fault]) -> None:
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            _flatten(one, leaves)
+        else:
+            leaves.append(one)

@@ -1,0 +1,134 @@
+"""From a plan to NodeClaims: names that the plan's id determines, objects, and groups that launch together."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from model import labels
+from model.hashing import HASH_VERSION
+from model.kinds import NodeClaim
+from model.launches import Member
+from model.plans import LaunchDraft, PlannedClaim
+from model.quantity import format_resources
+
+MOST_IN_GROUP: Final = 500
+"""Members of one launch group; its workflow carries them in its state."""
+_LONGEST_POOL: Final = 52
+
+
+def claim_names(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
+    """One name for each claim: the pool's, and ten characters out of the plan's id and the claim's place in it."""
+    return [f"{claim.pool[:_LONGEST_POOL]}-{_tail(plan_id, index)}" for index, claim in enumerate(claims)]
+
+
+def group_ids(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
+    """The launch group of each claim: those that ask for the same thing share one."""
+    current: dict[str, tuple[str, int]] = {}
+    made = 0
+    groups = []
+    for claim in claims:
+        key = _same_launch(claim)
+        group, size = current.get(key, ("", MOST_IN_GROUP))
+        if size >= MOST_IN_GROUP:
+            group, size, made = f"{plan_id}-{made}", 0, made + 1
+        current[key] = (group, size + 1)
+        groups.append(group)
+    return groups
+
+
+def node_claim(planned: PlannedClaim, *, name: str, plan_id: str, group_id: str) -> NodeClaim:
+    """The object to create: with its finalizer from birth, so that no instance can be lost with it."""
+    return NodeClaim.from_object(
+        {
+            "apiVersion": labels.NODEPOOL_API_VERSION,
+            "kind": "NodeClaim",
+            "metadata": {
+                "name": name,
+                "labels": {
+                    **planned.labels,
+                    labels.NODEPOOL: planned.pool,
+                    labels.nodeclass_label(planned.node_class_group, planned.node_class_kind): planned.node_class,
+                },
+                "annotations": {**_annotations(planned), labels.PLAN: plan_id, labels.LAUNCH_GROUP: group_id},
+                "finalizers": [labels.TERMINATION_FINALIZER],
+                "ownerReferences": [_owner(planned)],
+            },
+            "spec": _spec(planned),
+        }
+    )
+
+
+def drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
+    """The launch groups that these NodeClaims were made for, members in order of UID."""
+    by_group: dict[str, list[NodeClaim]] = {}
+    for claim in claims:
+        by_group.setdefault(claim.metadata.annotations[labels.LAUNCH_GROUP], []).append(claim)
+    return tuple(
+        LaunchDraft(
+            group_id=group_id,
+            pool=members[0].nodepool,
+            node_class=members[0].spec.node_class_ref.name,
+            members=tuple(
+                Member(name=one.name, uid=one.uid) for one in sorted(members, key=lambda one: one.metadata.uid)
+            ),
+        )
+        for group_id, members in sorted(by_group.items())
+    )
+
+
+def _tail(plan_id: str, index: int) -> str:
+    digest = hashlib.sha256(f"{plan_id}/{index}".encode()).digest()
+    letters = "bcdfghjklmnpqrstvwxz2456789"
+    return "".join(letters[byte % len(letters)] for byte in digest[:10])
+
+
+def _same_launch(claim: PlannedClaim) -> str:
+    """All that a launch request is made of. Amounts asked for count only where no instance types are named."""
+    left_out = {"pods", "capacity_bound"}
+    if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
+        left_out.add("requests")
+    return claim.model_dump_json(exclude=left_out)
+
+
+def _annotations(planned: PlannedClaim) -> Mapping[str, str]:
+    if labels.NODEPOOL_HASH not in planned.annotations:
+        return planned.annotations
+    return {**planned.annotations, labels.NODEPOOL_HASH_VERSION: HASH_VERSION}
+
+
+def _owner(planned: PlannedClaim) -> dict[str, Any]:
+    return {
+        "apiVersion": labels.NODEPOOL_API_VERSION,
+        "kind": "NodePool",
+        "name": planned.pool,
+        "uid": planned.pool_uid,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _spec(planned: PlannedClaim) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "nodeClassRef": {
+            "group": planned.node_class_group,
+            "kind": planned.node_class_kind,
+            "name": planned.node_class,
+        },
+        "requirements": [
+            {
+                "key": one.key,
+                "operator": one.operator,
+                **({"values": list(one.values)} if one.values else {}),
+                **({"minValues": one.min_values} if one.min_values is not None else {}),
+            }
+            for one in planned.requirements
+        ],
+        "resources": {"requests": format_resources(planned.requests)},
+        "expireAfter": planned.expire_after,
+    }
+    if planned.taints:
+        spec["taints"] = [one.model_dump(exclude_defaults=True) for one in planned.taints]
+    if planned.startup_taints:
+        spec["startupTaints"] = [one.model_dump(exclude_defaults=True) for one in planned.startup_taints]
+    if planned.termination_grace_period:
+        spec["terminationGracePeriod"] = planned.termination_grace_period
+    return spec

@@ -1,0 +1,71 @@
+"""Which nodes have pods that would need a place elsewhere, and since when they have none.
+
+Kept up to date pod by pod by `caches.py`; `digests.py` makes emptiness of it together with nominations.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from kube.drain import reschedulable
+from model.facts import PodFact
+
+
+class Occupancy:
+    """Pods by node. Times are those of the change that was delivered."""
+
+    def __init__(self) -> None:
+        self._on_node: dict[str, dict[str, PodFact]] = {}
+        self._counts: dict[str, int] = {}
+        self._vacated: dict[str, datetime] = {}
+
+    def change(self, old: PodFact | None, new: PodFact | None, now: datetime) -> tuple[str, ...]:
+        """Take in what became of one pod; answers with the nodes whose occupation may have changed by it."""
+        touched = []
+        for node in {pod.node_name for pod in (old, new) if pod is not None and pod.node_name}:
+            before = old if old is not None and old.node_name == node else None
+            after = new if new is not None and new.node_name == node else None
+            self._place(node, before, after)
+            if self._count(node, before, after, now):
+                touched.append(node)
+        return tuple(touched)
+
+    def pods(self, node: str) -> Mapping[str, PodFact]:
+        """By UID."""
+        return self._on_node.get(node, {})
+
+    def occupied(self, node: str) -> bool:
+        return self._counts.get(node, 0) > 0
+
+    def vacated(self, node: str) -> datetime | None:
+        """When the last such pod left, as far as this process saw it; None when it never saw one."""
+        return self._vacated.get(node)
+
+    def forget(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            self._vacated.pop(node, None)
+
+    def _place(self, node: str, before: PodFact | None, after: PodFact | None) -> None:
+        here = self._on_node.setdefault(node, {})
+        if before is not None:
+            here.pop(before.uid, None)
+        if after is not None:
+            here[after.uid] = after
+        if not here:
+            del self._on_node[node]
+
+    def _count(self, node: str, before: PodFact | None, after: PodFact | None, now: datetime) -> bool:
+        step = _counts(after) - _counts(before)
+        if step == 0:
+            return False
+        had = self._counts.get(node, 0)
+        has = had + step
+        if has > 0:
+            self._counts[node] = has
+        else:
+            self._counts.pop(node, None)
+            self._vacated[node] = now
+        return (had > 0) != (has > 0)
+
+
+def _counts(pod: PodFact | None) -> int:
+    return int(pod is not None and reschedulable(pod))

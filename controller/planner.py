@@ -1,0 +1,118 @@
+"""The planner: `scheduling.state.ClusterState` in a process of its own, so that planning never holds up workflows.
+
+`planning.py` keeps it filled and asks it for plans. A planner that dies is replaced, and filled again from the caches.
+"""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+import structlog
+
+from model.catalogue import Catalogue, UnavailableOffering
+from model.faults import TryLater
+from model.plans import Plan, PlannedClaim
+from scheduling.facts import Change
+from scheduling.state import ClusterState, PlanSettings
+
+log = structlog.get_logger(__name__)
+
+LONGEST_PLAN: Final = 60.0
+"""Seconds; a planner that takes longer is ended and replaced."""
+_NICE: Final = 5
+
+
+class PlannerProcess:
+    """One child. Every call is one message and one answer, one after the other; a fault means: make a new one."""
+
+    def __init__(self, settings: PlanSettings) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, child = context.Pipe()
+        self._process: BaseProcess = context.Process(
+            target=serve, args=(child, settings), name="tenure-planner", daemon=True
+        )
+        self._process.start()
+        child.close()
+        # One thread per child: pipes block, and a dead one must not hold up its successor.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="planner-pipe")
+        self._lock = asyncio.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        await self._ask("apply", changes)
+
+    async def set_catalogue(self, catalogue: Catalogue) -> None:
+        await self._ask("set_catalogue", catalogue)
+
+    async def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
+        await self._ask("commit", claims, now=now)
+
+    async def provision(
+        self, *, now: datetime, unavailable: Sequence[UnavailableOffering], not_ready_grace: timedelta
+    ) -> Plan:
+        """The plan, with how long it took."""
+        plan, seconds = await self._ask("provision", now=now, unavailable=unavailable, not_ready_grace=not_ready_grace)
+        return Plan.model_validate(plan).model_copy(update={"seconds": seconds})
+
+    async def stop(self) -> None:
+        """End the child, whatever it is doing."""
+        self._process.kill()
+        self._pipe.close()
+        self._thread.shutdown(wait=False)
+        await asyncio.to_thread(self._process.join, 2.0)
+
+    async def _ask(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:
+        message = pickle.dumps((method, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
+        async with self._lock:
+            loop = asyncio.get_running_loop()
+            try:
+                answering = loop.run_in_executor(self._thread, self._exchange, message)
+                answer, seconds, error = await asyncio.wait_for(answering, LONGEST_PLAN)
+            except (TimeoutError, EOFError, OSError, RuntimeError) as cause:
+                raise TryLater(f"the planner process does not answer to {method}: {cause!r}") from cause
+        if error:
+            raise TryLater(f"the planner failed in {method}: {error}")
+        return answer, seconds
+
+    def _exchange(self, message: bytes) -> tuple[Any, float, str]:
+        self._pipe.send_bytes(message)
+        answer: tuple[Any, float, str] = pickle.loads(self._pipe.recv_bytes())
+        return answer
+
+
+def serve(pipe: Connection, settings: PlanSettings) -> None:
+    """The child: answers until its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE)
+    state = ClusterState(settings)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            method, args, kwargs = pickle.loads(pipe.recv_bytes())
+            pipe.send_bytes(pickle.dumps(_answer(state, method, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def _answer(state: ClusterState, method: str, args: Any, kwargs: Any) -> tuple[Any, float, str]:
+    began = time.perf_counter()
+    try:
+        answer = getattr(state, method)(*args, **kwargs)
+    except Exception:
+        return None, 0.0, traceback.format_exc(limit=-4)
+    return answer, time.perf_counter() - began, ""

@@ -1,0 +1,200 @@
+"""One pass of planning: bring the planner up to date, plan, create the NodeClaims, remember who is expected where.
+
+The Provisioning workflow asks for it through `host.py`, and freezes and launches the groups that it answers with.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from activities.ports import Claims, Events, Offerings
+from controller.caches import Caches
+from controller.catalogue import CatalogueFeed
+from controller.demand import place_of, wanting
+from controller.limits import within_limits
+from controller.naming import claim_names, drafts, group_ids, node_claim
+from controller.nominations import Nominations
+from controller.planner import PlannerProcess
+from kube.facts import claim_fact
+from model import labels
+from model.faults import Fault
+from model.kinds import NodeClaim
+from model.plans import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
+from scheduling.facts import Change
+from scheduling.state import PlanSettings
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE: Final = 16
+"""NodeClaims being created together."""
+MOST_EVENTS: Final = 100
+"""FailedScheduling events of one pass."""
+
+
+class Planning:
+    """Owns the planner process. `plan` is called for one request at a time; `feed` between plans."""
+
+    def __init__(
+        self,
+        *,
+        caches: Caches,
+        nominations: Nominations,
+        claims: Claims,
+        events: Events,
+        offerings: Offerings,
+        settings: PlanSettings,
+        not_ready_grace: timedelta,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._caches, self._nominations = caches, nominations
+        self._claims, self._events = claims, events
+        self._catalogue = CatalogueFeed(caches, offerings, now)
+        self._settings, self._grace, self._now = settings, not_ready_grace, now
+        self._process: PlannerProcess | None = None
+        self._lock = asyncio.Lock()
+        self.passes = 0
+
+    async def close(self) -> None:
+        if self._process:
+            await self._process.stop()
+            self._process = None
+
+    async def feed(self) -> None:
+        """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater."""
+        async with self._lock:
+            await self._fill()
+
+    async def plan(self, request: PlanRequest) -> PlanOutcome:
+        """Raises TryLater when there is no planner to be had."""
+        async with self._lock:
+            made = self._made_for(request.plan_id)
+            if made:
+                return await self._again(request.plan_id, made)
+            process = await self._fill()
+            now = self._now()
+            with_doubt = self._doubtful()
+            if with_doubt:
+                return PlanOutcome(plan_id=request.plan_id, blocked=with_doubt, planned_at=now)
+            if not any(True for _ in wanting(self._caches, now)):
+                self.passes += 1
+                return PlanOutcome(plan_id=request.plan_id, planned_at=now)
+            try:
+                plan = await process.provision(now=now, unavailable=request.unavailable, not_ready_grace=self._grace)
+                return await self._carry_out(request.plan_id, plan, process)
+            except Fault:
+                await self.close()
+                raise
+
+    def _made_for(self, plan_id: str) -> list[str]:
+        """A try of the same plan that was cut off, here or elsewhere, left these."""
+        return [name for name, claim in self._caches.claims.items() if claim.annotations.get(labels.PLAN) == plan_id]
+
+    async def _again(self, plan_id: str, names: Sequence[str]) -> PlanOutcome:
+        found = await asyncio.gather(*(self._claims.get(name) for name in names))
+        alive = [claim for claim in found if claim is not None]
+        return PlanOutcome(plan_id=plan_id, drafts=drafts(alive), created=len(alive), planned_at=self._now())
+
+    def _doubtful(self) -> str:
+        unknown = self._catalogue.unknown()
+        return f"the instance types of EC2NodeClass {', '.join(unknown)} are not known yet" if unknown else ""
+
+    async def _fill(self) -> PlannerProcess:
+        """The planner, alive and up to date."""
+        process = self._process
+        if process is None or not process.alive:
+            await self.close()
+            process = self._process = await asyncio.to_thread(PlannerProcess, self._settings)
+            self._catalogue.forget()
+            log.info("planner started", pid=process.pid)
+            changes: Sequence[Change] = self._caches.snapshot()
+        else:
+            changes = self._caches.take_changes()
+        try:
+            if changes:
+                await process.apply(changes)
+            catalogue = await self._catalogue.news()
+            if catalogue is not None:
+                await process.set_catalogue(catalogue)
+        except Fault:
+            await self.close()
+            raise
+        return process
+
+    async def _carry_out(self, plan_id: str, plan: Plan, process: PlannerProcess) -> PlanOutcome:
+        allowed, refused = await within_limits(plan.claims, self._caches, self._claims)
+        names = claim_names(plan_id, allowed)
+        planned = dict(zip(names, allowed, strict=True))
+        await process.commit(planned, now=self._now())
+        made = await self._create(plan_id, planned)
+        await self._take_back(process, set(names) - {claim.name for claim in made})
+        nominated = self._nominate(plan, {claim.name: planned[claim.name] for claim in made})
+        unplaced = (*plan.unplaced, *refused)
+        await self._say(plan, unplaced)
+        self.passes += 1
+        log.info(
+            "planned", plan=plan_id, created=len(made), nominated=nominated, unplaced=len(unplaced), took=plan.seconds
+        )
+        return PlanOutcome(
+            plan_id=plan_id,
+            drafts=drafts(made),
+            created=len(made),
+            nominated=nominated,
+            unplaced=len(unplaced),
+            planned_at=self._now(),
+        )
+
+    async def _create(self, plan_id: str, planned: Mapping[str, PlannedClaim]) -> list[NodeClaim]:
+        room = asyncio.Semaphore(AT_ONCE)
+        groups = group_ids(plan_id, list(planned.values()))
+
+        async def create(name: str, claim: PlannedClaim, group_id: str) -> NodeClaim | None:
+            async with room:
+                try:
+                    made = await self._claims.create(node_claim(claim, name=name, plan_id=plan_id, group_id=group_id))
+                except Fault as fault:
+                    log.error("NodeClaim not created", name=name, fault=str(fault))
+                    return None
+                self._caches.expect(claim_fact(made.to_object()))
+                return made
+
+        made = await asyncio.gather(
+            *(create(name, claim, group) for (name, claim), group in zip(planned.items(), groups, strict=True))
+        )
+        return [claim for claim in made if claim is not None]
+
+    async def _take_back(self, process: PlannerProcess, names: set[str]) -> None:
+        """What was announced and could not be created must not count as room."""
+        if names:
+            await process.apply([Change(kind="claim", key=name, fact=None) for name in sorted(names)])
+
+    def _nominate(self, plan: Plan, made: Mapping[str, PlannedClaim]) -> int:
+        answered = {pod: place_of(target, self._caches) for pod, target in plan.nominations.items()}
+        answered.update({pod: name for name, claim in made.items() for pod in claim.pods})
+        self._nominations.renew(answered, self._now())
+        return len(answered)
+
+    async def _say(self, plan: Plan, unplaced: Sequence[Unplaced]) -> None:
+        for one in unplaced[:MOST_EVENTS]:
+            await self._events.publish(
+                kind="Pod",
+                name=one.name,
+                namespace=one.namespace,
+                uid=one.pod_uid,
+                reason="FailedScheduling",
+                message=one.reason,
+                warning=True,
+            )
+        for uid, target in plan.nominations.items():
+            pod = self._caches.pods.get(uid)
+            if pod is not None:
+                await self._events.publish(
+                    kind="Pod",
+                    name=pod.name,
+                    namespace=pod.namespace,
+                    uid=uid,
+                    reason="Nominated",
+                    message=f"Pod should schedule on {target}",
+                )

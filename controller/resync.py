@@ -1,0 +1,58 @@
+"""NodeClaims against open workflows, every few minutes, mended both ways: what a lost signal or a lost store left.
+
+The visibility store lags, so what is young on either side is left alone. Listed in pages, never per node.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+from temporalio.client import Client
+
+from controller.caches import Caches
+from controller.signaller import Signaller
+from controller.telling import Known, Telling
+from model import labels
+from model.facts import ClaimFact
+
+log = structlog.get_logger(__name__)
+
+YOUNG: Final = timedelta(seconds=60)
+_PAGE: Final = 500
+
+
+async def open_lives(client: Client, cluster: str) -> dict[str, datetime]:
+    """The NodeClaim workflows that run, and when each was started."""
+    prefix = f"{cluster}/nodeclaim/"
+    query = f"WorkflowType = 'NodeClaimWorkflow' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{prefix}'"
+    return {one.id: one.start_time async for one in client.list_workflows(query, page_size=_PAGE)}
+
+
+def mend(
+    running: dict[str, datetime], caches: Caches, telling: Telling, signaller: Signaller, known: Known, now: datetime
+) -> tuple[int, int]:
+    """How many lives were started and how many were told that their NodeClaim is gone."""
+    claims = {telling.workflow_id(claim): claim for claim in caches.claims.values()}
+    started = [claim for key, claim in claims.items() if key not in running and _needs_life(claim, now)]
+    for claim in started:
+        log.warning("NodeClaim without a running workflow: started", name=claim.name)
+        telling.revive(claim, known, now)
+    orphans = [key for key, since in running.items() if key not in claims and now - since > YOUNG]
+    for key in orphans:
+        log.warning("workflow without a NodeClaim: told", workflow=key)
+        telling.say_gone(key)
+    _prune(claims, running, signaller)
+    return len(started), len(orphans)
+
+
+def _needs_life(claim: ClaimFact, now: datetime) -> bool:
+    """One that is going and no longer carries our finalizer has had its life."""
+    over = claim.deleting and labels.TERMINATION_FINALIZER not in claim.finalizers
+    return not over and now - claim.created > YOUNG
+
+
+def _prune(claims: dict[str, ClaimFact], running: dict[str, datetime], signaller: Signaller) -> None:
+    """Forget what was told to workflows that have neither object nor run."""
+    marker = "/nodeclaim/"
+    for key in [key for key in signaller.sent if marker in key and key not in claims and key not in running]:
+        signaller.withdraw(key)

@@ -1,0 +1,200 @@
+"""One stay of the watch in this process: its caches, what it told whom, its planner. Made anew at every start.
+
+`host.py` runs it; nothing in here outlives it but what was written to Kubernetes and Temporal.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from temporalio.client import Client
+
+from activities.ports import Offerings
+from controller.caches import Caches
+from controller.calling import Calls
+from controller.demand import unanswered
+from controller.nominations import Nominations
+from controller.planning import Planning
+from controller.resync import mend, open_lives
+from controller.settings import HostSettings
+from controller.signaller import Signal, Signaller, Start
+from controller.telling import UNPLANNED, Known, Telling
+from kube import resources
+from kube.adapters import KubeAdapters
+from kube.listwatch import Delta, ListWatch
+from model.coordination import ProvisioningState
+from model.faults import TryLater
+from model.plans import PlanOutcome, PlanRequest
+from workflows import ids
+
+GATHER: Final = 0.1
+"""Seconds for which changes are gathered before anything is made of them."""
+_WATCHED: Final = (
+    resources.NODE_CLAIMS,
+    resources.NODES,
+    resources.PODS,
+    resources.NODE_POOLS,
+    resources.EC2_NODE_CLASSES,
+    resources.DAEMON_SETS,
+)
+
+
+class Session:
+    def __init__(
+        self,
+        *,
+        settings: HostSettings,
+        kube: KubeAdapters,
+        temporal: Client,
+        offerings: Offerings,
+        sent: dict[str, str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._settings, self._temporal, self._now = settings, temporal, now
+        self._awake = asyncio.Event()
+        self.sent = sent
+        self.caches = Caches(now, self._awake.set)
+        self.caches.on_pod_settled = self._pod_settled
+        self._nominations = Nominations()
+        self._signaller = Signaller(temporal, settings.task_queue, sent)
+        self._began = now()
+        self._telling = Telling(
+            cluster=settings.cluster,
+            deadlines=settings.deadlines,
+            caches=self.caches,
+            nominations=self._nominations,
+            signaller=self._signaller,
+            began=self._began,
+        )
+        self._calls = Calls()
+        self._planning = Planning(
+            caches=self.caches,
+            nominations=self._nominations,
+            claims=kube.claims,
+            events=kube.events,
+            offerings=offerings,
+            settings=settings.planning,
+            not_ready_grace=settings.not_ready_grace,
+            now=now,
+        )
+        self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
+        self._watches = {
+            one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
+            for one in _WATCHED
+        }
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name, watch in self._watches.items():
+                group.create_task(watch.run(), name=f"watch-{name}")
+                group.create_task(self._synced(watch), name=f"watch-{name}-synced")
+            group.create_task(self._signaller.run(), name="watch-signals")
+            group.create_task(self._tell(), name="watch-tell")
+
+    async def close(self) -> None:
+        for plan in self._plans.values():
+            plan.cancel()
+        await asyncio.gather(*self._plans.values(), return_exceptions=True)
+        await self._planning.close()
+
+    async def plannable(self) -> None:
+        """Until every kind is known, since a plan looks at all of them."""
+        for watch in self._watches.values():
+            await watch.synced.wait()
+
+    def stale(self, within: float) -> list[str]:
+        """The kinds that were not heard of lately."""
+        return [name for name, watch in self._watches.items() if not watch.fresh(within)]
+
+    def deaf(self) -> bool:
+        """No watch is open at all."""
+        return all(watch.cut_since is not None for watch in self._watches.values())
+
+    async def plan(self, request: PlanRequest) -> PlanOutcome:
+        """A try of a plan that is under way joins it, so that nothing is created twice."""
+        task = self._plans.get(request.plan_id)
+        if task is None:
+            task = self._plans[request.plan_id] = asyncio.create_task(self._plan(request))
+            task.add_done_callback(lambda _: self._plans.pop(request.plan_id, None))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError as cancelled:
+            if task.cancelled():
+                raise TryLater("the watch moved to another process while it planned") from cancelled
+            raise
+
+    async def feed(self) -> None:
+        await self._planning.feed()
+
+    async def resync(self) -> None:
+        running = await open_lives(self._temporal, self._settings.cluster)
+        if not self.stale(60.0):
+            mend(running, self.caches, self._telling, self._signaller, self._known(), self._now())
+
+    async def _plan(self, request: PlanRequest) -> PlanOutcome:
+        outcome = await self._planning.plan(request)
+        first = self._planning.passes == 1
+        for name in tuple(self.caches.claims) if first else self._nominations.targets():
+            self.caches.touch_claim(name)
+        self._awake.set()
+        return outcome
+
+    async def _synced(self, watch: ListWatch) -> None:
+        await watch.synced.wait()
+        self._awake.set()
+
+    async def _tell(self) -> None:
+        """Wait for a change or for a time that was set, gather what comes with it, and tell whom it concerns."""
+        while True:
+            await self._until_awake()
+            await asyncio.sleep(GATHER)
+            self._awake.clear()
+            now = self._now()
+            self._telling.tell(self.caches.take_dirty(), self._known(), now)
+            self._call(now)
+
+    async def _until_awake(self) -> None:
+        times = [moment for moment in (self._telling.next(), self._calls.again) if moment is not None]
+        left = (min(times) - self._now()).total_seconds() if times else None
+        try:
+            await asyncio.wait_for(self._awake.wait(), None if left is None else max(left, 0.0))
+        except TimeoutError:
+            return
+
+    def _call(self, now: datetime) -> None:
+        if not self._watches["pods"].synced.is_set():
+            return
+        demand = self._calls.decide(unanswered(self.caches, self._nominations, now), now)
+        if demand is None:
+            return
+        cluster = self._settings.cluster
+        numbered = demand.model_copy(update={"number": time.time_ns()})
+        start = Start(
+            "ProvisioningWorkflow",
+            ProvisioningState(cluster=cluster, window=self._settings.window),
+            summary=f"provisioning of {cluster}",
+        )
+        self._signaller.offer(Signal(ids.provisioning(cluster), "demand", numbered, str(numbered.number), start))
+
+    def _known(self) -> Known:
+        synced = {name: watch.synced.is_set() for name, watch in self._watches.items()}
+        young = self._now() - self._began < UNPLANNED
+        return Known(
+            claims=synced["nodeclaims"],
+            nodes=synced["nodes"],
+            pods=synced["pods"],
+            pools=synced["nodepools"],
+            node_classes=synced["ec2nodeclasses"],
+            unplanned=young and self._planning.passes == 0 and bool(self.caches.pending),
+        )
+
+    def _hearer(self, kind: str) -> Callable[[list[Delta]], None]:
+        return lambda deltas: self.caches.hear(kind, deltas)
+
+    def _pod_settled(self, uid: str) -> None:
+        target = self._nominations.drop(uid, self._now())
+        if target:
+            self.caches.touch_claim(target)

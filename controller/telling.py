@@ -1,0 +1,242 @@
+"""From what changed in the caches to signals for NodeClaim, NodePool and NodeClass workflows.
+
+`host.py` calls `tell` after every burst of changes; `signaller.py` sends. Kinds that are not synced yet hold back only
+what depends on them.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from controller.caches import Caches, Dirty
+from controller.digests import Digest, View, claim_digest, fingerprint, node_class_digest, pool_digest
+from controller.due import Due
+from controller.nominations import Nominations
+from controller.signaller import Signal, Signaller, Start
+from model.base import Message
+from model.coordination import NodeClassState, PoolState
+from model.facts import ClaimFact
+from model.labels import LAUNCH_GROUP, NODECLASS
+from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
+from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from workflows import ids
+from workflows.attributes import start_attributes
+
+log = structlog.get_logger(__name__)
+
+POOL_PAUSE: Final = timedelta(seconds=1)
+"""Between two signals to one NodePool workflow."""
+GONE_AFTER: Final = timedelta(seconds=5)
+"""A NodeClaim leaves because its workflow lets it go; only one that is still running by then is told."""
+_GONE: Final = "gone"
+
+
+@dataclass(frozen=True)
+class Known:
+    """Which kinds are synced, and whether pods may still be expected on nodes that look empty."""
+
+    claims: bool
+    nodes: bool
+    pods: bool
+    pools: bool
+    node_classes: bool
+    unplanned: bool
+    """This host is new, pods are pending, and no plan has said yet where they go."""
+
+
+class Telling:
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        deadlines: Deadlines,
+        caches: Caches,
+        nominations: Nominations,
+        signaller: Signaller,
+        began: datetime,
+        number: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._cluster, self._deadlines = cluster, deadlines
+        self._caches, self._nominations, self._signaller = caches, nominations, signaller
+        self._began, self._number = began, number
+        self._due = Due()
+        self._gone: dict[str, ClaimFact] = {}
+        self._held: set[str] = set()
+        self._pools_told: dict[str, datetime] = {}
+
+    def next(self) -> datetime | None:
+        """When there is something to look at again without any change."""
+        return self._due.next()
+
+    def tell(self, dirty: Dirty, known: Known, now: datetime) -> None:
+        self._bury(dirty, now)
+        for key in self._due.take(now):
+            kind, _, name = key.partition("/")
+            {"claim": dirty.claims, "pool": dirty.pools}.get(kind, set()).add(name)
+            if kind == "gone":
+                self._say_gone(name)
+        if known.claims and known.nodes:
+            claims, self._held = dirty.claims | self._held, set()
+            _each(claims, lambda name: self._tell_claim(name, known, now))
+        else:
+            self._held |= dirty.claims
+        if known.pools and known.claims and known.node_classes:
+            _each(dirty.pools, lambda name: self._tell_pool(name, now))
+        if known.node_classes and known.claims:
+            _each(dirty.node_classes, self._tell_node_class)
+
+    def identity(self, claim: ClaimFact) -> ClaimIdentity:
+        return ClaimIdentity(
+            cluster=self._cluster,
+            name=claim.name,
+            uid=claim.uid,
+            pool=claim.pool,
+            node_class=claim.labels.get(NODECLASS, claim.node_class),
+            group_id=claim.annotations.get(LAUNCH_GROUP, ""),
+            created=claim.created,
+        )
+
+    def workflow_id(self, claim: ClaimFact) -> str:
+        return ids.nodeclaim(self._cluster, claim.name, claim.uid)
+
+    def revive(self, claim: ClaimFact, known: Known, now: datetime) -> None:
+        """Its workflow is not running though the NodeClaim is there: start it, whatever was told before."""
+        self._signaller.withdraw(self.workflow_id(claim))
+        self._tell_claim(claim.name, known, now, again=True)
+
+    def say_gone(self, workflow_id: str) -> None:
+        """A workflow runs whose NodeClaim is not there."""
+        seen = ClaimSeen(number=self._number(), exists=False)
+        self._signaller.offer(Signal(workflow_id, "seen", seen, _GONE))
+
+    # --- claims ---
+
+    def _tell_claim(self, name: str, known: Known, now: datetime, *, again: bool = False) -> None:
+        claim = self._caches.claims.get(name)
+        if claim is None:
+            return
+        if claim.deleting:
+            self._nominations.forget(name)
+        if claim.initialized and not claim.deleting and not (known.pods and known.pools):
+            self._held.add(name)
+            return
+        workflow_id = self.workflow_id(claim)
+        digest = claim_digest(self._view(claim, workflow_id, known), now)
+        self._due.set(f"claim/{name}", self._again(digest, claim, known))
+        identity = self.identity(claim)
+        start = Start(
+            "NodeClaimWorkflow",
+            ClaimState(identity=identity, deadlines=self._deadlines),
+            start_attributes(identity),
+            f"{name} of {claim.pool}" if claim.pool else name,
+            again=again,
+        )
+        seen = digest.seen.model_copy(update={"number": self._number()})
+        self._signaller.offer(Signal(workflow_id, "seen", seen, _written(digest.seen), start))
+
+    def _view(self, claim: ClaimFact, workflow_id: str, known: Known) -> View:
+        nodes = self._caches.nodes_of(claim)
+        names = [node.name for node in nodes]
+        told_since = _since(self._signaller.told(workflow_id))
+        vacated = [moment for name in names if (moment := self._caches.occupancy.vacated(name))]
+        pool = self._caches.pools.get(claim.pool)
+        lapse = self._nominations.lapse(claim.name, claim.initialized_at)
+        return View(
+            claim=claim,
+            nodes=nodes,
+            policy=pool.policy if pool else "",
+            occupied=any(self._caches.occupancy.occupied(name) for name in names)
+            or (known.unplanned and told_since is None),
+            expected=self._nominations.expected(claim.name),
+            expected_until=lapse,
+            vacant_since=max(vacated) if vacated else told_since or self._unseen(claim),
+        )
+
+    def _unseen(self, claim: ClaimFact) -> datetime | None:
+        """A node that was up before this process watched may have lost its last pod up to that moment."""
+        before = claim.initialized_at is not None and claim.initialized_at < self._began
+        return self._began if before else None
+
+    def _again(self, digest: Digest, claim: ClaimFact, known: Known) -> datetime | None:
+        if known.unplanned and claim.initialized:
+            return self._began + UNPLANNED
+        return digest.again
+
+    def _bury(self, dirty: Dirty, now: datetime) -> None:
+        for claim in dirty.gone_claims.values():
+            workflow_id = self.workflow_id(claim)
+            self._signaller.withdraw(workflow_id)
+            self._nominations.forget(claim.name)
+            self._gone[workflow_id] = claim
+            self._due.set(f"claim/{claim.name}", None)
+            self._due.set(f"gone/{workflow_id}", now + GONE_AFTER)
+        for name in dirty.gone_pools:
+            self._say_over(ids.nodepool(self._cluster, name), PoolSeen(number=self._number(), exists=False))
+        for name in dirty.gone_node_classes:
+            self._say_over(ids.nodeclass(self._cluster, name), NodeClassSeen(number=self._number(), exists=False))
+
+    def _say_gone(self, workflow_id: str) -> None:
+        self._gone.pop(workflow_id, None)
+        self.say_gone(workflow_id)
+
+    def _say_over(self, workflow_id: str, seen: Message) -> None:
+        self._signaller.withdraw(workflow_id)
+        self._signaller.offer(Signal(workflow_id, "seen", seen, _GONE))
+
+    # --- coordinators ---
+
+    def _tell_pool(self, name: str, now: datetime) -> None:
+        view = self._caches.pools.get(name)
+        if view is None:
+            return
+        last = self._pools_told.get(name)
+        if last is not None and now < last + POOL_PAUSE:
+            self._due.set(f"pool/{name}", last + POOL_PAUSE)
+            return
+        node_class = self._caches.node_classes.get(view.fact.node_class)
+        seen = pool_digest(view.fact, self._caches.claims_of_pool(name), node_class)
+        start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
+        numbered = seen.model_copy(update={"number": self._number()})
+        signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, fingerprint(seen), start)
+        if self._signaller.offer(signal):
+            self._pools_told[name] = now
+
+    def _tell_node_class(self, name: str) -> None:
+        node_class = self._caches.node_classes.get(name)
+        if node_class is None:
+            return
+        holders = sum(1 for claim in self._caches.claims.values() if claim.node_class == name)
+        seen = node_class_digest(node_class, holders)
+        start = Start(
+            "NodeClassWorkflow", NodeClassState(cluster=self._cluster, name=name), summary=f"EC2NodeClass {name}"
+        )
+        numbered = seen.model_copy(update={"number": self._number()})
+        self._signaller.offer(Signal(ids.nodeclass(self._cluster, name), "seen", numbered, fingerprint(seen), start))
+
+
+UNPLANNED: Final = timedelta(seconds=30)
+"""For so long a new host believes that pending pods may be on their way to nodes that look empty."""
+
+
+def _each(names: Iterable[str], tell: Callable[[str], None]) -> None:
+    """One object that cannot be digested must not keep the others from being told."""
+    for name in names:
+        try:
+            tell(name)
+        except Exception:
+            log.exception("digest failed", name=name)
+
+
+def _written(seen: ClaimSeen) -> str:
+    """What is remembered as told. Since when a node is empty rides along: no object in the cluster says it."""
+    since = f"@{seen.empty_since.isoformat()}" if seen.empty_since else ""
+    return fingerprint(seen) + since
+
+
+def _since(told: str) -> datetime | None:
+    _, _, since = told.partition("@")
+    return datetime.fromisoformat(since) if since else None
