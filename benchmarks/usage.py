@@ -64,3 +64,7 @@ def measure(groups: dict[str, list[int]]) -> dict[str, Usage]:
     """One look at each group of process ids."""
     stats = all_stats()
     return {name: trees(pids, stats) for name, pids in groups.items()}
+
+
+def children_of(pid: int) -> list[int]:
+    return [stat.pid for stat in all_stats().values() if stat.parent == pid]

@@ -53,7 +53,7 @@ class LiveScreen:
         self.console = console
         self._live = Live(console=console, refresh_per_second=4, transient=True, vertical_overflow="ellipsis")
         self._view: View | None = None
-        self._live.get_renderable = self._render  # type: ignore[method-assign]  # its times tick between two views
+        self._live.get_renderable = self.renderable  # type: ignore[method-assign]  # its times tick between two views
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -74,7 +74,7 @@ class LiveScreen:
     def clear(self) -> None:
         self._view = None
 
-    def _render(self) -> Group:
+    def renderable(self) -> Group:
         if self._view is None or not self._view.lives:
             return Group()
         view = self._view

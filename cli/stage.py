@@ -107,9 +107,9 @@ class Stage:
 
     # --- looking ---
 
-    async def names(self, path: str, selector: str = "") -> list[str]:
-        """Of the objects in a collection."""
-        query = f"?labelSelector={selector}" if selector else ""
+    async def names(self, path: str, selector: str = "", *, limit: int = 500) -> list[str]:
+        """Of the objects in a collection; at most `limit` of them."""
+        query = f"?limit={limit}" + (f"&labelSelector={selector}" if selector else "")
         answer = await self.kube.request("GET", path + query)
         return [item["metadata"]["name"] for item in answer.get("items") or ()]
 

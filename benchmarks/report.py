@@ -1,0 +1,112 @@
+"""The benchmark's tables: one row a step beside Karpenter's figures, then calls, costs and history events."""
+
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.usage import Usage
+
+KARPENTER = {
+    100: ("10.5", "15", "22-24"),
+    500: ("18-19", "72", "32-38"),
+    1000: ("37-43", "143", "56-62"),
+}
+"""Pods to seconds, nodes and AWS calls: Karpenter 1.14's AWS provider in the same world, each size from zero."""
+WORKER, TEMPORAL = ("worker", "planner"), ("temporal",)
+
+
+@dataclass(frozen=True)
+class Step:
+    begin: int
+    """Pods before."""
+    end: int
+    seconds: float
+    nodes: int
+    """At the end of a way up; that went, of a way down."""
+    calls: Mapping[str, int]
+    cost: Mapping[str, Usage]
+    """By process: CPU seconds of this step, memory at its end."""
+    events: Sequence[int] = ()
+    """Of the history of each life that ended in it."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.begin} -> {self.end}"
+
+    def as_json(self) -> dict[str, Any]:
+        cost = {name: {"cpu_seconds": round(usage.cpu, 2), "rss_bytes": usage.rss} for name, usage in self.cost.items()}
+        plain = {"begin": self.begin, "end": self.end, "seconds": round(self.seconds, 2), "nodes": self.nodes}
+        return {**plain, "aws_calls": dict(self.calls), "cost": cost, "history_events": list(self.events)}
+
+    def of(self, names: Sequence[str]) -> Usage:
+        return sum((self.cost[name] for name in names if name in self.cost), Usage())
+
+    def rest(self) -> Usage:
+        return self.of([name for name in self.cost if name not in (*WORKER, *TEMPORAL)])
+
+
+def report(steps: Sequence[Step], *, fresh: bool, console: Console | None = None) -> None:
+    out = console or Console(width=None if Console().is_terminal else 160, highlight=False)
+    out.print(f"Measured on {machine()}")
+    out.print(steps_table(steps, fresh=fresh))
+    out.print(calls_table(steps))
+    out.print(cost_table(steps))
+    events = [count for step in steps for count in step.events]
+    if events:
+        spread = f"min {min(events)}, median {statistics.median(events):g}, max {max(events)}"
+        out.print(f"History events a node, {len(events)} lives: {spread}")
+
+
+def steps_table(steps: Sequence[Step], *, fresh: bool) -> Table:
+    note = "" if fresh else "; Karpenter's are each from zero, as --fresh does it"
+    table = Table(title=f"Seconds to all pods Running, or to nothing left{note}", title_justify="left")
+    for name in ("pods", "seconds", "nodes", "AWS calls", "Karpenter: seconds", "nodes", "AWS calls"):
+        table.add_column(name, justify="right")
+    for step in steps:
+        theirs = KARPENTER.get(step.end, ("-", "-", "-"))
+        table.add_row(step.title, f"{step.seconds:.1f}", str(step.nodes), str(sum(step.calls.values())), *theirs)
+    return table
+
+
+def calls_table(steps: Sequence[Step]) -> Table:
+    table = Table(title="AWS calls by action", title_justify="left")
+    table.add_column("action", no_wrap=True)
+    for step in steps:
+        table.add_column(step.title, justify="right")
+    for action in sorted({action for step in steps for action in step.calls}):
+        table.add_row(action, *(str(step.calls.get(action, 0) or "-") for step in steps))
+    return table
+
+
+def cost_table(steps: Sequence[Step]) -> Table:
+    table = Table(title="CPU seconds of the step, and MB of memory at its end", title_justify="left")
+    table.add_column("process", no_wrap=True)
+    for step in steps:
+        table.add_column(step.title, justify="right")
+    rows = {"worker": ("worker",), "its planner": ("planner",), "Temporal": TEMPORAL}
+    for title, names in rows.items():
+        table.add_row(title, *(_cell(step.of(names)) for step in steps))
+    table.add_row("the rest", *(_cell(step.rest()) for step in steps), end_section=True)
+    for name in sorted({name for step in steps for name in step.cost} - {*WORKER, *TEMPORAL}):
+        table.add_row(f"  {name}", *(_cell(step.of([name])) for step in steps))
+    return table
+
+
+def _cell(usage: Usage) -> str:
+    return f"{usage.cpu:.1f} s {usage.rss / 1e6:5.0f} MB"
+
+
+def machine() -> str:
+    """The processor, how many of them, and the memory, in a line."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = models[0] if models else platform.machine()
+    return f"{len(os.sched_getaffinity(0))} x {name}, {memory:.0f} GiB, Python {platform.python_version()}"

@@ -1,0 +1,216 @@
+"""End to end: how long from `kubectl scale` to all pods Running, and to nothing left, and what it costs.
+
+    python -m benchmarks.scale [--steps 100,500,1000,0] [--fresh] [--json FILE]
+
+The world is the one that Karpenter was measured in: nodes of at most 8 vCPU, an instance pending for 1 s, a boot of
+2 s, 2 s to shut down, WhenEmpty after 0 s, a budget of 100 %, the batch window at its defaults.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+import time
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from benchmarks.report import Step, report
+from benchmarks.usage import Usage, children_of, measure
+from cli.aws_view import since
+from cli.demo_acts import EXAMPLES, NAME
+from cli.exits import Failed, Refused, code_of, leave, line_of
+from cli.lives import NodeLife
+from cli.rights import RBAC, aws_arguments
+from cli.stage import Stage
+from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
+from model.labels import NODEPOOL
+from sandbox.plan import CRDS, Plan
+from sandbox.processes import PartFailed
+from sandbox.world import Sandbox
+
+PATIENCE = 300.0
+"""Seconds for one step."""
+DEPLOYMENT = "inflate"
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def scale(
+    steps: Annotated[str, typer.Option(help="Numbers of pods, one after the other.")] = "100,500,1000,0",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Each size from zero: back to 0 pods in between.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+) -> int:
+    """Scale a Deployment and print what it took."""
+    sizes = sizes_of(steps, fresh=fresh)
+    directory = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
+    try:
+        with Sandbox(directory, plan=world()) as sandbox:
+            taken = asyncio.run(_run(sandbox, sizes))
+    except (Failed, PartFailed):
+        print(f"The logs are in {directory / 'logs'}", file=sys.stderr)
+        raise
+    report(taken, fresh=fresh)
+    if json_file:
+        json_file.write_text(json.dumps([step.as_json() for step in taken], indent=2) + "\n")
+    shutil.rmtree(directory, ignore_errors=True)
+    return 0
+
+
+def sizes_of(steps: str, *, fresh: bool) -> list[int]:
+    """`100,500,0` as numbers; ends with 0, and `fresh` puts a 0 after each. Raises `Refused`."""
+    try:
+        sizes = [int(part) for part in steps.split(",")]
+    except ValueError:
+        raise Refused(f"--steps {steps!r}: write numbers of pods with commas between them, as in 100,500,0") from None
+    if any(not 0 <= size <= 10_000 for size in sizes) or not any(sizes):
+        raise Refused(f"--steps {steps!r}: write numbers from 0 to 10000, at least one of them above 0")
+    wanted = [step for size in sizes if size for step in (size, 0)] if fresh else sizes
+    if any(0 < after <= before for before, after in pairwise(wanted)):
+        raise Refused(f"--steps {steps!r}: each number has to be above the one before it, or 0")
+    return wanted if wanted[-1] == 0 else [*wanted, 0]
+
+
+def world() -> Plan:
+    """The cluster's name is the one that `examples/` select subnets and groups by."""
+    return Plan(
+        cluster_name="demo",
+        manifests=(CRDS, RBAC),
+        aws_arguments=("--pending-seconds=1", "--shutting-down-seconds=2", *aws_arguments()),
+        node_arguments=("--boot-seconds=2",),
+    )
+
+
+def node_pool() -> dict[str, Any]:
+    """The example's, without limits, and nodes that go at once when they are empty."""
+    pool: dict[str, Any] = yaml.safe_load((EXAMPLES / "nodepool.yaml").read_text())
+    pool["spec"].pop("limits", None)
+    pool["spec"]["disruption"] = {
+        "consolidationPolicy": "WhenEmpty",
+        "consolidateAfter": "0s",
+        "budgets": [{"nodes": "100%"}],
+    }
+    return pool
+
+
+async def _run(sandbox: Sandbox, sizes: list[int]) -> list[Step]:
+    async with Stage(sandbox, deployment=DEPLOYMENT) as stage:
+        bench = Bench(stage)
+        await bench.prepare()
+        taken = [await bench.step(size) for size in sizes]
+        await bench.leave()
+        return taken
+
+
+class Bench:
+    """Takes the steps. CPU seconds and calls are those of the step, memory is what stands at its end."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._pods = 0
+        self._told: set[str] = set()
+
+    async def prepare(self) -> None:
+        stage = self._stage
+        await stage.apply(EXAMPLES / "ec2nodeclass.yaml", EXAMPLES / "deployment.yaml")
+        await stage.kube.apply(node_pool())
+        for kind in (EC2_NODE_CLASSES, NODE_POOLS):
+            await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)
+
+    async def step(self, pods: int) -> Step:
+        """Raises `Failed` when it does not come to its end."""
+        before, calls = self._measure(), await self._stage.aws.calls()
+        print(f"{self._pods} -> {pods} pods ...", file=sys.stderr, flush=True)
+        seconds = await (self._up(pods) if pods > self._pods else self._down())
+        after = self._measure()
+        nodes = len(await self._stage.names(NODES.path(), NODEPOOL))
+        ended = await self._ended()
+        taken = Step(
+            begin=self._pods,
+            end=pods,
+            seconds=seconds,
+            nodes=nodes or len(ended),
+            calls=since(calls, await self._stage.aws.calls()),
+            cost={name: Usage(usage.cpu - before[name].cpu, usage.rss) for name, usage in after.items()},
+            events=[life.events for life in ended],
+        )
+        print(f"  {seconds:.1f} s, {taken.nodes} nodes", file=sys.stderr, flush=True)
+        self._pods = pods
+        return taken
+
+    async def leave(self) -> None:
+        """What the product leaves behind when it is asked to go is nothing; else this raises `Failed`."""
+        stage = self._stage
+        for kind in (NODE_POOLS, EC2_NODE_CLASSES):
+            await stage.delete(kind.path(NAME))
+            await stage.settled(partial(stage.names, kind.path()), what=f"{kind.kind} gone", seconds=60)
+        if still := await stage.dismiss():
+            raise Failed(f"workflows are still open: {', '.join(still)}")
+        if code := await stage.worker.finish():
+            raise Failed(f"the worker ended with {code}")
+
+    async def _up(self, pods: int) -> float:
+        stage = self._stage
+        stage.pods.forget()
+        began = time.monotonic()
+        await stage.scale(pods)
+        while stage.pods.most < pods:
+            if time.monotonic() > began + PATIENCE:
+                raise Failed(f"{pods} pods Running: {stage.pods.count()} after {PATIENCE:g} s")
+            stage.check()
+            await stage.pods.change(1.0)
+        return stage.pods.most_at - began
+
+    async def _down(self) -> float:
+        """To 0 pods: until nothing is left of the nodes either."""
+        began = time.monotonic()
+        await self._stage.scale(0)
+        await self._stage.settled(self._left, what="nothing left", seconds=PATIENCE)
+        return time.monotonic() - began
+
+    async def _left(self) -> str:
+        """Something that is still there; the cheapest question first."""
+        stage = self._stage
+        for kind in (NODE_CLAIMS, NODES):
+            found = await stage.names(kind.path(), NODEPOOL, limit=1)
+            if found:
+                return f"{kind.kind} {found[0]}"
+        if running := await stage.lives.running():
+            return f"{len(running)} open NodeClaim workflows"
+        alive = [one.id for one in await stage.aws.instances() if one.state != "terminated"]
+        return f"instances {', '.join(alive[:5])}" if alive else ""
+
+    async def _ended(self) -> list[NodeLife]:
+        """Lives that ended since this was asked last."""
+        lives = await self._stage.lives.all("ExecutionStatus != 'Running'")
+        fresh = [life for life in lives if not life.open and life.workflow_id not in self._told]
+        self._told |= {life.workflow_id for life in fresh}
+        return fresh
+
+    def _measure(self) -> dict[str, Usage]:
+        stage = self._stage
+        groups = {part.name: [part.pid] for part in stage.sandbox.processes}
+        taken = measure(groups | {"worker": [stage.worker.pid], "planner": children_of(stage.worker.pid)})
+        # The worker's tree holds its planner; told apart, they add up to the tree.
+        whole, planner = taken["worker"], taken["planner"]
+        return taken | {"worker": Usage(whole.cpu - planner.cpu, whole.rss - planner.rss)}
+
+
+def main() -> int:
+    """Exit codes as everywhere in `cli/exits.py`."""
+    try:
+        answer = app(standalone_mode=False)
+    except (Failed, PartFailed, Refused, typer.TyperException, KeyboardInterrupt) as error:
+        if not isinstance(error, KeyboardInterrupt):
+            print(line_of(error, "benchmarks.scale"), file=sys.stderr)
+        return code_of(error)
+    return int(answer or 0)
+
+
+if __name__ == "__main__":
+    leave(main())

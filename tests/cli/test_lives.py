@@ -1,0 +1,85 @@
+"""Lives are read from Temporal's visibility: a continued run is one life, and a closed one is over."""
+
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.client import WorkflowExecution
+from temporalio.client import WorkflowExecutionStatus as Status
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from cli.lives import life_of, merge, name_of
+from workflows import attributes, ids
+
+START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def execution(
+    name: str, status: Status, *, after: int = 0, events: int = 10, phase: str = "Ready"
+) -> WorkflowExecution:
+    begun = START + timedelta(seconds=after)
+    return WorkflowExecution(
+        close_time=None if status is Status.RUNNING else begun + timedelta(seconds=60),
+        execution_time=begun,
+        history_length=events,
+        id=ids.nodeclaim("demo", name, "0123456789"),
+        namespace="default",
+        parent_id=None,
+        parent_run_id=None,
+        raw_info=WorkflowExecutionInfo(),
+        root_id=None,
+        root_run_id=None,
+        run_id=f"{name}-{after}",
+        search_attributes={},
+        start_time=begun,
+        status=status,
+        task_queue="demo",
+        typed_search_attributes=TypedSearchAttributes(
+            [
+                SearchAttributePair(attributes.PHASE, phase),
+                SearchAttributePair(attributes.OVERDUE, True),
+                SearchAttributePair(attributes.DEADLINE, START),
+                SearchAttributePair(attributes.INSTANCE_ID, "i-0a"),
+            ]
+        ),
+        workflow_type="NodeClaimWorkflow",
+        _context_free_data_converter=pydantic_data_converter,
+    )
+
+
+def test_the_name_is_the_nodeclaims() -> None:
+    assert name_of(ids.nodeclaim("a/b", "default-x7k", "0123456789")) == "default-x7k"
+
+
+def test_a_running_life_shows_its_attributes() -> None:
+    life = life_of(execution("one", Status.RUNNING))
+    assert (life.name, life.phase, life.overdue, life.deadline, life.instance_id) == (
+        "one",
+        "Ready",
+        True,
+        START,
+        "i-0a",
+    )
+    assert life.open
+
+
+def test_a_life_that_is_over_is_gone_and_owes_nothing() -> None:
+    life = life_of(execution("one", Status.COMPLETED))
+    assert (life.phase, life.overdue, life.deadline) == ("Gone", False, None)
+    assert life.since == START + timedelta(seconds=60)
+    assert not life.open
+
+
+def test_a_continued_run_and_its_successor_are_one_life_with_all_their_events() -> None:
+    (life,) = merge(
+        [
+            execution("one", Status.CONTINUED_AS_NEW, events=500),
+            execution("one", Status.RUNNING, after=60, events=7, phase="Drain"),
+        ]
+    )
+    assert (life.events, life.phase, life.open) == (507, "Drain", True)
+
+
+def test_a_run_that_was_ended_by_force_is_not_taken_for_a_good_end() -> None:
+    life = life_of(execution("one", Status.TERMINATED, phase="Drain"))
+    assert (life.open, life.phase, life.status) == (False, "Drain", "TERMINATED")

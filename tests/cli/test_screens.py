@@ -1,0 +1,100 @@
+"""What the demo and `tenure stuck` show of nodes' lives: a table that ticks, or a line per change."""
+
+from datetime import UTC, datetime, timedelta
+
+from rich.console import Console
+
+from cli.demo_screen import LineScreen, LiveScreen, screen_for
+from cli.lives import NodeLife
+from cli.pods import PodCount, state_of
+from cli.tables import lives_table, span
+from cli.view import View
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def life(name: str = "default-1", **fields: object) -> NodeLife:
+    given: dict[str, object] = {"phase": "Launch", "since": NOW - timedelta(seconds=3)} | fields
+    return NodeLife(workflow_id=f"demo/nodeclaim/{name}/1", name=name, **given)  # type: ignore[arg-type]
+
+
+READY = life(
+    phase="Ready",
+    instance_id="i-0a",
+    instance_type="m7i.2xlarge",
+    capacity_type="on-demand",
+    zone="us-west-2a",
+    node_name="ip-10-0-0-1",
+)
+
+
+def console() -> Console:
+    return Console(width=200, highlight=False)
+
+
+def table_text(*lives: NodeLife, pods: dict[str, int] | None = None) -> str:
+    shown = console()
+    with shown.capture() as capture:
+        shown.print(lives_table(lives, now=NOW, pods=pods))
+    return capture.get()
+
+
+def test_a_node_that_is_late_says_by_how_much() -> None:
+    text = table_text(life(phase="Registration", overdue=True, deadline=NOW - timedelta(seconds=65)))
+    assert "Registration overdue" in text
+    assert "1m05s late" in text
+
+
+def test_a_node_shows_its_instance_and_the_pods_that_run_on_it() -> None:
+    row = next(line for line in table_text(READY, pods={"ip-10-0-0-1": 7}).splitlines() if "i-0a" in line)
+    cells = [cell.strip() for cell in row.split("│")[1:-1]]
+    assert cells == ["default-1", "Ready", "3s ago", "-", "i-0a", "m7i.2xlarge on-demand", "us-west-2a", "7"]
+
+
+def test_what_blocks_a_node_has_a_column_only_when_something_does() -> None:
+    assert "blocked by" not in table_text(READY)
+    assert "pdb default/web" in table_text(READY, life("other", phase="Drain", blocked_by="pdb default/web"))
+
+
+def test_spans_fit_a_column() -> None:
+    spans = [span(timedelta(seconds=seconds)) for seconds in (-4, 0, 59, 61, 3600, 7384)]
+    assert spans == ["0s", "0s", "59s", "1m01s", "1h00m", "2h03m"]
+
+
+def test_lines_are_said_once_per_change() -> None:
+    shown = console()
+    screen = LineScreen(shown)
+    waiting = View(PodCount(pending=3), [life()])
+    running = View(PodCount(running=3), [READY])
+    with shown.capture() as capture:
+        for view in (waiting, waiting, running, running):
+            screen.show(view)
+    lines = [line.partition(" s  ")[2] for line in capture.get().splitlines()]
+    assert [" ".join(line.split()) for line in lines] == [
+        "default-1 Launch",
+        "pods: 0 Running, 3 Pending",
+        "default-1 Ready i-0a m7i.2xlarge on-demand us-west-2a",
+        "pods: 3 Running",
+    ]
+
+
+def test_the_live_table_shows_running_nodes_and_drops_those_that_are_gone() -> None:
+    shown = Console(width=200, force_terminal=True, color_system=None)
+    screen = LiveScreen(shown)
+    screen.show(View(PodCount(running=1), [READY, life("gone-1", phase="Gone", status="COMPLETED")]))
+    with shown.capture() as capture:
+        shown.print(screen.renderable())
+    assert "default-1" in capture.get()
+    assert "gone-1" not in capture.get()
+
+
+def test_a_log_gets_lines_and_a_terminal_gets_the_table() -> None:
+    assert isinstance(screen_for(Console(force_terminal=False)), LineScreen)
+    assert isinstance(screen_for(Console(force_terminal=True)), LiveScreen)
+
+
+def test_a_pod_that_is_being_deleted_no_longer_runs() -> None:
+    pod = {"metadata": {}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+    assert state_of(pod) == ("Running", "n1")
+    assert state_of({**pod, "metadata": {"deletionTimestamp": "2026-01-01T12:00:00Z"}}) == ("Leaving", "n1")
+    assert state_of({"metadata": {}}) == ("Pending", "")

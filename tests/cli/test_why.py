@@ -1,0 +1,42 @@
+"""`tenure why` tells a node's story in lines that need no explanation."""
+
+from datetime import UTC, datetime, timedelta
+
+from cli.lives import NodeLife
+from cli.why import story
+from model.lifecycle import Phase, Step
+
+START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def test_a_node_that_waits_says_for_what_and_until_when() -> None:
+    life = NodeLife(
+        workflow_id="demo/nodeclaim/one/1",
+        name="one",
+        phase="Drain",
+        since=START,
+        deadline=START + timedelta(hours=1),
+        overdue=True,
+        blocked_by="pdb default/web",
+        node_name="ip-10-0-0-1",
+    )
+    lines = story(life, (Step(phase=Phase.DRAIN, at=START, cause="Empty"),)).splitlines()
+    assert lines[0] == "NodeClaim one · node ip-10-0-0-1"
+    assert "  phase       Drain (overdue)" in lines
+    assert "  deadline    2026-01-01 13:00:00 UTC" in lines
+    assert "  blocked by  pdb default/web" in lines
+    assert lines[-1].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
+
+
+def test_a_node_that_is_gone_says_what_it_went_for() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Gone", since=START, status="COMPLETED")
+    text = story(life, (), reason="Expired")
+    assert "went for    Expired" in text
+    assert "deadline" not in text
+
+
+def test_without_a_worker_what_visibility_knows_is_still_told() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
+    text = story(life, (), note="its story needs a worker, and none answers: no poller")
+    assert "phase       Ready" in text
+    assert "no poller" in text
