@@ -136,7 +136,7 @@ class Settings(BaseSettings):
 def load(args: list[str] | None = None) -> Settings:
     """Flags over environment over defaults. Raises SettingsError with one line."""
     try:
-        flags = _flags(args or [])
+        flags: dict[str, Any] = dict(_flags(args or []))
         return Settings(**flags)
     except ValidationError as error:
         raise SettingsError(_one_line(error)) from error

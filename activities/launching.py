@@ -35,6 +35,11 @@ from model.steps import ClaimRef, GroupRefused, Prepared
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering that EC2 could not fill is not asked for again (reference 2.3)."""
+LAUNCHED = (
+    ConditionPatch(type=labels.LAUNCHED, status="True"),
+    ConditionPatch(type=labels.REGISTERED_CONDITION, status="Unknown", reason=labels.NODE_NOT_FOUND),
+    ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=labels.NODE_NOT_FOUND),
+)
 AT_ONCE = 16
 """Status writes under way together."""
 
@@ -147,7 +152,7 @@ class LaunchActivities:
         self, group: LaunchGroup, member: Member, result: LaunchResult, facts: LaunchFacts | None, *, tell: bool
     ) -> None:
         """The NodeClaim first, its workflow second; an instance whose NodeClaim is gone is ended at once."""
-        claim = await self._claims.patch(member.name, member.uid, **_shown(result, facts), now=datetime.now(UTC))
+        claim = await self._show(member, result, facts)
         if claim is None:
             if isinstance(result, Launched):
                 await self._instances.terminate(result.provider_id.rpartition("/")[2])
@@ -157,6 +162,26 @@ class LaunchActivities:
         if tell:
             answer = GroupAnswered(group_id=group.group_id, token=group.token(), result=result)
             await self._lives.answered(claim, answer)
+
+    async def _show(self, member: Member, result: LaunchResult, facts: LaunchFacts | None) -> NodeClaim | None:
+        """Write the answer onto the NodeClaim (reference 3.2 to 3.4); None when it is gone."""
+        now = datetime.now(UTC)
+        if facts is None or isinstance(result, LaunchRefused):
+            return await self._claims.patch(member.name, member.uid, conditions=(_not_launched(result),), now=now)
+        return await self._claims.patch(
+            member.name,
+            member.uid,
+            labels=facts.labels,
+            annotations=facts.annotations,
+            status={
+                "providerID": facts.provider_id,
+                "imageID": facts.image_id,
+                "capacity": format_resources(facts.capacity),
+                "allocatable": format_resources(facts.allocatable),
+            },
+            conditions=LAUNCHED,
+            now=now,
+        )
 
     async def _say_refused(self, claim: NodeClaim, result: LaunchRefused) -> None:
         await self._events.publish(
@@ -169,27 +194,9 @@ class LaunchActivities:
         )
 
 
-def _shown(result: LaunchResult, facts: LaunchFacts | None) -> dict[str, object]:
-    """What the NodeClaim shows of the answer (reference 3.2, 3.3, 3.4)."""
-    if facts is None or isinstance(result, LaunchRefused):
-        reason = result.reason if isinstance(result, LaunchRefused) else labels.LAUNCH_FAILED
-        message = result.message if isinstance(result, LaunchRefused) else ""
-        return {"conditions": (ConditionPatch(type=labels.LAUNCHED, status="Unknown", reason=reason, message=message),)}
-    return {
-        "labels": facts.labels,
-        "annotations": facts.annotations,
-        "status": {
-            "providerID": facts.provider_id,
-            "imageID": facts.image_id,
-            "capacity": format_resources(facts.capacity),
-            "allocatable": format_resources(facts.allocatable),
-        },
-        "conditions": (
-            ConditionPatch(type=labels.LAUNCHED, status="True"),
-            ConditionPatch(type=labels.REGISTERED_CONDITION, status="Unknown", reason=labels.NODE_NOT_FOUND),
-            ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=labels.NODE_NOT_FOUND),
-        ),
-    }
+def _not_launched(result: LaunchResult) -> ConditionPatch:
+    said = result if isinstance(result, LaunchRefused) else LaunchRefused(reason=labels.LAUNCH_FAILED)
+    return ConditionPatch(type=labels.LAUNCHED, status="Unknown", reason=said.reason, message=said.message)
 
 
 def _launched(answer: FleetAnswer, index: int, member: Member, facts: LaunchFacts) -> Launched:

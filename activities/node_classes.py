@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
-from model.hashing import NODECLASS_HASH_VERSION, nodeclass_hash
 from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims, NodeClasses, NodeClassResolver
 from model import labels
+from model.hashing import HASH_VERSION, nodeclass_hash
 from model.kinds import EC2NodeClass
 from model.steps import NodeClassAsked, NodeClassResolved
 
@@ -33,7 +33,7 @@ class NodeClassActivities:
             conditions=resolved.conditions,
             annotations={
                 labels.NODECLASS_HASH: nodeclass_hash(node_class),
-                labels.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
+                labels.NODECLASS_HASH_VERSION: HASH_VERSION,
             },
             now=datetime.now(UTC),
         )

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from model.hashing import NODEPOOL_HASH_VERSION, nodepool_hash
 from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools
 from model import labels
 from model.coordination import PoolCount
+from model.hashing import HASH_VERSION, nodepool_hash
 from model.kinds import NodeClaim, NodePool
 from model.quantity import format_resources, parse_resources
 from model.resources import total
@@ -42,7 +42,7 @@ class PoolActivities:
             conditions=await self._conditions(pool),
             annotations={
                 labels.NODEPOOL_HASH: nodepool_hash(pool),
-                labels.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION,
+                labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
             },
             now=datetime.now(UTC),
         )

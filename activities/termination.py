@@ -1,4 +1,7 @@
-"""The end: the instance is terminated and waited for until EC2 no longer lists it, then the finalizers come off."""
+"""The end: the instance is terminated and waited for until EC2 no longer lists it, then the finalizers come off.
+
+One activity, since neither half makes sense without the other; killed anywhere, a repeat finds how far it came.
+"""
 
 import asyncio
 from datetime import UTC, datetime
@@ -10,7 +13,7 @@ from activities.heartbeats import heartbeating
 from activities.ports import Claims, ConditionPatch, Instances, Nodes
 from model import labels
 from model.faults import NotFound
-from model.ids import instance_id_of
+from model.ids import InstanceId, instance_id_of
 from model.steps import ClaimRef, TerminationAsked
 
 LOOK_EVERY = 1.0
@@ -24,28 +27,27 @@ class TerminationActivities:
 
     @activity.defn
     @faults_mapped
-    async def terminate_instance(self, asked: TerminationAsked) -> None:
-        """Returns once the instance is gone. The NodeClaim's own status may know of one that nobody else does."""
+    async def terminate_node(self, asked: TerminationAsked) -> None:
+        """Returns once instance, Node and NodeClaim are gone. The NodeClaim's own status may know of an instance
+        that its workflow does not."""
         async with heartbeating():
             provider_id = asked.claim.provider_id or await self._provider_id(asked.claim)
-            if not provider_id:
-                return
-            instance = instance_id_of(provider_id)
-            if not await self._instances.terminate(instance):
-                return
-            going = ConditionPatch(type=labels.INSTANCE_TERMINATING, status="True")
-            await self._claims.patch(asked.claim.name, asked.claim.uid, conditions=(going,), now=datetime.now(UTC))
-            pause = LOOK_EVERY
-            while await self._instances.get(instance) is not None:
-                await asyncio.sleep(pause)
-                pause = min(LOOK_SLOWEST, pause * 1.5)
+            if provider_id:
+                await self._end(asked.claim, instance_id_of(provider_id))
+            await self._release(asked.claim, provider_id)
 
-    @activity.defn
-    @faults_mapped
-    async def release_claim(self, asked: TerminationAsked) -> None:
+    async def _end(self, ref: ClaimRef, instance: InstanceId) -> None:
+        if not await self._instances.terminate(instance):
+            return
+        going = ConditionPatch(type=labels.INSTANCE_TERMINATING, status="True")
+        await self._claims.patch(ref.name, ref.uid, conditions=(going,), now=datetime.now(UTC))
+        pause = LOOK_EVERY
+        while await self._instances.get(instance) is not None:
+            await asyncio.sleep(pause)
+            pause = min(LOOK_SLOWEST, pause * 1.5)
+
+    async def _release(self, ref: ClaimRef, provider_id: str) -> None:
         """Node first, NodeClaim last: while the NodeClaim is there, this can be repeated."""
-        ref = asked.claim
-        provider_id = ref.provider_id or await self._provider_id(ref)
         names = {ref.node_name} if ref.node_name else set()
         if provider_id and not names:
             names = {node.name for node in await self._nodes.find(provider_id)}

@@ -1,4 +1,4 @@
-"""What can be wrong with a NodePool beyond what its CRD checks, and whether its NodeClass is ready (reference 1.6, 3.7)."""
+"""What can be wrong with a NodePool beyond what its CRD checks (reference 1.6), and whether its NodeClass is ready."""
 
 from model import labels
 from model.kinds import EC2NodeClass, NodePool
@@ -21,13 +21,13 @@ def validate_node_pool(pool: NodePool) -> tuple[str, ...]:
         known = labels.WELL_KNOWN_VALUES.get(one.key)
         if known and one.operator == "In" and not known & set(one.values):
             errors.append(
-                f"spec.template.spec.requirements: {one.key} In {sorted(one.values)} can never hold; write one of {sorted(known)}"
+                f"spec.template.spec.requirements: {one.key} In {sorted(one.values)} never holds; write {sorted(known)}"
             )
     pairs: set[tuple[str, str]] = set()
     for taint in (*template.spec.taints, *template.spec.startup_taints):
         if (taint.key, taint.effect) in pairs:
             errors.append(
-                f"spec.template.spec: taint {taint.key}:{taint.effect} stands twice in taints and startupTaints; keep one"
+                f"spec.template.spec: {taint.key}:{taint.effect} stands twice in taints and startupTaints; keep one"
             )
         pairs.add((taint.key, taint.effect))
     return tuple(errors)

@@ -3,6 +3,8 @@
 SQL visibility has room for 10 Keyword and 3 each of Bool and Datetime per namespace; this is the whole budget.
 """
 
+from typing import Any
+
 from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
 from model.lifecycle import ClaimIdentity, ClaimState, Phase
@@ -20,14 +22,11 @@ PAUSED = SearchAttributeKey.for_bool("TenurePaused")
 PHASE_SINCE = SearchAttributeKey.for_datetime("TenurePhaseSince")
 DEADLINE = SearchAttributeKey.for_datetime("TenureDeadline")
 
+KEYWORDS = (NODE_POOL, PHASE, BLOCKED_BY, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, NODE_NAME, INSTANCE_ID)
 ALL: dict[str, str] = {
-    key.name: kind
-    for kind, keys in {
-        "Keyword": (NODE_POOL, PHASE, BLOCKED_BY, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, NODE_NAME, INSTANCE_ID),
-        "Bool": (OVERDUE, PAUSED),
-        "Datetime": (PHASE_SINCE, DEADLINE),
-    }.items()
-    for key in keys
+    **{key.name: "Keyword" for key in KEYWORDS},
+    **{key.name: "Bool" for key in (OVERDUE, PAUSED)},
+    **{key.name: "Datetime" for key in (PHASE_SINCE, DEADLINE)},
 }
 """Name to type, as `temporal operator search-attribute create` takes them."""
 
@@ -44,10 +43,10 @@ def start_attributes(identity: ClaimIdentity) -> TypedSearchAttributes:
     )
 
 
-def shown(state: ClaimState) -> dict[str, SearchAttributeUpdate]:
+def shown(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
     """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
     launched = state.launched
-    values: list[SearchAttributeUpdate] = [
+    values: list[SearchAttributeUpdate[Any]] = [
         PHASE.value_set(state.phase.value),
         OVERDUE.value_set(state.overdue),
         PAUSED.value_set(True) if state.pause else PAUSED.value_unset(),

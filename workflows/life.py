@@ -23,7 +23,7 @@ class RollOver(Exception):
 class Life:
     def __init__(self, state: ClaimState) -> None:
         self.state = state
-        self._shown: dict[str, SearchAttributeUpdate] = {}
+        self._shown: dict[str, SearchAttributeUpdate[Any]] = {}
 
     @property
     def now(self) -> datetime:
@@ -50,7 +50,10 @@ class Life:
         self._describe()
 
     def enter(self, phase: Phase, cause: str) -> None:
-        """Step into a phase: its time starts, its deadline is known, and everyone can see it."""
+        """Step into a phase: its time starts, its deadline is known, and everyone can see it.
+
+        The first phase is in the start's own attributes, and a life that is over shows as a closed workflow.
+        """
         before = self.state.phase
         if self.state.since is not None and not may_follow(before, phase):
             raise AssertionError(f"{before} may not be followed by {phase}")
@@ -63,11 +66,11 @@ class Life:
             blocked_by="",
             story=(*self.state.story, Step(phase=phase, at=now, cause=cause)),
         )
-        if len(self.state.story) > 1:
-            self.show()
-        else:
+        if phase in (Phase.LAUNCH, Phase.GONE):
             self._shown = attributes.shown(self.state)
             self._describe()
+        else:
+            self.show()
 
     def show(self) -> None:
         """One batched upsert of the search attributes that changed, and the details for the Temporal UI."""
@@ -165,5 +168,5 @@ def _clock(moment: datetime | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "-"
 
 
-def _same(before: SearchAttributeUpdate | None, after: SearchAttributeUpdate) -> bool:
+def _same(before: SearchAttributeUpdate[Any] | None, after: SearchAttributeUpdate[Any]) -> bool:
     return before is not None and before.value == after.value

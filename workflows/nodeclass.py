@@ -60,7 +60,7 @@ class NodeClassWorkflow:
 
     async def _remove(self) -> bool:
         try:
-            done = await workflow.execute_activity_method(
+            done: bool = await workflow.execute_activity_method(
                 NodeClassActivities.remove_node_class,
                 NodeClassAsked(name=self._state.name),
                 **named(RESOLVE, "clean up and let go"),

@@ -4,6 +4,7 @@ A permit is a lease that lapses: a node that never uses it frees it by time. Lau
 clean-up never ask here, so a pool in trouble freezes only its own voluntary steps.
 """
 
+import asyncio
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -131,21 +132,16 @@ class NodePoolWorkflow:
         room = 0 if self._paused(now) else allowance.allowed - len(leases)
         why = self._paused(now) or f"NodePool {self._state.name}: {allowance.why}, {len(leases)} permits out"
         wishes = sorted(self._state.asked, key=lambda one: (one.since, one.claim_uid))
-        granted = wishes[: max(room, 0)]
+        granted, waiting = wishes[: max(room, 0)], wishes[max(room, 0) :]
         until = now + LEASE
-        permits = tuple(
+        permits = (
             Permit(claim_name=one.claim_name, claim_uid=one.claim_uid, reason=one.reason, until=until)
             for one in granted
         )
-        self._change(
-            permits=(*leases, *permits),
-            asked=tuple(wishes[len(granted) :]),
-            blocked_by=why if wishes[len(granted) :] else "",
-        )
-        for one in granted:
-            await self._answer(one, PermitAnswered(granted=True, reason=one.reason, until=until))
-        for one in wishes[len(granted) :]:
-            await self._answer(one, PermitAnswered(granted=False, reason=one.reason, blocked_by=why))
+        self._change(permits=(*leases, *permits), asked=tuple(waiting), blocked_by=why if waiting else "")
+        answers = [(one, PermitAnswered(granted=True, reason=one.reason, until=until)) for one in granted]
+        answers += [(one, PermitAnswered(granted=False, reason=one.reason, blocked_by=why)) for one in waiting]
+        await asyncio.gather(*(self._answer(one, answer) for one, answer in answers))
 
     async def _allowance(self) -> Allowance:
         try:

@@ -68,14 +68,16 @@ class ProvisioningWorkflow:
             left = idle_ends - workflow.now()
             if left <= timedelta(0):
                 return
-            try:
-                await workflow.wait_condition(
-                    lambda known=known: self._state.demand is not known and self._newer(known),
-                    timeout=left,
-                    timeout_summary="batch window",
-                )
-            except TimeoutError:
+            if not await self._more(known, left):
                 return
+
+    async def _more(self, known: DemandSeen, left: timedelta) -> bool:
+        """A newer pod came before the window closed."""
+        try:
+            await workflow.wait_condition(lambda: self._newer(known), timeout=left, timeout_summary="batch window")
+        except TimeoutError:
+            return False
+        return True
 
     def _newer(self, known: DemandSeen) -> bool:
         demand = self._state.demand

@@ -77,7 +77,8 @@ async def _attempt(life: Life) -> LaunchResult:
         )
     except ActivityError as error:
         return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)
-    return outcome.results[life.uid]
+    result: LaunchResult = outcome.results[life.uid]
+    return result
 
 
 async def _pause(life: Life) -> None:

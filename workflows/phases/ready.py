@@ -47,9 +47,11 @@ async def ready(life: Life) -> Phase:
 
 
 async def _wait(life: Life, verdict: Verdict) -> None:
+    """News that changes nothing leaves the timer as it is."""
     life.block(verdict.blocked_by)
-    known = life.state
-    await life.wait(lambda: life.state is not known, until=verdict.until, summary=verdict.why or "expiry")
+    await life.wait(
+        lambda: decide_ready(life.state, life.now) != verdict, until=verdict.until, summary=verdict.why or "expiry"
+    )
 
 
 async def _ask(life: Life, verdict: Verdict) -> None:

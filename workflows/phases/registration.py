@@ -21,11 +21,7 @@ async def registration(life: Life) -> Phase:
     looked_at = -1
     while not life.overdue():
         again = life.now + LOOK_AGAIN if looked_at >= 0 else None
-        happened = await life.wait(
-            lambda: _leaving(life) or _joined(life, looked_at),
-            until=_sooner(life, again),
-            summary="registration deadline",
-        )
+        happened = await _news(life, looked_at, again)
         if _leaving(life):
             life.change(disruption="Deleted")
             return Phase.TERMINATION
@@ -37,6 +33,12 @@ async def registration(life: Life) -> Phase:
     life.mark_overdue()
     await give_up(life, reason="RegistrationTimeout", message=f"no Node joined: {life.state.blocked_by or 'none seen'}")
     return Phase.TERMINATION
+
+
+async def _news(life: Life, looked_at: int, again: datetime | None) -> bool:
+    return await life.wait(
+        lambda: _leaving(life) or _joined(life, looked_at), until=_sooner(life, again), summary="registration deadline"
+    )
 
 
 async def _register(life: Life) -> bool:

@@ -7,7 +7,7 @@ from activities.termination import TerminationActivities
 from model.lifecycle import Phase
 from model.steps import TerminationAsked
 from workflows.life import Life
-from workflows.options import PATCH, TERMINATE, named
+from workflows.options import TERMINATE, named
 from workflows.phases.giving_up import ref
 
 
@@ -17,15 +17,11 @@ async def termination(life: Life) -> Phase:
     while True:
         try:
             await workflow.execute_activity_method(
-                TerminationActivities.terminate_instance, asked, **named(TERMINATE, "terminate the instance")
+                TerminationActivities.terminate_node, asked, **named(TERMINATE, "terminate the instance")
             )
-            break
+            return Phase.GONE
         except ActivityError as error:
             life.block(str(error.cause or error))
             if life.overdue():
                 life.mark_overdue()
             await workflow.sleep(20, summary="before terminating again")
-    await workflow.execute_activity_method(
-        TerminationActivities.release_claim, asked, **named(PATCH, "remove the finalizers")
-    )
-    return Phase.GONE

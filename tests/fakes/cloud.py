@@ -1,0 +1,131 @@
+"""EC2 in memory: a fleet that honours its token, instances that are there or not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from model.faults import Fault
+from model.kinds import EC2NodeClass, NodeClaim
+from model.launches import (
+    FleetAnswer,
+    FleetError,
+    FleetInstance,
+    LaunchGroup,
+    LaunchOverride,
+    LaunchPreparation,
+    LaunchPrepared,
+    LaunchRefused,
+    LaunchRequest,
+)
+from model.outcomes import ConditionPatch, InstanceFacts, LaunchFacts, Resolved
+
+REQUEST = LaunchRequest(
+    node_class="default",
+    capacity_type="on-demand",
+    overrides=(
+        LaunchOverride(
+            launch_template="karpenter.k8s.aws/1",
+            instance_type="m5.large",
+            zone="us-west-2a",
+            subnet_id="subnet-1",
+            image_id="ami-1",
+            priority=0.096,
+        ),
+    ),
+    tags={},
+)
+
+
+@dataclass
+class FakeInstances:
+    running: dict[str, InstanceFacts] = field(default_factory=dict)
+    terminated: list[str] = field(default_factory=list)
+
+    async def get(self, instance_id: str) -> InstanceFacts | None:
+        return self.running.get(instance_id)
+
+    async def list_managed(self) -> Sequence[InstanceFacts]:
+        return list(self.running.values())
+
+    async def terminate(self, instance_id: str) -> bool:
+        if self.running.pop(instance_id, None) is None:
+            return False
+        self.terminated.append(instance_id)
+        return True
+
+
+@dataclass
+class FakeFleet:
+    instances: FakeInstances
+    capacity: int = 1000
+    """Instances that can still be had."""
+    refusal: LaunchRefused | None = None
+    faults: list[Fault] = field(default_factory=list)
+    """Raised one after the other, *after* the fleet was made: the answer is lost."""
+    answers: dict[str, FleetAnswer] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    async def prepare(self, claim: NodeClaim, node_class: EC2NodeClass, *, now: datetime) -> LaunchPreparation:
+        return self.refusal or LaunchPrepared(request=REQUEST)
+
+    async def create(self, group: LaunchGroup) -> FleetAnswer:
+        token = group.token()
+        self.calls.append(token)
+        if token not in self.answers:
+            self.answers[token] = self._launch(len(group.members))
+        if self.faults:
+            raise self.faults.pop(0)
+        return self.answers[token]
+
+    def _launch(self, wanted: int) -> FleetAnswer:
+        got = min(wanted, self.capacity)
+        self.capacity -= got
+        start = len(self.instances.running) + len(self.instances.terminated)
+        made = [
+            FleetInstance(
+                instance_id=f"i-{start + number:04d}",
+                instance_type="m5.large",
+                zone="us-west-2a",
+                subnet_id="subnet-1",
+                image_id="ami-1",
+                capacity_type="on-demand",
+            )
+            for number in range(got)
+        ]
+        for one in made:
+            self.instances.running[one.instance_id] = InstanceFacts(instance_id=one.instance_id, state="running")
+        missing = FleetError(
+            code="InsufficientInstanceCapacity",
+            message="no capacity",
+            instance_type="m5.large",
+            zone="us-west-2a",
+            capacity_type="on-demand",
+            insufficient=True,
+        )
+        return FleetAnswer(instances=tuple(made), errors=(missing,) if got < wanted else ())
+
+    async def describe(self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim) -> Sequence[LaunchFacts]:
+        return [
+            LaunchFacts(
+                provider_id=f"aws:///{one.zone}/{one.instance_id}",
+                image_id=one.image_id,
+                labels={"node.kubernetes.io/instance-type": one.instance_type},
+                capacity={"cpu": 2000},
+                allocatable={"cpu": 1930},
+            )
+            for one in answer.instances
+        ]
+
+
+@dataclass
+class FakeResolver:
+    conditions: tuple[ConditionPatch, ...] = (ConditionPatch(type="AMIsReady", status="True"),)
+    resolved: int = 0
+    cleaned: list[str] = field(default_factory=list)
+
+    async def resolve(self, node_class: EC2NodeClass) -> Resolved:
+        self.resolved += 1
+        return Resolved(status={"amis": []}, conditions=self.conditions)
+
+    async def clean_up(self, node_class: EC2NodeClass) -> None:
+        self.cleaned.append(node_class.metadata.name)

@@ -1,0 +1,145 @@
+"""A worker for one test: the real workflows and activities, the fake world, its own task queue."""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import TypedSearchAttributes
+from temporalio.worker import Worker
+
+from activities.disruption import DisruptionActivities
+from activities.draining import DrainActivities
+from activities.joining import JoiningActivities
+from activities.launching import LaunchActivities
+from activities.lives import Lives
+from activities.node_classes import NodeClassActivities
+from activities.pools import PoolActivities
+from activities.termination import TerminationActivities
+from activities.watch import WatchActivities, WatchHost
+from model.kinds import NodeClaim
+from model.lifecycle import ClaimIdentity, ClaimOutcome, ClaimState, Deadlines
+from model.observations import ClaimSeen
+from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
+from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from workflows import ids
+from workflows.attributes import start_attributes
+from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.registry import WORKFLOWS, runner
+
+
+@dataclass
+class Names:
+    cluster: str
+
+    def workflow_id(self, identity: ClaimIdentity) -> str:
+        return ids.nodeclaim(identity.cluster, identity.name, identity.uid)
+
+    def task_queue(self) -> str:
+        return ids.task_queue(self.cluster)
+
+    def attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes:
+        return start_attributes(identity)
+
+
+@dataclass
+class World:
+    """Everything the activities touch, and a client to talk to the workflows."""
+
+    client: Client
+    cluster: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:8]}")
+    claims: FakeClaims = field(default_factory=FakeClaims)
+    nodes: FakeNodes = field(default_factory=FakeNodes)
+    pods: FakePods = field(default_factory=FakePods)
+    events: FakeEvents = field(default_factory=FakeEvents)
+    pools: FakePools = field(default_factory=FakePools)
+    node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
+    instances: FakeInstances = field(default_factory=FakeInstances)
+    resolver: FakeResolver = field(default_factory=FakeResolver)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.fleet = FakeFleet(self.instances)
+        self.lives = Lives(self.client, self.cluster, Names(self.cluster), self.deadlines)
+        self.node_classes.add("default")
+
+    async def start(self, claim: NodeClaim, **seen: object) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
+        identity = self.lives.identity(claim)
+        return await self.client.start_workflow(
+            NodeClaimWorkflow.run,
+            ClaimState(identity=identity, deadlines=self.deadlines),
+            id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
+            task_queue=ids.task_queue(self.cluster),
+            search_attributes=start_attributes(identity),
+            start_signal="seen",
+            start_signal_args=[self.observe(**seen)],
+        )
+
+    def observe(self, **seen: object) -> ClaimSeen:
+        self.number += 1
+        return ClaimSeen.model_validate({"number": self.number, **seen})
+
+    async def see(self, handle: WorkflowHandle[NodeClaimWorkflow, ClaimOutcome], **seen: object) -> None:
+        await handle.signal(NodeClaimWorkflow.seen, self.observe(**seen))
+
+    @asynccontextmanager
+    async def working(self, host: WatchHost | None = None) -> AsyncIterator["World"]:
+        launching = LaunchActivities(
+            claims=self.claims,
+            node_classes=self.node_classes,
+            fleet=self.fleet,
+            instances=self.instances,
+            events=self.events,
+            lives=self.lives,
+        )
+        joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
+        disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
+        draining = DrainActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
+        ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
+        pools = PoolActivities(
+            pools=self.pools,
+            claims=self.claims,
+            nodes=self.nodes,
+            node_classes=self.node_classes,
+            events=self.events,
+        )
+        classes = NodeClassActivities(node_classes=self.node_classes, claims=self.claims, resolver=self.resolver)
+        everything = [
+            launching.prepare_launch,
+            launching.prepare_group,
+            launching.launch_alone,
+            launching.launch_group,
+            launching.refuse_group,
+            joining.register_node,
+            joining.initialize_node,
+            disruption.disrupt_claim,
+            disruption.report,
+            draining.drain_node,
+            ending.terminate_node,
+            pools.update_pool,
+            pools.read_allowance,
+            classes.resolve_node_class,
+            classes.remove_node_class,
+        ]
+        async with Worker(
+            self.client,
+            task_queue=ids.task_queue(self.cluster),
+            workflows=WORKFLOWS,
+            activities=everything,
+            workflow_runner=runner(),
+            max_concurrent_workflow_tasks=4,
+        ):
+            if host is None:
+                yield self
+                return
+            watch = WatchActivities(host)
+            async with Worker(
+                self.client,
+                task_queue=ids.plan_queue(self.cluster),
+                activities=[watch.plan_capacity],
+                graceful_shutdown_timeout=timedelta(seconds=1),
+            ):
+                yield self

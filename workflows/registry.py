@@ -1,0 +1,44 @@
+"""What a worker runs: every workflow, and the sandbox they run in. Tests and the replayer use the same."""
+
+from collections.abc import Sequence
+
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.workflow import SandboxImportNotificationPolicy
+
+from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.nodeclass import NodeClassWorkflow
+from workflows.nodepool import NodePoolWorkflow
+from workflows.provisioning import ProvisioningWorkflow
+from workflows.watch import WatchWorkflow
+
+WORKFLOWS: Sequence[type] = (
+    NodeClaimWorkflow,
+    NodeClassWorkflow,
+    NodePoolWorkflow,
+    ProvisioningWorkflow,
+    WatchWorkflow,
+)
+PASSED_THROUGH = (
+    "activities",
+    "model",
+    "policy",
+    "scheduling",
+    "cronsim",
+    "workflows.attributes",
+    "workflows.ids",
+    "workflows.life",
+    "workflows.options",
+    "workflows.phases",
+)
+"""Loaded once and shared by all runs; kept deterministic by the linter's bans, which cover what the sandbox would."""
+
+
+def runner() -> SandboxedWorkflowRunner:
+    """Our own packages pass through; a module that was forgotten is an error when the worker is made."""
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(
+        *PASSED_THROUGH
+    ).with_import_notification_policy(
+        SandboxImportNotificationPolicy.WARN_ON_DYNAMIC_IMPORT
+        | SandboxImportNotificationPolicy.RAISE_ON_UNINTENTIONAL_PASSTHROUGH
+    )
+    return SandboxedWorkflowRunner(restrictions=restrictions)
