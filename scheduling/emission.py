@@ -62,11 +62,6 @@ def cheapest_first(fill: Fill) -> Indices:
     return fill.rows[np.lexsort((fill.rows, prices))]
 
 
-def price_of(fill: Fill) -> float:
-    """US dollars an hour of the cheapest type and offering."""
-    return float(fill.offer.prices(fill.option)[fill.rows].min())
-
-
 def _requests(fill: Fill, rows: Indices) -> dict[str, int]:
     """What the pods ask for, and what DaemonSets take at least on any of the types (reference 2.9)."""
     least = fill.offer.template.overhead[rows].min(axis=0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from model.facts import DaemonSetFact, PoolFact
 from model.labels import INITIALIZED, NODEPOOL, REGISTERED, nodeclass_label
-from model.requirements import Requirements, one_of
+from model.requirements import Requirements
 from model.resources import NODES, Resources
 from scheduling.daemons import overhead
 from scheduling.demand import Variant
@@ -168,10 +168,6 @@ def by_preference(pools: Iterable[PoolFact]) -> list[PoolFact]:
     """The pools that make nodes for pods: weight, then name, both descending (reference 2.3)."""
     usable = [pool for pool in pools if pool.ready and not pool.deleting and not pool.static]
     return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
-
-
-def only(key: str, values: Iterable[str]) -> Requirements:
-    return Requirements([one_of(key, *values)])
 
 
 def _no_offering(types: int, known: bool) -> str:

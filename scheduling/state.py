@@ -86,6 +86,8 @@ class ClusterState:
         """
         refused: list[Unplaced] = []
         groups = groups_of(self._demand(now, refused), self.settings.preference_policy)
+        if not groups:
+            return Plan(unplaced=tuple(refused))
         packing = self._packing(now, tuple(unavailable), not_ready_grace)
         packing.unplaced += refused
         for group in packing.keep(groups, self._promised(packing.homes)):

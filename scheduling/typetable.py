@@ -136,11 +136,6 @@ class TypeTable:
         """How many values of a label these types can have together."""
         return int(self._values(key).matrix[:, rows].any(axis=1).sum())
 
-    def values(self, key: str, rows: Indices) -> list[str]:
-        """The values of a label that these types can have, sorted."""
-        labels = self._values(key)
-        return [labels.values[number] for number in np.flatnonzero(labels.matrix[:, rows].any(axis=1))]
-
     def _covered(self, mark: UnavailableOffering) -> Mask:
         covered: Mask = self.capacity_types == mark.capacity_type
         if mark.zone != ANY:
