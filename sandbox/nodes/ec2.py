@@ -76,6 +76,3 @@ class Ec2Source:
         self._first = False
         self._moving = any(instance.state not in ("running", "stopped") for instance in found.values())
         return found
-
-    async def user_data(self, instance_id: str) -> str:
-        return await self._ec2.user_data(instance_id)

@@ -18,7 +18,6 @@ class Instance(BaseModel):
     zone: str
     zone_id: str = ""
     image_id: str = ""
-    platform: str = ""
     private_ip: str = ""
     private_dns_name: str = ""
     tags: dict[str, str] = {}
@@ -32,10 +31,6 @@ class Instance(BaseModel):
     def provider_id(self) -> str:
         return f"aws:///{self.zone}/{self.id}"
 
-    @property
-    def windows(self) -> bool:
-        return self.platform.lower() == "windows"
-
     @classmethod
     def from_ec2(cls, described: Any) -> Self:
         """From one item of DescribeInstances."""
@@ -47,7 +42,6 @@ class Instance(BaseModel):
             zone=placement.get("AvailabilityZone", ""),
             zone_id=placement.get("AvailabilityZoneId", ""),
             image_id=described.get("ImageId", ""),
-            platform=described.get("Platform", ""),
             private_ip=described.get("PrivateIpAddress", ""),
             private_dns_name=described.get("PrivateDnsName", ""),
             tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},

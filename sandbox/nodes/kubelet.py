@@ -8,13 +8,14 @@ import logging
 import uuid
 from dataclasses import dataclass
 
+from sandbox.components import KUBELET
 from sandbox.nodes import node as objects
 from sandbox.nodes.capacity import Resources
 from sandbox.nodes.instance import Instance
 from sandbox.nodes.kubernetes import Json
 from sandbox.nodes.machine_types import MachineType
 from sandbox.nodes.node import ConditionStatus
-from sandbox.nodes.nodes_api import NodesApi, Taints, without
+from sandbox.nodes.nodes_api import NodesApi, Taints, together, without
 from sandbox.nodes.userdata import Join
 
 _LOG = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ class Kubelet:
     def __init__(self, api: NodesApi, name: str) -> None:
         self._api, self.name = api, name
         self.uid = ""
+        self.halted = False
+        """The instance was stopped, and its Node kept."""
         self._provider_id = ""
         self._base = STARTING
         self._troubles: dict[str, Report] = {}
@@ -87,6 +90,8 @@ class Kubelet:
     def adopt(self, node: Json) -> None:
         """Go on with a Node that a simulator made before."""
         self.uid = node["metadata"]["uid"]
+        self._provider_id = node["spec"].get("providerID", "")
+        self.halted = node["metadata"]["labels"].get(KUBELET) == "stopped"
         ready = next((found for found in node["status"]["conditions"] if found["type"] == "Ready"), None)
         self._base = WELL if ready and ready["status"] == "True" else STARTING
 
@@ -117,9 +122,11 @@ class Kubelet:
 
     async def restart(self) -> None:
         """A boot of a machine whose Node is still there: a new boot id, not ready, no shutdown taint."""
+        self.halted = False
         self._base = STARTING
+        self._troubles.clear()
         await self._write({"nodeInfo": {"bootID": new_boot_id()}})
-        await self._api.patch(self.name, {"metadata": {"labels": {objects.KUBELET: None}}})
+        await self._api.patch(self.name, {"metadata": {"labels": {KUBELET: None}}})
         await self.remove_taints([objects.SHUTDOWN_TAINT])
 
     async def report(self, base: Report) -> None:
@@ -145,15 +152,18 @@ class Kubelet:
         await self._api.patch_status(self.name, {"capacity": amounts, "allocatable": amounts})
 
     async def add_taints(self, taints: Taints) -> None:
-        await self._api.change_taints(self.name, lambda before: [*without(before, taints), *taints])
+        await self._api.change_taints(self.name, lambda before: together(before, taints))
 
     async def remove_taints(self, taints: Taints) -> None:
         await self._api.change_taints(self.name, lambda before: without(before, taints))
 
     async def halt(self) -> None:
         """The instance was stopped: no heartbeat, and the cloud controller's taint for it."""
+        if not self.uid:
+            return
+        self.halted = True
         await self.report(SHUTTING_DOWN)
-        await self._api.patch(self.name, {"metadata": {"labels": {objects.KUBELET: "stopped"}}})
+        await self._api.patch(self.name, {"metadata": {"labels": {KUBELET: "stopped"}}})
         await self.add_taints([objects.SHUTDOWN_TAINT])
 
     async def delete(self) -> None:

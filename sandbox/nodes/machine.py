@@ -108,8 +108,7 @@ class Machine:
                 await self._live()
             case "halt":
                 self.stage = "stopped"
-                if self._kubelet.uid:
-                    await self._kubelet.halt()
+                await self._kubelet.halt()
             case "leave":
                 self.stage = "leaving"
                 if self._kubelet.uid:
@@ -123,13 +122,13 @@ class Machine:
             self.stage = "ready"
             await self._find_devices(await self._facts.machine_type(self.instance.instance_type))
             return
-        stopped = self.stage == "stopped"
+        rebooting = self._kubelet.halted
         self.stage = "booting"
         self._troubles = self._draw(self.instance)
-        if stopped or not self._kubelet.uid:
+        if rebooting or not self._kubelet.uid:
             await asyncio.sleep(self._settings.boot_seconds + self._delay(SlowBoot))
         body = await self._find_out()
-        if stopped and self._kubelet.uid:
+        if rebooting:
             await self._kubelet.restart()
         await self._join(body, anew=False)
 

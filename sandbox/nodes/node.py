@@ -13,8 +13,6 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 MANAGED = "sandbox.tenure.sh/instance-id"
 """Label by which the simulator knows its own Nodes."""
-KUBELET = "sandbox.tenure.sh/kubelet"
-"""Label that stops kwok from renewing the Lease while its value is `stopped`."""
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
@@ -37,12 +35,11 @@ def now() -> str:
 
 def labels_of(instance: Instance, machine: MachineType, join: Join, region: str) -> dict[str, str]:
     """The user data's labels under those that kubelet and cloud provider set by themselves."""
-    system = "windows" if instance.windows else "linux"
     own = {
         "kubernetes.io/arch": machine.architecture,
-        "kubernetes.io/os": system,
+        "kubernetes.io/os": join.system,
         "beta.kubernetes.io/arch": machine.architecture,
-        "beta.kubernetes.io/os": system,
+        "beta.kubernetes.io/os": join.system,
         "kubernetes.io/hostname": instance.node_name,
         "node.kubernetes.io/instance-type": instance.instance_type,
         "beta.kubernetes.io/instance-type": instance.instance_type,
@@ -92,12 +89,12 @@ def addresses_of(instance: Instance) -> list[Json]:
 
 def node_info(instance: Instance, machine: MachineType, join: Join, boot_id: str) -> Json:
     """No text may be empty or look like a number: kwok's templates read them as YAML and would fail on the type."""
-    system = "windows" if instance.windows else "linux"
+    linux = f"6.1.150-174.273.amzn2023.{machine.architecture}"
     return {
         "architecture": machine.architecture,
-        "operatingSystem": system,
+        "operatingSystem": join.system,
         "osImage": join.os_image,
-        "kernelVersion": "10.0.20348.2700" if instance.windows else f"6.1.150-174.273.amzn2023.{machine.architecture}",
+        "kernelVersion": "10.0.20348.2700" if join.system == "windows" else linux,
         "kubeletVersion": KUBELET_VERSION,
         "kubeProxyVersion": KUBELET_VERSION,
         "containerRuntimeVersion": "containerd://2.1.4",

@@ -55,10 +55,8 @@ class NodesApi:
             if after == before:
                 return
             version = node["metadata"]["resourceVersion"]
-            # The list is replaced as a whole: a merge would keep what was taken away.
-            spec: Json = {"taints": [{"$patch": "replace"}, *after]}
             try:
-                await self.patch(name, {"metadata": {"resourceVersion": version}, "spec": spec})
+                await self.patch(name, {"metadata": {"resourceVersion": version}, "spec": {"taints": after}})
                 return
             except Refused as refused:
                 if refused.status != _CONFLICT:
@@ -81,6 +79,11 @@ class NodesApi:
                 raise
             return False
         return True
+
+
+def together(taints: Taints, added: Taints) -> Taints:
+    """The taints, and those of `added` whose key and effect are not among them."""
+    return [*taints, *without(added, taints)]
 
 
 def without(taints: Taints, removed: Taints) -> Taints:

@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator
 
+import aiohttp
 from aiohttp import web
 
 from sandbox.nodes.ec2 import Ec2, Ec2Source
@@ -15,6 +16,7 @@ from sandbox.nodes.nodes_api import NodesApi
 from sandbox.nodes.server import build_app
 from sandbox.nodes.settings import NodesSettings
 from sandbox.nodes.simulator import Simulator
+from sandbox.nodes.standin import AnySource, StandInSource
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,10 +39,11 @@ async def serve(settings: NodesSettings) -> None:
 async def running(settings: NodesSettings) -> AsyncIterator[tuple[Simulator, str, asyncio.Task[None]]]:
     """A simulator at work, the URL of its control API, and the task that it works in."""
     ec2 = Ec2(settings.aws_endpoint, settings.region)
-    source = Ec2Source(ec2, settings.poll_seconds)
-    async with KubeConnection(settings.kubeconfig) as connection:
-        facts = Facts(source.user_data, ec2.machine_type)
-        simulator = Simulator(source, facts, NodesApi(connection), settings)
+    timeout = aiohttp.ClientTimeout(total=30)
+    async with KubeConnection(settings.kubeconfig) as connection, aiohttp.ClientSession(timeout=timeout) as session:
+        standin = StandInSource(session, settings.aws_endpoint, settings.region)
+        source = AnySource(standin, Ec2Source(ec2, settings.poll_seconds))
+        simulator = Simulator(source, Facts(ec2.user_data, ec2.machine_type), NodesApi(connection), settings)
         runner = web.AppRunner(build_app(simulator), access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, settings.host, settings.port)

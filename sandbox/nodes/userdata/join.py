@@ -1,7 +1,7 @@
 """How a machine joins: the kubelet's settings that matter for its Node, whatever dialect of user data they came in."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -37,6 +37,7 @@ class Join(BaseModel):
     system_reserved: dict[str, str] = {}
     eviction_hard: dict[str, str] = {}
     raid0: bool = False
+    system: Literal["linux", "windows"] = "linux"
     os_image: str = "Amazon Linux 2023"
 
 

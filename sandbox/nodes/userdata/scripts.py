@@ -49,4 +49,4 @@ def _powershell(text: str) -> Join | None:
     if not cluster:
         return None
     fields = settings_of(split_text(found.get("KubeletExtraArgs", "")))
-    return Join(cluster=cluster, os_image="Windows Server 2022 Datacenter", **fields)
+    return Join(cluster=cluster, system="windows", os_image="Windows Server 2022 Datacenter", **fields)
