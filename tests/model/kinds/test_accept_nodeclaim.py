@@ -7,7 +7,7 @@ from tests.model.kinds.table import ABSENT, NODECLAIM, Row, no, ok
 
 pytestmark = pytest.mark.sandbox
 
-TEAM = [{"key": "team", "effect": "NoSchedule"}]
+TEAM = [{"key": "team", "value": "a", "effect": "NoSchedule", "timeAdded": "2025-01-01T00:00:00Z"}]
 
 ROWS = (
     ok("the smallest claim"),

@@ -21,6 +21,36 @@ CONDITION = {
 }
 
 
+POOL_CHANGES = (
+    ok("another name of the class", template__spec__nodeClassRef__name="another"),
+    no("another group of the class", "write the old group again", template__spec__nodeClassRef__group="x.y"),
+    no("another kind of the class", "write the old kind again", template__spec__nodeClassRef__kind="Other"),
+    no("replicas where none were", "make a new NodePool", replicas=3),
+    ok("another weight", weight=3),
+)
+STATIC_CHANGES = (ok("more replicas", replicas=5), no("no replicas any more", "make a new NodePool", replicas=ABSENT))
+CLAIM_CHANGES = (
+    no("another expiry", "the spec of a NodeClaim never changes", expireAfter="1h"),
+    no(
+        "another requirement",
+        "the spec of a NodeClaim never changes",
+        requirements=[{"key": "a", "operator": "Exists"}],
+    ),
+    no("another class", "the spec of a NodeClaim never changes", nodeClassRef__name="another"),
+    ok("nothing"),
+)
+CLASS_CHANGES = (
+    ok("from role to profile", role=ABSENT, instanceProfile="mine"),
+    ok("another role", role="other"),
+    no("both", "write either 'role'", instanceProfile="mine"),
+)
+CHANGES = (*POOL_CHANGES, *STATIC_CHANGES, *CLAIM_CHANGES, *CLASS_CHANGES)
+# Another provider's class: a controller that happens to run leaves these objects alone.
+FOREIGN = {"group": "example.com", "kind": "Foreign", "name": "other"}
+FOREIGN_POOL = patched(NODEPOOL, {"template__spec__nodeClassRef": FOREIGN})
+FOREIGN_CLAIM = patched(NODECLAIM, {"nodeClassRef": FOREIGN})
+
+
 @asynccontextmanager
 async def stored(server: Server, manifest: Object, name: str) -> AsyncIterator[Object]:
     """The object, really created under a name of its own, and gone afterwards."""
@@ -77,60 +107,25 @@ async def test_a_nodeclass_gets_the_metadata_defaults(server: Server) -> None:
     assert bare["spec"]["metadataOptions"] == partly["spec"]["metadataOptions"] == expected
 
 
-@pytest.mark.parametrize(
-    "row",
-    (
-        ok("another name of the class", template__spec__nodeClassRef__name="other"),
-        no("another group of the class", "write the old group again", template__spec__nodeClassRef__group="x.y"),
-        no("another kind of the class", "write the old kind again", template__spec__nodeClassRef__kind="Other"),
-        no("replicas where none were", "make a new NodePool", replicas=3),
-        ok("another weight", weight=3),
-    ),
-    ids=str,
-)
+@pytest.mark.parametrize("row", POOL_CHANGES, ids=str)
 async def test_changing_a_nodepool(row: Row, server: Server) -> None:
-    async with stored(server, NODEPOOL, "changing") as pool:
+    async with stored(server, FOREIGN_POOL, "changing") as pool:
         await _assert_change(server, pool, row)
 
 
-@pytest.mark.parametrize(
-    "row",
-    (ok("more replicas", replicas=5), no("no replicas any more", "make a new NodePool", replicas=ABSENT)),
-    ids=str,
-)
+@pytest.mark.parametrize("row", STATIC_CHANGES, ids=str)
 async def test_changing_a_static_nodepool(row: Row, server: Server) -> None:
-    async with stored(server, patched(NODEPOOL, {"replicas": 1}), "static") as pool:
+    async with stored(server, patched(FOREIGN_POOL, {"replicas": 1}), "static") as pool:
         await _assert_change(server, pool, row)
 
 
-@pytest.mark.parametrize(
-    "row",
-    (
-        no("another expiry", "the spec of a NodeClaim never changes", expireAfter="1h"),
-        no(
-            "another requirement",
-            "the spec of a NodeClaim never changes",
-            requirements=[{"key": "a", "operator": "Exists"}],
-        ),
-        no("another class", "the spec of a NodeClaim never changes", nodeClassRef__name="other"),
-        ok("nothing"),
-    ),
-    ids=str,
-)
+@pytest.mark.parametrize("row", CLAIM_CHANGES, ids=str)
 async def test_changing_a_nodeclaim(row: Row, server: Server) -> None:
-    async with stored(server, NODECLAIM, "changing") as claim:
+    async with stored(server, FOREIGN_CLAIM, "changing") as claim:
         await _assert_change(server, claim, row)
 
 
-@pytest.mark.parametrize(
-    "row",
-    (
-        ok("from role to profile", role=ABSENT, instanceProfile="mine"),
-        ok("another role", role="other"),
-        no("both", "write either 'role'", instanceProfile="mine"),
-    ),
-    ids=str,
-)
+@pytest.mark.parametrize("row", CLASS_CHANGES, ids=str)
 async def test_changing_a_nodeclass(row: Row, server: Server) -> None:
     async with stored(server, NODECLASS, "changing") as nodeclass:
         await _assert_change(server, nodeclass, row)
@@ -145,18 +140,22 @@ async def _assert_change(server: Server, found: Object, row: Row) -> None:
 @pytest.mark.parametrize(
     ("condition", "base", "refusal"),
     (
-        (CONDITION, NODEPOOL, ""),
-        (CONDITION, NODECLAIM, ""),
+        (CONDITION, FOREIGN_POOL, ""),
+        (CONDITION, FOREIGN_CLAIM, ""),
         (CONDITION, NODECLASS, ""),
-        (CONDITION | {"reason": ""}, NODECLAIM, ""),
-        (CONDITION | {"reason": ""}, NODEPOOL, "reason"),
+        (CONDITION | {"reason": ""}, FOREIGN_CLAIM, ""),
+        (CONDITION | {"reason": ""}, FOREIGN_POOL, "reason"),
         (CONDITION | {"reason": ""}, NODECLASS, "reason"),
-        (CONDITION | {"reason": "two words"}, NODECLAIM, "should match"),
-        (CONDITION | {"status": "Maybe"}, NODECLAIM, "Unsupported value"),
-        ({k: v for k, v in CONDITION.items() if k not in ("reason", "message")}, NODECLAIM, ""),
-        ({k: v for k, v in CONDITION.items() if k != "message"}, NODEPOOL, "message: Required"),
-        ({k: v for k, v in CONDITION.items() if k != "type"}, NODECLAIM, "type: Required"),
-        ({k: v for k, v in CONDITION.items() if k != "lastTransitionTime"}, NODECLAIM, "lastTransitionTime: Required"),
+        (CONDITION | {"reason": "two words"}, FOREIGN_CLAIM, "should match"),
+        (CONDITION | {"status": "Maybe"}, FOREIGN_CLAIM, "Unsupported value"),
+        ({k: v for k, v in CONDITION.items() if k not in ("reason", "message")}, FOREIGN_CLAIM, ""),
+        ({k: v for k, v in CONDITION.items() if k != "message"}, FOREIGN_POOL, "message: Required"),
+        ({k: v for k, v in CONDITION.items() if k != "type"}, FOREIGN_CLAIM, "type: Required"),
+        (
+            {k: v for k, v in CONDITION.items() if k != "lastTransitionTime"},
+            FOREIGN_CLAIM,
+            "lastTransitionTime: Required",
+        ),
     ),
 )
 async def test_status_conditions(condition: Object, base: Object, refusal: str, server: Server) -> None:
@@ -170,11 +169,11 @@ async def test_status_conditions(condition: Object, base: Object, refusal: str, 
     ("base", "status"),
     (
         (
-            NODEPOOL,
+            FOREIGN_POOL,
             {"nodes": 2, "resources": {"cpu": "8", "nodes": "2"}, "nodeClassObservedGeneration": 3},
         ),
         (
-            NODECLAIM,
+            FOREIGN_CLAIM,
             {
                 "nodeName": "ip-10-0-0-1",
                 "providerID": "aws:///us-west-2a/i-0123",
@@ -237,7 +236,7 @@ async def test_a_reservation_has_defaults(server: Server) -> None:
 
 
 async def test_a_static_nodepool_scales(server: Server) -> None:
-    async with stored(server, patched(NODEPOOL, {"replicas": 2}), "scale") as pool:
+    async with stored(server, patched(FOREIGN_POOL, {"replicas": 2}), "scale") as pool:
         status, scale = await server.read(pool, "/scale")
     assert status == 200
     assert scale["spec"]["replicas"] == 2
@@ -246,9 +245,9 @@ async def test_a_static_nodepool_scales(server: Server) -> None:
 @pytest.mark.parametrize(
     ("base", "shown", "wide"),
     (
-        (NODEPOOL, ["Name", "NodeClass", "Nodes", "Ready", "Age"], ["Weight", "CPU", "Memory"]),
+        (FOREIGN_POOL, ["Name", "NodeClass", "Nodes", "Ready", "Age"], ["Weight", "CPU", "Memory"]),
         (
-            NODECLAIM,
+            FOREIGN_CLAIM,
             ["Name", "Type", "Capacity", "Zone", "Node", "Ready", "Age"],
             ["ImageID", "ID", "NodePool", "NodeClass", "Drifted"],
         ),
