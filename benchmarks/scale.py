@@ -182,8 +182,9 @@ class Bench:
                 return f"{kind.kind} {found[0]}"
         if running := await stage.lives.running():
             return f"{len(running)} open NodeClaim workflows"
-        alive = [one.id for one in await stage.aws.instances() if one.state != "terminated"]
-        return f"instances {', '.join(alive[:5])}" if alive else ""
+        instances = await stage.aws.instances()
+        left = instances.launched - instances.terminated
+        return f"{left} instances" if left else ""
 
     async def _ended(self) -> list[NodeLife]:
         """Lives that ended since this was asked last."""

@@ -1,6 +1,6 @@
-"""What the AWS stand-in was asked and what it holds: calls, instances, launch templates.
+"""What the AWS stand-in was asked by the worker, and what it holds of it: calls, refusals, instances, launch templates.
 
-The demo and the benchmark count by it.
+The demo and the benchmark count by it. It reads the stand-in's control API, which counts nothing of that.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,18 @@ import aiohttp
 
 
 @dataclass(frozen=True)
-class Instance:
-    id: str
-    state: str
+class Instances:
+    """Since the start."""
+
+    launched: int
+    terminated: int
 
 
 class AwsView:
-    """Reads the stand-in's control API, which counts nothing of that. `close` ends its session."""
+    """`close` ends its session. `key` is the access key that the worker calls with."""
 
-    def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: str, key: str) -> None:
+        self._endpoint, self._key = endpoint, key
         self._session = aiohttp.ClientSession()
 
     async def close(self) -> None:
@@ -28,22 +30,35 @@ class AwsView:
 
     async def calls(self) -> dict[str, int]:
         """By `service:Action`, since the start."""
-        answer = await self._get("counters")
-        return {action: entry["count"] for action, entry in answer["calls"].items()}
+        return {action: entry["count"] for action, entry in (await self._counters()).items()}
 
-    async def instances(self) -> list[Instance]:
-        """Every one that the stand-in still lists, whatever its state."""
+    async def denied(self) -> list[str]:
+        """What its IAM policy did not allow, each action once."""
+        answer = await self._get("keys")
+        return sorted({denial["action"] for denial in answer["denials"] if denial["access_key"] == self._key})
+
+    async def instances(self) -> Instances:
         answer = await self._get("instances")
-        return [Instance(one["id"], one["state"]) for one in answer["instances"]]
+        return Instances(launched=answer["launched"], terminated=answer["terminated"])
 
-    async def launch_templates(self) -> list[str]:
-        answer = await self._get("launch-templates")
-        return [one["name"] for one in answer["launch_templates"]]
+    async def launch_templates(self) -> int:
+        """Those that were created and not deleted."""
+        calls = await self._counters()
+        created, deleted = (calls.get(f"ec2:{verb}LaunchTemplate", {}) for verb in ("Create", "Delete"))
+        return _successes(created) - _successes(deleted)
+
+    async def _counters(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = (await self._get(f"counters?access_key={self._key}"))["calls"]
+        return found
 
     async def _get(self, what: str) -> Any:
         async with self._session.get(f"{self._endpoint}/_sim/{what}") as response:
             response.raise_for_status()
             return await response.json()
+
+
+def _successes(entry: Mapping[str, int]) -> int:
+    return entry.get("count", 0) - entry.get("errors", 0)
 
 
 def since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:

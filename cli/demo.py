@@ -4,6 +4,7 @@ All on one machine and on real parts. `demo_acts.py` is what happens; `demo_chec
 """
 
 import asyncio
+import os
 import shutil
 import signal
 import tempfile
@@ -13,9 +14,10 @@ from typing import Annotated
 
 import typer
 
-from cli.demo_acts import Demo, Options
+from cli.demo_acts import Demo, Options, stay
 from cli.demo_screen import Screen, console_for_output, screen_for
 from cli.exits import DONE, FAILED, Failed
+from cli.held import held, let_go, tenure
 from cli.rights import RBAC, aws_arguments
 from cli.stage import Stage
 from sandbox.plan import CRDS, Plan
@@ -29,20 +31,37 @@ app = typer.Typer()
 def demo(
     pods: Annotated[int, typer.Option(min=1, max=2000, help="How many pods to scale to.")] = 30,
     boot_seconds: Annotated[float, typer.Option(min=0, max=600, help="From a running instance to its Node.")] = 5.0,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running at the end, until Ctrl-C.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave all of it running at the end.")] = False,
+    tell: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> int:
     """Show nodes come and go on this machine, without an AWS account."""
-    options = Options(pods=pods, boot_seconds=boot_seconds, keep=keep, began=time.monotonic())
+    if keep and tell < 0:
+        return held(tenure("demo", f"--pods={pods}", f"--boot-seconds={boot_seconds}", "--keep"))
     # Asked to end in another way than by Ctrl-C, the demo ends in the same way.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    options = Options(pods=pods, boot_seconds=boot_seconds, keep=keep, tell=tell, began=time.monotonic())
     directory = Path(tempfile.mkdtemp(prefix="tenure-demo-"))
-    with screen_for(console_for_output()) as screen:
+    screen = screen_for(console_for_output())
+    try:
         code = _play(options, directory, screen)
-        if code == DONE:
-            shutil.rmtree(directory, ignore_errors=True)
-        else:
-            screen.say(f"The logs are in {directory / 'logs'}")
+    except KeyboardInterrupt:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    if code == DONE:
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        screen.say(f"The logs are in {directory / 'logs'}")
     return code
+
+
+def plan_of(options: Options) -> Plan:
+    """The cluster's name is the one that `examples/` select subnets and groups by."""
+    return Plan(
+        cluster_name="demo",
+        manifests=(CRDS, RBAC),
+        aws_arguments=aws_arguments(),
+        node_arguments=(f"--boot-seconds={options.boot_seconds:g}",),
+    )
 
 
 def _play(options: Options, directory: Path, screen: Screen) -> int:
@@ -58,16 +77,18 @@ def _play(options: Options, directory: Path, screen: Screen) -> int:
 
 async def _on_stage(sandbox: Sandbox, options: Options, screen: Screen) -> int:
     async with Stage(sandbox, deployment=options.deployment) as stage:
-        play = Demo(stage, options, screen)
-        return await play.run()
+        with screen:
+            code = await Demo(stage, options, screen).run()
+        if options.keep:
+            _say_how_to_go_on(sandbox, screen)
+            if let_go(options.tell, code, sandbox.logs / "demo.log"):
+                await stay(stage)
+        return code
 
 
-def plan_of(options: Options) -> Plan:
-    # Terminated instances stay listed to the end, since they are counted there.
-    aws = ("--terminated-visible-seconds=3600", *aws_arguments())
-    return Plan(
-        cluster_name="demo",
-        manifests=(CRDS, RBAC),
-        aws_arguments=aws,
-        node_arguments=(f"--boot-seconds={options.boot_seconds:g}",),
-    )
+def _say_how_to_go_on(sandbox: Sandbox, screen: Screen) -> None:
+    screen.act("All of it is left running")
+    for name, value in sandbox.environment().items():
+        screen.console.print(f"export {name}={value}", markup=False, soft_wrap=True)
+    screen.say("kubectl scale deployment inflate --replicas 10   makes nodes come again")
+    screen.say(f"kill {os.getpid()}   ends it, and removes all that it made")

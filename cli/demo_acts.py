@@ -32,6 +32,8 @@ class Options:
     pods: int
     boot_seconds: float
     keep: bool
+    tell: int
+    """A pipe for the exit code, when somebody waits for it."""
     began: float
     """When the command started, on the monotonic clock."""
     deployment: str = "inflate"
@@ -129,12 +131,13 @@ class Demo:
         """Instances, and whatever is left of a node in the cluster and in EC2."""
         stage, facts = self._stage, self._facts
         instances = await stage.aws.instances()
-        ended = [one for one in instances if one.state == "terminated"]
-        facts.launched, facts.terminated = len(instances), len(ended)
+        facts.launched, facts.terminated = instances.launched, instances.terminated
+        facts.failed += [f"IAM refused {action}" for action in await stage.aws.denied()]
         facts.left["NodeClaims"] = await stage.names(NODE_CLAIMS.path())
         facts.left["Nodes"] = await stage.names(NODES.path(), NODEPOOL)
         if not self._options.keep:
-            facts.left["launch templates"] = await stage.aws.launch_templates()
+            templates = await stage.aws.launch_templates()
+            facts.left["launch templates"] = [f"{templates} not deleted"] if templates else []
         return await stage.aws.calls()
 
     async def _leave(self) -> None:

@@ -20,7 +20,7 @@ class Facts:
     left: dict[str, list[str]] = field(default_factory=dict)
     """Kind to the names of what is still there."""
     failed: list[str] = field(default_factory=list)
-    """Workflows that did not end as completed."""
+    """Workflows that did not end as completed, and calls that IAM refused."""
     worker_exit: int | None = None
 
 
@@ -36,7 +36,7 @@ def broken(facts: Facts, *, kept: bool = False) -> list[str]:
     if facts.launched < facts.nodes:
         lines.append(f"instances: {facts.launched} launched for {facts.nodes} nodes")
     lines += [f"left over: {kind}: {', '.join(names)}" for kind, names in sorted(facts.left.items()) if names]
-    lines += [f"workflow: {line}" for line in facts.failed]
+    lines += [f"went wrong: {line}" for line in facts.failed]
     if not kept and facts.worker_exit != 0:
         lines.append(f"worker: ended with {facts.worker_exit}, not with 0")
     return lines

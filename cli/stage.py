@@ -18,7 +18,7 @@ from cli.aws_view import AwsView
 from cli.exits import Failed
 from cli.lives import Lives, NodeLife
 from cli.pods import PodCount, PodWatch
-from cli.rights import WORKER_KEY, WORKER_SECRET, service_account
+from cli.rights import WORKER_KEY, service_account
 from cli.view import View
 from cli.worker_process import WorkerProcess
 from kube.client import connect
@@ -60,7 +60,7 @@ class Stage:
     async def _enter(self) -> None:
         self._stack.callback(self._ports.close)
         self.kube = await self._stack.enter_async_context(self.sandbox.cluster.client())
-        self.aws = AwsView(self.sandbox.aws_endpoint)
+        self.aws = AwsView(self.sandbox.aws_endpoint, WORKER_KEY)
         self._stack.push_async_callback(self.aws.close)
         watcher = await connect(str(self.sandbox.kubeconfig))
         self._stack.push_async_callback(watcher.close)
@@ -70,7 +70,7 @@ class Stage:
         )
         self.lives = Lives(self.temporal, self.sandbox.plan.cluster_name)
         self.worker = await self._make_worker()
-        self._stack.callback(self.worker.kill)
+        self._stack.push_async_callback(self.worker.finish)
         await self.worker.start()
 
     async def _make_worker(self) -> WorkerProcess:
@@ -79,7 +79,7 @@ class Stage:
         rights = {
             "KUBECONFIG": str(kubeconfig),
             "AWS_ACCESS_KEY_ID": WORKER_KEY,
-            "AWS_SECRET_ACCESS_KEY": WORKER_SECRET,
+            "AWS_SECRET_ACCESS_KEY": WORKER_KEY,
         }
         return WorkerProcess(
             self.sandbox.logs / "worker.log",
