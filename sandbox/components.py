@@ -15,7 +15,8 @@ from sandbox.kubeconfig import write_kubeconfig
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok-nodes", "kwok-pods")
 
-SERVICE_RANGE = "10.96.0.0/16"
+SERVICE_RANGE = "10.100.0.0/16"
+"""What EKS uses, and what the stand-in's eks:DescribeCluster says."""
 POD_RANGE = "10.244.0.1/16"
 RATE = 5000
 """Requests per second that the components may make: never the limit on one machine."""

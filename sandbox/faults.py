@@ -9,9 +9,10 @@ import json
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 _REASONS = {
     403: "Forbidden",
@@ -87,11 +88,19 @@ class Rule:
         return self.method in (None, method) and self.path.search(path) is not None
 
 
+class OpenRequests(Protocol):
+    """The requests that are open at the proxy. Both may be called from any thread."""
+
+    def count(self, path: re.Pattern[str]) -> int: ...
+
+    def cut(self, path: re.Pattern[str]) -> int: ...
+
+
 class Faults:
     """The rules of one proxy. Safe to use from any thread."""
 
-    def __init__(self, cut_open: Callable[[re.Pattern[str]], int], seed: int = 0) -> None:
-        self._cut_open = cut_open
+    def __init__(self, requests: OpenRequests, seed: int = 0) -> None:
+        self._requests = requests
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._dice = random.Random(seed)
@@ -124,7 +133,11 @@ class Faults:
 
     def cut_open(self, path: str = "") -> int:
         """Sever the connections of requests that are open now, such as watches; answers how many."""
-        return self._cut_open(re.compile(path))
+        return self._requests.cut(re.compile(path))
+
+    def open(self, path: str = "") -> int:
+        """How many requests are open now."""
+        return self._requests.count(re.compile(path))
 
     def next(self, method: str, path: str) -> Fault | None:
         """What befalls this request."""

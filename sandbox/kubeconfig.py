@@ -25,3 +25,15 @@ def write_kubeconfig(
     # JSON is YAML, and is written in microseconds.
     path.write_text(json.dumps(content, indent=2) + "\n")
     return path
+
+
+def read_kubeconfig(path: Path) -> tuple[str, str, Path | None]:
+    """Server, token and the authority's PEM file (written beside it) of a file that `write_kubeconfig` made."""
+    content = json.loads(path.read_text())
+    cluster, token = content["clusters"][0]["cluster"], content["users"][0]["user"]["token"]
+    encoded = cluster.get("certificate-authority-data")
+    if encoded is None:
+        return cluster["server"], token, None
+    authority = path.with_suffix(".crt")
+    authority.write_bytes(base64.b64decode(encoded))
+    return cluster["server"], token, authority

@@ -7,7 +7,8 @@ only passes on, watches included. It speaks plain HTTP or TLS to its clients and
 import asyncio
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -21,45 +22,72 @@ HOP_BY_HOP = frozenset(
 )
 
 
+class Requests:
+    """Those that are open, kept so that they can be counted and cut; see `OpenRequests`."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, web.BaseRequest] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @contextmanager
+    def track(self, request: web.BaseRequest) -> Iterator[None]:
+        self._loop = asyncio.get_running_loop()
+        self._open[id(request)] = request
+        try:
+            yield
+        finally:
+            del self._open[id(request)]
+
+    def count(self, path: re.Pattern[str]) -> int:
+        return len(self._matching(path))
+
+    def cut(self, path: re.Pattern[str]) -> int:
+        found = self._matching(path)
+        for request in found:
+            if self._loop:
+                self._loop.call_soon_threadsafe(_abort, request)
+        return len(found)
+
+    def _matching(self, path: re.Pattern[str]) -> list[web.BaseRequest]:
+        return [request for request in list(self._open.values()) if path.search(request.path_qs)]
+
+
 class Proxy:
     """`upstream` is the API server's URL, `authority` the PEM file that proves it; `tls` is for the proxy's clients."""
 
     def __init__(self, upstream: str, authority: Path, port: int, *, tls: ssl.SSLContext | None = None) -> None:
         self._upstream, self._port, self._tls = URL(upstream), port, tls
         self._authority = authority
-        self._open: set[web.BaseRequest] = set()
+        self._requests = Requests()
         self._runner: web.ServerRunner | None = None
-        self.faults = Faults(self._cut_open)
+        self.faults = Faults(self._requests)
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
     async def start(self) -> None:
         trusted = ssl.create_default_context(cafile=str(self._authority))
-        self._loop = asyncio.get_running_loop()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=trusted, limit=0),
             timeout=aiohttp.ClientTimeout(total=None),
             auto_decompress=False,
         )
-        self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True, access_log=None))
+        self._runner = web.ServerRunner(
+            web.Server(self._handle, handler_cancellation=True, access_log=None), shutdown_timeout=0.1
+        )
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls, shutdown_timeout=0.1).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls).start()
 
     async def stop(self) -> None:
         """Cut what is open. Safe to call twice, and before `start`."""
         if self._runner is None:
             return
-        for request in list(self._open):
-            _abort(request)
+        self._requests.cut(re.compile(""))
         await self._runner.cleanup()
         await self._session.close()
         self._runner = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._open.add(request)
-        try:
+        with self._requests.track(request):
             return await self._decide(request)
-        finally:
-            self._open.discard(request)
 
     async def _decide(self, request: web.BaseRequest) -> web.StreamResponse:
         match self.faults.next(request.method, request.path_qs):
@@ -96,13 +124,6 @@ class Proxy:
         return self._session.request(
             request.method, url, headers=_kept(request.headers), data=body, allow_redirects=False
         )
-
-    def _cut_open(self, matches: re.Pattern[str]) -> int:
-        """Called from any thread: sever every connection whose request is open and matches. Returns how many."""
-        found = [request for request in list(self._open) if matches.search(request.path_qs)]
-        for request in found:
-            self._loop.call_soon_threadsafe(_abort, request)
-        return len(found)
 
 
 def _kept(headers: Mapping[str, str]) -> dict[str, str]:

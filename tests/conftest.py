@@ -1,0 +1,25 @@
+"""Fixtures for all tests: the world of real parts, started once per run and only when a test asks for it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.world import Sandbox
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for the world is a sandbox test; the mark needs no repeating."""
+    for item in items:
+        if {"world", "cluster"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.sandbox)
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Temporal, Kubernetes with the CRDs, AWS and nodes; shared by the whole run, stopped at its end.
+
+    Its logs stay in pytest's temporary folder. Tests leave it as they found it.
+    """
+    with Sandbox(tmp_path_factory.mktemp("world")) as sandbox:
+        yield sandbox
+        sandbox.check()

@@ -1,0 +1,26 @@
+"""A control plane of its own for the tests of the sandbox, so that they need neither CRDs nor the other parts."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from sandbox.kubeapi import KubeApi
+from sandbox.plan import Plan
+from sandbox.world import Sandbox
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    plan = Plan(parts=("kubernetes",), manifests=())
+    with Sandbox(tmp_path_factory.mktemp("cluster"), plan=plan) as sandbox:
+        yield sandbox
+        sandbox.check()
+
+
+@pytest.fixture
+async def api(cluster: Sandbox) -> AsyncIterator[KubeApi]:
+    """The API server as admin. What a test made in the default namespace, and its nodes, are gone afterwards."""
+    async with cluster.cluster.client() as client:
+        yield client
+        for path in ("/api/v1/nodes", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0"):
+            await client.request("DELETE", path)

@@ -1,0 +1,89 @@
+"""The sandbox as a whole: two at a time, state that is kept, nothing that is left."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox.plan import Plan
+from sandbox.processes import PartFailed
+from sandbox.record import DirectoryInUse, Record, is_running
+from sandbox.world import NotRunning, Sandbox
+from tests.sandbox.test_processes import alive, until_true
+
+pytestmark = pytest.mark.sandbox
+ROOT = Path(__file__).parents[2]
+BARE = Plan(parts=("temporal", "kubernetes"), manifests=())
+
+
+async def name_of_cluster(sandbox: Sandbox) -> str:
+    async with sandbox.cluster.client() as api:
+        found = await api.request("GET", "/api/v1/namespaces/kube-system")
+    return str(found["metadata"]["uid"])
+
+
+async def test_two_sandboxes_live_side_by_side(cluster: Sandbox, tmp_path: Path) -> None:
+    async with Sandbox(tmp_path, plan=BARE) as other:
+        assert not set(other.ports.values()) & set(cluster.ports.values())
+        assert await name_of_cluster(other) != await name_of_cluster(cluster)
+        with pytest.raises(DirectoryInUse, match=str(tmp_path)):
+            Sandbox(tmp_path, plan=BARE).start()
+        pids = [part.pid for part in other.processes]
+        assert all(alive(pid) for pid in pids)
+    assert not any(alive(pid) for pid in pids)
+    assert not is_running(tmp_path)
+    cluster.check()
+
+
+async def test_what_is_kept_is_there_again_under_the_same_ports(tmp_path: Path) -> None:
+    kept = Plan(parts=("temporal", "kubernetes"), manifests=(), keep=True)
+    async with Sandbox(tmp_path, plan=kept) as first:
+        cluster, ports, environment = await name_of_cluster(first), dict(first.ports), first.environment()
+    async with Sandbox(tmp_path, plan=kept) as second:
+        assert await name_of_cluster(second) == cluster
+        assert (second.ports, second.environment()) == (ports, environment)
+
+
+def test_what_is_not_kept_is_removed_and_the_logs_stay(tmp_path: Path) -> None:
+    with Sandbox(tmp_path, plan=Plan(parts=("temporal",))) as sandbox:
+        assert (tmp_path / "temporal" / "temporal.db").exists()
+        assert sandbox.environment()["TEMPORAL_ADDRESS"] == sandbox.temporal_address
+        with pytest.raises(NotRunning, match="kubernetes"):
+            _ = sandbox.kubeconfig
+    assert not (tmp_path / "temporal").exists()
+    assert (tmp_path / "logs" / "temporal.log").exists()
+
+
+def test_a_part_that_cannot_start_takes_the_rest_down_with_it(tmp_path: Path) -> None:
+    plan = Plan(parts=("temporal", "aws"), aws_arguments=("--no-such-flag",))
+    sandbox = Sandbox(tmp_path, plan=plan)
+    with pytest.raises(PartFailed, match="aws") as failed:
+        sandbox.start()
+    assert "no-such-flag" in str(failed.value)
+    assert not any(part.running for part in sandbox.processes)
+    assert not is_running(tmp_path)
+
+
+OWNER = """
+import pathlib, sys, time
+from sandbox.plan import Plan
+from sandbox.world import Sandbox
+sandbox = Sandbox(pathlib.Path(sys.argv[1]), plan=Plan(parts=("temporal", "kubernetes"), manifests=())).start()
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER, str(tmp_path)]
+    owner = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
+    assert owner.stdout and await owner.stdout.readline() == b"up\n"
+    record = Record.read(tmp_path)
+    assert record and record.pid == owner.pid and is_running(tmp_path)
+    assert len(record.processes) == 7 and all(map(alive, record.processes.values()))
+    owner.kill()
+    await owner.wait()
+    await until_true(lambda: not any(map(alive, record.processes.values())))
+    assert not is_running(tmp_path)
