@@ -35,9 +35,12 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = arguments(argv)
-    # Read by moto when it is first imported, hence the import below.
+    # Read by moto when it is first imported, hence the imports below.
     os.environ["MOTO_ACCOUNT_ID"] = options.account
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+    from sandbox.aws.lean import keep_regions  # noqa: PLC0415
+
+    keep_regions(options.region, "us-east-1")
     from sandbox.aws.serve import serve  # noqa: PLC0415
 
     stop = threading.Event()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from sandbox.aws.ec2.actions import ACTIONS
 from sandbox.aws.ec2.call import Call
 from sandbox.aws.faults import Verdict
+from sandbox.aws.iam.service_rules import check_service_call
 from sandbox.aws.request import AwsCall, HttpRequest, identify
 from sandbox.aws.services.actions import SERVICE_ACTIONS, amend
 from sandbox.aws.sim import Control
@@ -33,7 +34,7 @@ class Application:
             return self._control.answer(http)
         call = identify(http)
         name = f"{call.service or 'unsigned'}:{call.action}"
-        self._standin.counters.called(name)
+        self._standin.counters.called(name, call.access_key)
         verdict = self._standin.faults.judge(call.service, call.action, call.parameters)
         if verdict.latency:
             time.sleep(verdict.latency)
@@ -48,14 +49,14 @@ class Application:
                 raise verdict.error
             response = self._perform(call, verdict)
         except AwsError as error:
-            self._standin.counters.failed(name, error.code)
+            self._standin.counters.failed(name, call.access_key, error.code)
             return error_response(call.service, error)
         except Exception:
             traceback.print_exc()
-            self._standin.counters.failed(name, "Bug")
+            self._standin.counters.failed(name, call.access_key, "Bug")
             return error_response(call.service, AwsError("InternalError", "The stand-in itself failed; see its log."))
         if response.status >= 400:
-            self._standin.counters.failed(name, str(response.status))
+            self._standin.counters.failed(name, call.access_key, str(response.status))
         return response
 
     def _perform(self, call: AwsCall, verdict: Verdict) -> Response:
@@ -65,7 +66,7 @@ class Application:
             return self._own_ec2(call, verdict)
         gate = self._standin.keys.gate(call.access_key, call.region)
         if gate is not None:
-            gate.service_call(self._standin, call)
+            check_service_call(gate, call)
         handler = SERVICE_ACTIONS.get((call.service, call.action))
         if handler is not None:
             own = handler(self._standin, call)

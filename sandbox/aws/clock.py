@@ -29,6 +29,10 @@ class SimClock:
         """Go on from a stored moment, so that the timers of a kept state stay meaningful."""
         self._moved += now - self.now()
 
+    def seconds_until(self, due: float, at_most: float) -> float:
+        """Real seconds from now until the clock reads `due`, never less than a millisecond."""
+        return min(at_most, max(0.001, (due - self.now()) / self._scale))
+
     @staticmethod
     def wall() -> dt.datetime:
         return dt.datetime.now(dt.UTC)

@@ -1,9 +1,9 @@
-"""How often each action was called and how it ended, by `service:Action`; read by the benchmark and the demo."""
+"""How often each action was called and how it ended, by `service:Action` and access key; benchmark and demo read it."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 
 
 class Counters:
@@ -12,20 +12,33 @@ class Counters:
         self.clear()
 
     def clear(self) -> None:
-        self._calls: Counter[str] = Counter()
-        self._errors: dict[str, Counter[str]] = defaultdict(Counter)
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._errors: Counter[tuple[str, str, str]] = Counter()
 
-    def called(self, name: str) -> None:
+    def called(self, name: str, access_key: str) -> None:
         with self._lock:
-            self._calls[name] += 1
+            self._calls[name, access_key] += 1
 
-    def failed(self, name: str, code: str) -> None:
+    def failed(self, name: str, access_key: str, code: str) -> None:
         with self._lock:
-            self._errors[name][code] += 1
+            self._errors[name, access_key, code] += 1
 
-    def listing(self) -> dict[str, dict[str, object]]:
+    def listing(self, access_key: str | None = None) -> dict[str, dict[str, object]]:
+        """Count, errors and error codes by action: of all callers, or of one access key."""
+        found: dict[str, Counter[str]] = {}
+        counts: Counter[str] = Counter()
         with self._lock:
-            return {
-                name: {"count": count, "errors": sum(self._errors[name].values()), "codes": dict(self._errors[name])}
-                for name, count in sorted(self._calls.items())
+            for (name, key), count in self._calls.items():
+                if access_key in (None, key):
+                    counts[name] += count
+            for (name, key, code), count in self._errors.items():
+                if access_key in (None, key):
+                    found.setdefault(name, Counter())[code] += count
+        return {
+            name: {
+                "count": counts[name],
+                "errors": sum(found.get(name, Counter()).values()),
+                "codes": dict(found.get(name, {})),
             }
+            for name in sorted(counts)
+        }

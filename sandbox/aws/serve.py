@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import argparse
 import threading
+from pathlib import Path
+from typing import Any
 
 from sandbox.aws.app import Application
+from sandbox.aws.ec2.records import Instance
+from sandbox.aws.iam.keyring import WORKER_KEY
+from sandbox.aws.iam.shipped import render_policy
+from sandbox.aws.messages import send_event, state_change
 from sandbox.aws.seed import seed
 from sandbox.aws.server import Server
 from sandbox.aws.settings import DEFAULT_CA, SimSettings
+from sandbox.aws.snapshot import load, save
 from sandbox.aws.standin import StandIn
+from sandbox.aws.ticker import start_ticker
 
 
 def settings_from(options: argparse.Namespace) -> SimSettings:
@@ -29,12 +37,39 @@ def settings_from(options: argparse.Namespace) -> SimSettings:
     )
 
 
+def build(settings: SimSettings, state_dir: Path | None = None) -> StandIn:
+    """A stand-in that is seeded, or restored from `state_dir` if something is there, and whose time runs."""
+    standin = StandIn(settings)
+    if state_dir is None or not load(standin, state_dir):
+        seed(standin)
+    standin.home.listeners.append(lambda instance: _announce(standin, instance))
+    start_ticker(standin.home)
+    return standin
+
+
 def serve(options: argparse.Namespace, stop: threading.Event) -> None:
-    standin = StandIn(settings_from(options))
-    seed(standin)
+    settings = settings_from(options)
+    standin = build(settings, options.state_dir)
+    if options.policy:
+        documents = [_policy(settings, file) for file in options.policy]
+        standin.keys.bind_for_good(WORKER_KEY, documents)
     server = Server(options.host, options.port, Application(standin))
     server.serve_in_thread()
     print(f"AWS stand-in ready at {server.url}", flush=True)
     stop.wait()
     server.shutdown()
     server.server_close()
+    if options.state_dir is not None:
+        save(standin, options.state_dir)
+
+
+def _policy(settings: SimSettings, file: Path) -> dict[str, Any]:
+    return render_policy(
+        file.read_text(), cluster=settings.cluster_name, region=settings.region, account=settings.account
+    )
+
+
+def _announce(standin: StandIn, instance: Instance) -> None:
+    settings = standin.settings
+    if settings.state_change_events:
+        send_event(settings, state_change(settings, standin.home.now(), instance.id, instance.state))

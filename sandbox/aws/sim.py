@@ -1,23 +1,29 @@
-"""The control API under /_sim: JSON in, JSON out; what tests and the demo turn, and what they read."""
+"""The control API under /_sim: JSON in, JSON out; what tests and the demo turn, and what they read.
+
+`ROUTES` is the whole of it; `control.AwsControl` is its client. What concerns instances is in `sim_instances`.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 from urllib.parse import parse_qsl
 
+from sandbox.aws import sim_instances
 from sandbox.aws.request import HttpRequest
-from sandbox.aws.seed import reset
+from sandbox.aws.seed import reset, set_parameter
+from sandbox.aws.settings import SimSettings
+from sandbox.aws.sim_images import add_image
 from sandbox.aws.standin import StandIn
+from sandbox.aws.wire.errors import AwsError
 from sandbox.aws.wire.render import Response, json_response
 
 Body = dict[str, Any]
 Handler = Callable[[StandIn, Body], Any]
-
-
-class BadControl(ValueError):
-    """The control request makes no sense; answered with 400 and the text."""
+FIXED_SETTINGS = frozenset({"account", "region", "cluster_name", "clock_scale"})
+DONE = {"ok": True}
 
 
 class Control:
@@ -25,33 +31,157 @@ class Control:
         self._standin = standin
 
     def answer(self, http: HttpRequest) -> Response:
+        """400 with a text for a request that makes no sense, 404 for what does not exist."""
         handler = ROUTES.get((http.method, http.path.removeprefix("/_sim/")))
         if handler is None:
             return json_response({"error": f"no such control: {http.method} {http.path}"}, 404)
         try:
             body = {**dict(parse_qsl(http.query)), **http.json()}
             return json_response(handler(self._standin, body))
-        except (BadControl, ValueError, KeyError, TypeError, json.JSONDecodeError) as error:
-            return json_response({"error": f"{type(error).__name__}: {error}"}, 400)
+        except LookupError as error:
+            return json_response({"error": f"not found or missing: {error}"}, 404)
+        except (ValueError, TypeError, AwsError, json.JSONDecodeError) as error:
+            return json_response({"error": str(error)}, 400)
 
 
 def health(standin: StandIn, body: Body) -> Any:
-    home = standin.home
-    return {"ok": True, "region": home.region, "account": home.account, "cluster": standin.settings.cluster_name}
+    settings = standin.settings
+    return {"ok": True, "region": settings.region, "account": settings.account, "cluster": settings.cluster_name}
 
 
 def do_reset(standin: StandIn, body: Body) -> Any:
     reset(standin)
-    return {"ok": True}
+    return DONE
 
 
 def counters(standin: StandIn, body: Body) -> Any:
-    return {"calls": standin.counters.listing()}
+    return {"calls": standin.counters.listing(body.get("access_key"))}
 
 
 def clear_counters(standin: StandIn, body: Body) -> Any:
     standin.counters.clear()
-    return {"ok": True}
+    return DONE
+
+
+def list_faults(standin: StandIn, body: Body) -> Any:
+    return {"faults": standin.faults.listing()}
+
+
+def add_fault(standin: StandIn, body: Body) -> Any:
+    return {"id": standin.faults.add(body).id}
+
+
+def remove_faults(standin: StandIn, body: Body) -> Any:
+    if "id" not in body:
+        standin.faults.clear()
+    elif not standin.faults.remove(body["id"]):
+        raise LookupError(body["id"])
+    return DONE
+
+
+def seed_faults(standin: StandIn, body: Body) -> Any:
+    standin.faults.seed(int(body["seed"]))
+    return DONE
+
+
+def list_pools(standin: StandIn, body: Body) -> Any:
+    return {"pools": standin.home.pools.listing(), "limits": standin.home.limits}
+
+
+def set_pool(standin: StandIn, body: Body) -> Any:
+    key = (body.get("instance_type", "*"), body.get("zone", "*"), body.get("capacity_type", "*"))
+    available = body["available"]
+    with standin.home.lock:
+        standin.home.pools.set(key, None if available is None else int(available))
+    return DONE
+
+
+def clear_pools(standin: StandIn, body: Body) -> Any:
+    with standin.home.lock:
+        standin.home.pools.clear()
+        standin.home.limits.clear()
+    return DONE
+
+
+def set_limits(standin: StandIn, body: Body) -> Any:
+    with standin.home.lock:
+        for usage in ("on-demand", "spot"):
+            if usage in body:
+                standin.home.limits.pop(usage, None)
+                if body[usage] is not None:
+                    standin.home.limits[usage] = int(body[usage])
+    return DONE
+
+
+def advance(standin: StandIn, body: Body) -> Any:
+    standin.clock.advance(float(body["seconds"]))
+    for world in standin.worlds().values():
+        with world.lock:
+            world.settle()
+            world.moved.notify_all()
+    return {"now": standin.clock.now()}
+
+
+def configure(standin: StandIn, body: Body) -> Any:
+    """Change delays, the cluster's endpoint and the like, by the names of SimSettings."""
+    known = {field.name: field.type for field in fields(SimSettings)}
+    for name, value in body.items():
+        if name not in known or name in FIXED_SETTINGS:
+            raise ValueError(f"{name} cannot be set; there are {', '.join(sorted(set(known) - FIXED_SETTINGS))}")
+        setattr(standin.settings, name, value)
+    return DONE
+
+
+def show_settings(standin: StandIn, body: Body) -> Any:
+    return vars(standin.settings)
+
+
+def put_parameter(standin: StandIn, body: Body) -> Any:
+    set_parameter(standin, body["name"], body["value"])
+    return DONE
+
+
+def bind_key(standin: StandIn, body: Body) -> Any:
+    standin.keys.bind(body["access_key"], body["policy"])
+    return DONE
+
+
+def release_key(standin: StandIn, body: Body) -> Any:
+    standin.keys.release(body["access_key"])
+    return DONE
+
+
+def list_keys(standin: StandIn, body: Body) -> Any:
+    return {"keys": standin.keys.listing(), "denials": standin.keys.denials()}
+
+
+def withhold_addresses(standin: StandIn, body: Body) -> Any:
+    """Leave a subnet only so many free addresses; None gives all of them back."""
+    with standin.home.lock:
+        book = standin.home.network.book(body["subnet_id"])
+        book.withheld = 0
+        if body["free"] is not None:
+            book.withheld = max(0, book.free() - int(body["free"]))
+    return DONE
+
+
+def shift_zone(standin: StandIn, body: Body) -> Any:
+    standin.zonal_shifts.append(
+        {
+            "zonalShiftIdentifier": f"shift-{len(standin.zonal_shifts) + 1}",
+            "awayFrom": body["zone_id"],
+            "appliedStatus": "APPLIED",
+            "comment": "",
+            "startTime": standin.home.now().timestamp(),
+            "expiryTime": standin.home.now().timestamp() + float(body.get("seconds", 3600)),
+        }
+    )
+    return DONE
+
+
+def end_shifts(standin: StandIn, body: Body) -> Any:
+    standin.zonal_shifts.clear()
+    return DONE
 
 
 ROUTES: dict[tuple[str, str], Handler] = {
@@ -59,4 +189,33 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "reset"): do_reset,
     ("GET", "counters"): counters,
     ("DELETE", "counters"): clear_counters,
+    ("GET", "faults"): list_faults,
+    ("POST", "faults"): add_fault,
+    ("DELETE", "faults"): remove_faults,
+    ("POST", "faults/seed"): seed_faults,
+    ("GET", "pools"): list_pools,
+    ("POST", "pools"): set_pool,
+    ("DELETE", "pools"): clear_pools,
+    ("POST", "limits"): set_limits,
+    ("POST", "advance"): advance,
+    ("GET", "settings"): show_settings,
+    ("POST", "settings"): configure,
+    ("POST", "parameters"): put_parameter,
+    ("POST", "images"): add_image,
+    ("GET", "keys"): list_keys,
+    ("POST", "keys"): bind_key,
+    ("DELETE", "keys"): release_key,
+    ("POST", "subnets"): withhold_addresses,
+    ("POST", "zonal-shifts"): shift_zone,
+    ("DELETE", "zonal-shifts"): end_shifts,
+    ("GET", "instances"): sim_instances.instances,
+    ("GET", "launches"): sim_instances.launches,
+    ("POST", "instances/stop"): sim_instances.stop,
+    ("POST", "instances/start"): sim_instances.start,
+    ("POST", "instances/terminate"): sim_instances.terminate,
+    ("POST", "instances/status"): sim_instances.set_status,
+    ("POST", "spot-interrupt"): sim_instances.interrupt,
+    ("POST", "rebalance"): sim_instances.recommend_rebalance,
+    ("POST", "health-event"): sim_instances.announce_health_event,
+    ("POST", "messages"): sim_instances.send_message,
 }

@@ -12,7 +12,7 @@ from sandbox.aws.clock import SimClock
 from sandbox.aws.counters import Counters
 from sandbox.aws.ec2.world import World
 from sandbox.aws.faults import Faults
-from sandbox.aws.iam.gate import Keyring
+from sandbox.aws.iam.keyring import Keyring
 from sandbox.aws.moto_bridge import Moto
 from sandbox.aws.settings import SimSettings
 

@@ -124,19 +124,16 @@ def _terminate(world: World, instance: Instance) -> dict[str, Any]:
     return {"InstanceId": instance.id, "CurrentState": state_of(instance), "PreviousState": before}
 
 
-def terminate(world: World, instance: Instance, code: str = "Client.UserInitiatedShutdown") -> None:
-    """Begin to shut an instance down, saying who wanted it."""
-    _explain(
-        world, instance, code, "User initiated shutdown" if code.startswith("Client") else "Spot instance termination"
-    )
+def terminate(world: World, instance: Instance) -> None:
+    """Begin to shut an instance down, as its owner wants it."""
+    _explain(world, instance)
     world.enter(instance, "shutting-down")
 
 
-def _explain(world: World, instance: Instance, code: str, text: str) -> None:
-    when = world.now().strftime("%Y-%m-%d %H:%M:%S GMT")
-    instance.reason = f"User initiated ({when})" if code.startswith("Client") else f"{code} ({when})"
-    instance.reason_code = code
-    instance.reason_message = f"{code}: {text}"
+def _explain(world: World, instance: Instance) -> None:
+    instance.reason = f"User initiated ({world.now():%Y-%m-%d %H:%M:%S} GMT)"
+    instance.reason_code = "Client.UserInitiatedShutdown"
+    instance.reason_message = "Client.UserInitiatedShutdown: User initiated shutdown"
 
 
 def stop_instances(call: Call) -> dict[str, Any]:
@@ -168,7 +165,7 @@ def _change(world: World, instance: Instance, state: str, already: tuple[str, st
     before = state_of(instance)
     if instance.state not in already:
         if state == "stopping":
-            _explain(world, instance, "Client.UserInitiatedShutdown", "User initiated shutdown")
+            _explain(world, instance)
         else:
             instance.reason, instance.reason_code = "", None
             instance.launch_time = world.now().replace(microsecond=0)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.aws.ec2.devices import full_subnet, make_interfaces, make_volumes, plan_mappings
-from sandbox.aws.ec2.ids import new_id, new_spot_request_id, not_found, require_well_formed
-from sandbox.aws.ec2.places import groups_of, image_of, profile_of, subnet_of
+from sandbox.aws.ec2.ids import new_id, new_spot_request_id
+from sandbox.aws.ec2.places import groups_of, image_of, profile_of, require_placement_group, subnet_of
 from sandbox.aws.ec2.records import Image, Instance
 from sandbox.aws.ec2.reserve import choose_reservation
 from sandbox.aws.ec2.types_data import all_types, architectures, offered_zones, vcpus
@@ -58,6 +58,7 @@ def prepare(world: World, spec: LaunchSpec) -> Prepared:
     subnet = subnet_of(world, data)
     _require_offered(world, instance_type, subnet.availability_zone)
     image = image_of(world, data)
+    require_placement_group(world, data.get("Placement", {}))
     _require_same_architecture(instance_type, image)
     return Prepared(
         spec=spec,
@@ -195,15 +196,3 @@ def _build(world: World, prepared: Prepared, index: int) -> Instance:
         vcpus=vcpus(prepared.instance_type),
         visible_at=world.clock.now() + world.settings.visibility_seconds,
     )
-
-
-def placement_group_of(world: World, placement: dict[str, Any]) -> None:
-    """Raises InvalidPlacementGroup.Unknown for a group that the launch names and that does not exist."""
-    name, group_id = placement.get("GroupName"), placement.get("GroupId")
-    known = world.placement_groups.values()
-    if group_id:
-        require_well_formed([group_id], "pg")
-        if not any(group.id == group_id for group in known):
-            raise not_found([group_id], "pg", "placement group")
-    elif name and not any(group.name == name for group in known):
-        raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")

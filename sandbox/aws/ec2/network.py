@@ -21,9 +21,11 @@ class AddressBook:
     used: set[str] = field(default_factory=set)
     fresh: Iterator[int] | None = None
     returned: list[str] = field(default_factory=list)
+    withheld: int = 0
 
     def free(self) -> int:
-        return self.cidr.num_addresses - RESERVED - len(self.used)
+        """Addresses that can still be taken; `withheld` ones are kept from everybody by the control API."""
+        return max(0, self.cidr.num_addresses - RESERVED - len(self.used) - self.withheld)
 
     def take(self) -> str | None:
         """A free address, those never used first; None if the subnet is full."""
@@ -37,6 +39,13 @@ class AddressBook:
         if address in self.used:
             self.used.discard(address)
             self.returned.append(address)
+
+    def restore(self, used: set[str], returned: list[str]) -> None:
+        """Go on from a stored book: what was used or returned is not fresh any more."""
+        self.used, self.returned = used, returned
+        touched = [int(ipaddress.IPv4Address(address)) for address in (*used, *returned)]
+        first = max(touched, default=int(self.cidr.network_address) + RESERVED - 2) + 1
+        self.fresh = iter(range(first, int(self.cidr.broadcast_address)))
 
     def _next(self) -> str:
         if self.fresh is None:

@@ -80,6 +80,7 @@ class Instance:
     pools: list[PoolKey] = field(default_factory=list)
     vcpus: int = 0
     timer: int = 0
+    revision: int = 0
     visible_at: float = 0.0
     reason: str = ""
     reason_code: str | None = None

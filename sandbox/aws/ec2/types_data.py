@@ -1,4 +1,4 @@
-"""What instance types there are, from the catalogue that moto ships: their facts, and in which zones each is offered."""
+"""What instance types there are, by the catalogue that moto ships: their facts, and in which zones each is offered."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import heapq
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,8 @@ from sandbox.aws.settings import SimSettings
 
 NEXT_STATE = {"pending": "running", "shutting-down": "terminated", "stopping": "stopped", "terminated": None}
 StateListener = Callable[[Instance], None]
+# How many vanished instances the control API can still name to one who asks what changed.
+GONE_KEPT = 20000
 
 
 class World:
@@ -30,6 +33,7 @@ class World:
         self.lock = threading.RLock()
         self.moved = threading.Condition(self.lock)
         self.network = Network(settings.account, region)
+        # Told of every change of state, under the lock.
         self.listeners: list[StateListener] = []
         self.clear()
 
@@ -50,8 +54,10 @@ class World:
         self.sequence = 0
         self.revision = 0
         self.network.forget()
+        self.gone: deque[tuple[int, str]] = deque(maxlen=GONE_KEPT)
         self._timers: list[tuple[float, int, str]] = []
         self._timer_serial = 0
+        self._dooms: list[tuple[float, str]] = []
 
     def arn(self, kind: str, name: str) -> str:
         return f"arn:aws:ec2:{self.region}:{self.account}:{kind}/{name}"
@@ -64,7 +70,12 @@ class World:
 
     def next_due(self) -> float | None:
         """The clock's reading at which something will change by itself."""
-        return self._timers[0][0] if self._timers else None
+        return min((heap[0][0] for heap in (self._timers, self._dooms) if heap), default=None)
+
+    def doom(self, instance: Instance, seconds: float) -> None:
+        """Have AWS itself take the instance so many seconds from now, as after a spot interruption's notice."""
+        heapq.heappush(self._dooms, (self.clock.now() + seconds, instance.id))
+        self.moved.notify_all()
 
     def settle(self) -> None:
         """Let every transition happen whose time has come."""
@@ -73,6 +84,16 @@ class World:
             instance = self.instances.get(instance_id)
             if instance is not None and instance.timer == serial:
                 self._advance(instance, due)
+        while self._dooms and self._dooms[0][0] <= self.clock.now():
+            self._take(heapq.heappop(self._dooms)[1])
+
+    def _take(self, instance_id: str) -> None:
+        instance = self.instances.get(instance_id)
+        if instance is not None and instance.state not in ("shutting-down", "terminated"):
+            instance.reason_code = "Server.SpotInstanceTermination"
+            instance.reason_message = "Server.SpotInstanceTermination: Spot instance termination"
+            instance.reason = f"Server.SpotInstanceTermination ({self.now():%Y-%m-%d %H:%M:%S} GMT)"
+            self.enter(instance, "shutting-down")
 
     def enter(self, instance: Instance, state: str, at: float | None = None) -> None:
         """Put an instance into a state, start what follows from it, and tell the listeners.
@@ -100,7 +121,8 @@ class World:
             self.enter(instance, following, due)
         elif instance.state == "terminated":
             del self.instances[instance.id]
-            self._bump()
+            self.bump()
+            self.gone.append((self.revision, instance.id))
 
     def _release(self, instance: Instance) -> None:
         self.terminated += 1
@@ -114,11 +136,13 @@ class World:
             reservation.used -= 1
 
     def _tell(self, instance: Instance) -> None:
-        self._bump()
+        self.bump()
+        instance.revision = self.revision
         for listener in self.listeners:
             listener(instance)
 
-    def _bump(self) -> None:
+    def bump(self) -> None:
+        """Say that something changed: the revision grows and whoever waits wakes up."""
         self.revision += 1
         self.moved.notify_all()
 

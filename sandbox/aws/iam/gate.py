@@ -1,40 +1,175 @@
-"""Bound keys and the gate they must pass. A key without a policy is never stopped."""
+"""What a bound key's calls need permission for, asked of its policy: EC2's launches as EC2 asks for them.
+
+A fleet needs ec2:CreateFleet on the fleet and its templates; each launch needs ec2:RunInstances on everything it
+touches or makes, ec2:CreateTags for what it tags, and iam:PassRole for the profile's role. Rules from the EC2 and
+IAM user guides.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from sandbox.aws.settings import SimSettings
+from moto.iam.models import iam_backends
+
+from sandbox.aws.iam.policy import Statement, decide
+from sandbox.aws.wire.errors import AwsError
 
 if TYPE_CHECKING:
     from sandbox.aws.ec2.launch import Prepared
     from sandbox.aws.ec2.pools import Pool
     from sandbox.aws.ec2.world import World
-    from sandbox.aws.request import AwsCall
-    from sandbox.aws.standin import StandIn
+
+Tags = dict[str, str]
+Context = dict[str, list[str]]
+# Actions whose handlers ask by resource themselves.
+ASKED_BY_HANDLER = frozenset(
+    {
+        "CreateFleet",
+        "RunInstances",
+        "TerminateInstances",
+        "StopInstances",
+        "StartInstances",
+        "RebootInstances",
+        "CreateLaunchTemplate",
+        "CreateLaunchTemplateVersion",
+        "ModifyLaunchTemplate",
+        "DeleteLaunchTemplate",
+        "CreateTags",
+        "DeleteTags",
+    }
+)
+CREATED = ("instance", "volume", "network-interface", "spot-instances-request")
+KINDS = {"i": "instance", "vol": "volume", "eni": "network-interface", "lt": "launch-template", "sg": "security-group"}
+
+
+def request_context(tags: Tags) -> Context:
+    """aws:RequestTag/… and aws:TagKeys. With no tags in the request there are no such keys at all."""
+    context = {f"aws:requesttag/{key.lower()}": [value] for key, value in tags.items()}
+    if tags:
+        context["aws:tagkeys"] = list(tags)
+    return context
+
+
+def resource_context(tags: Tags) -> Context:
+    found = {f"aws:resourcetag/{key.lower()}": [value] for key, value in tags.items()}
+    return found | {f"ec2:resourcetag/{key.lower()}": [value] for key, value in tags.items()}
 
 
 class Gate:
-    def __init__(self, region: str) -> None:
+    def __init__(
+        self,
+        access_key: str,
+        policy: tuple[Statement, ...],
+        account: str,
+        region: str,
+        denials: deque[dict[str, str]],
+    ) -> None:
+        self._key = access_key
+        self._policy = policy
+        self.account = account
         self.region = region
+        self._denials = denials
 
-    def plain(self, world: World, action: str) -> None: ...
-    def create_fleet(self, world: World, fleet_tags: dict[str, str], pools: list[Pool]) -> None: ...
-    def run_instances(self, world: World, prepared: Prepared, template_id: str | None) -> None: ...
-    def each(self, world: World, action: str, kind: str, tagged: dict[str, dict[str, str]]) -> None: ...
-    def create(self, world: World, action: str, kind: str, tags: dict[str, str]) -> None: ...
-    def tagging(self, world: World, action: str, tagged: dict[str, dict[str, str]], tags: dict[str, str]) -> None: ...
-    def service_call(self, standin: StandIn, call: AwsCall) -> None: ...
+    def allows(self, action: str, resource: str, context: Context) -> bool:
+        """Ask the policy; a refusal is written down."""
+        full = {"aws:requestedregion": [self.region], "aws:principalaccount": [self.account], **context}
+        decision = decide(self._policy, action, resource, full)
+        if decision != "allow":
+            why = {"access_key": self._key, "action": action, "resource": resource, "decision": decision}
+            self._denials.append(why)
+        return decision == "allow"
 
+    def require(self, action: str, resource: str, context: Context | None = None) -> None:
+        """Raises UnauthorizedOperation, EC2's way of refusing, and names what was missing."""
+        if not self.allows(action, resource, context or {}):
+            raise AwsError(
+                "UnauthorizedOperation",
+                f"You are not authorized to perform this operation. User: arn:aws:iam::{self.account}:user/{self._key} "
+                f"is not authorized to perform: {action} on resource: {resource} because no identity-based policy "
+                f"allows the {action} action.",
+            )
 
-class Keyring:
-    def __init__(self, settings: SimSettings) -> None:
-        self._settings = settings
-        self._policies: dict[str, list[Any]] = {}
+    def arn(self, kind: str, name: str) -> str:
+        """Images and snapshots belong to no account in an ARN."""
+        owner = "" if kind in ("image", "snapshot") else self.account
+        return f"arn:aws:ec2:{self.region}:{owner}:{kind}/{name}"
 
-    def gate(self, access_key: str, region: str) -> Gate | None:
-        return Gate(region) if access_key in self._policies else None
+    def plain(self, world: World, action: str) -> None:
+        """An EC2 action without resources of its own, such as the Describe ones."""
+        if action not in ASKED_BY_HANDLER:
+            self.require(f"ec2:{action}", "*")
 
-    def restore(self) -> None:
-        """Keep only what was bound at the start."""
-        self._policies.clear()
+    def create_fleet(self, world: World, fleet_tags: Tags, pools: list[Pool]) -> None:
+        self.create(world, "CreateFleet", "fleet", fleet_tags)
+        for template_id in {pool.template["LaunchTemplateId"] for pool in pools}:
+            self._template(world, "ec2:CreateFleet", template_id)
+
+    def create(self, world: World, action: str, kind: str, tags: Tags) -> None:
+        """Something new: the action on it, and tagging it on creation."""
+        context = request_context(tags)
+        self.require(f"ec2:{action}", self.arn(kind, "*"), context)
+        if tags:
+            self.require("ec2:CreateTags", self.arn(kind, "*"), {**context, "ec2:createaction": [action]})
+
+    def run_instances(self, world: World, prepared: Prepared, template_id: str | None) -> None:
+        action = "ec2:RunInstances"
+        self.require(action, self.arn("image", prepared.image.id), resource_context(prepared.image.tags))
+        subnet_tags = world.network.tags(prepared.subnet.id)
+        self.require(action, self.arn("subnet", prepared.subnet.id), resource_context(subnet_tags))
+        for group_id, _ in prepared.groups:
+            self.require(action, self.arn("security-group", group_id), resource_context(world.network.tags(group_id)))
+        if template_id:
+            self._template(world, action, template_id)
+        self._extras(world, action, prepared)
+        self._created(world, prepared)
+        self._pass_role(prepared)
+
+    def _extras(self, world: World, action: str, prepared: Prepared) -> None:
+        data = prepared.spec.data
+        for mapping in prepared.mappings:
+            if mapping["Ebs"].get("SnapshotId"):
+                self.require(action, self.arn("snapshot", mapping["Ebs"]["SnapshotId"]))
+        target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+        reservation = world.reservations.get(target.get("CapacityReservationId", ""))
+        if reservation is not None:
+            self.require(action, self.arn("capacity-reservation", reservation.id), resource_context(reservation.tags))
+        placement = data.get("Placement", {})
+        group = placement.get("GroupName") or placement.get("GroupId")
+        if group:
+            self.require(action, self.arn("placement-group", group))
+        if data.get("KeyName"):
+            self.require(action, self.arn("key-pair", data["KeyName"]))
+
+    def _created(self, world: World, prepared: Prepared) -> None:
+        spec = prepared.spec
+        for kind in CREATED:
+            if kind == "spot-instances-request" and spec.market != "spot":
+                continue
+            tags = {k: v for k, v in spec.tags.get(kind, {}).items() if not k.startswith("aws:")}
+            self.create(world, "RunInstances", kind, tags)
+
+    def _pass_role(self, prepared: Prepared) -> None:
+        if prepared.profile is None:
+            return
+        profiles = iam_backends[self.account]["aws"].instance_profiles.values()
+        for profile in profiles:
+            if profile.arn == prepared.profile[0]:
+                self.pass_role(profile.roles[0].arn)
+
+    def pass_role(self, role_arn: str) -> None:
+        self.require("iam:PassRole", role_arn, {"iam:passedtoservice": ["ec2.amazonaws.com"]})
+
+    def _template(self, world: World, action: str, template_id: str) -> None:
+        tags = world.templates[template_id].tags
+        self.require(action, self.arn("launch-template", template_id), resource_context(tags))
+
+    def each(self, world: World, action: str, kind: str, tagged: dict[str, Tags]) -> None:
+        for name, tags in tagged.items():
+            self.require(f"ec2:{action}", self.arn(kind, name), resource_context(tags))
+
+    def tagging(self, world: World, action: str, tagged: dict[str, Tags], tags: Tags) -> None:
+        for name, present in tagged.items():
+            kind = KINDS.get(name.split("-")[0], name.split("-")[0])
+            context: dict[str, Any] = {**request_context(tags), **resource_context(present)}
+            self.require(f"ec2:{action}", self.arn(kind, name), context)

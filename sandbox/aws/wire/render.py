@@ -1,4 +1,4 @@
-"""Turns an AwsError into the body that each protocol's SDK expects: EC2's XML, the query XML of IAM and STS, or JSON."""
+"""Turns an AwsError into the body that each protocol's SDK expects: EC2's XML, IAM's and STS's query XML, or JSON."""
 
 from __future__ import annotations
 

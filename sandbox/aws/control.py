@@ -1,0 +1,191 @@
+"""A client of the stand-in's control API, for tests, the demo and benchmarks. Synchronous, standard library alone."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class ControlError(RuntimeError):
+    """The stand-in refused a control request; the text says why."""
+
+
+class AwsControl:
+    """`endpoint` is the stand-in's URL. Methods raise ControlError when refused, OSError when nobody answers."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._base = f"{endpoint.rstrip('/')}/_sim"
+
+    def health(self) -> Json:
+        return self._call("GET", "health")
+
+    def reset(self) -> None:
+        """Back to the seed: no instances, templates, faults, pools; keys bound at the start stay bound."""
+        self._call("POST", "reset")
+
+    def counters(self, access_key: str | None = None) -> dict[str, Json]:
+        """Calls by `service:Action`: count, errors, codes. Of one access key if it is named."""
+        query = {"access_key": access_key} if access_key else {}
+        found: dict[str, Json] = self._call("GET", "counters", query=query)["calls"]
+        return found
+
+    def count(self, action: str) -> int:
+        """How often `service:Action` was called since the counters were last cleared."""
+        return int(self.counters().get(action, {}).get("count", 0))
+
+    def clear_counters(self) -> None:
+        self._call("DELETE", "counters")
+
+    def add_fault(
+        self,
+        kind: str,
+        *,
+        service: str = "*",
+        action: str = "*",
+        match: Mapping[str, str] | None = None,
+        probability: float = 1.0,
+        times: int | None = None,
+        skip: int = 0,
+        code: str | None = None,
+        message: str | None = None,
+        http: int | None = None,
+        latency: float = 0.0,
+    ) -> str:
+        """Add a rule and return its id. `kind`: throttle, 5xx, no-capacity, latency, answer-lost, error.
+
+        `answer-lost` does the work and then cuts the connection, or answers `http` if that is given. `latency`: seconds.
+        """
+        rule = {
+            "kind": kind, "service": service, "action": action, "match": dict(match or {}), "probability": probability,
+            "times": times, "skip": skip, "code": code, "message": message, "http": http, "latency": latency,
+        }  # fmt: skip
+        return str(self._call("POST", "faults", rule)["id"])
+
+    def faults(self) -> list[Json]:
+        """The rules with how often they were tried (`seen`) and struck (`hits`)."""
+        found: list[Json] = self._call("GET", "faults")["faults"]
+        return found
+
+    def remove_fault(self, rule_id: str) -> None:
+        self._call("DELETE", "faults", {"id": rule_id})
+
+    def clear_faults(self) -> None:
+        self._call("DELETE", "faults")
+
+    def seed_faults(self, seed: int) -> None:
+        """Start the dice of probabilities from a seed."""
+        self._call("POST", "faults/seed", {"seed": seed})
+
+    def set_pool(
+        self, available: int | None, *, instance_type: str = "*", zone: str = "*", capacity_type: str = "*"
+    ) -> None:
+        """How many more instances a capacity pool gives; None for no bound. `*` stands for all."""
+        pool = {"instance_type": instance_type, "zone": zone, "capacity_type": capacity_type, "available": available}
+        self._call("POST", "pools", pool)
+
+    def clear_pools(self) -> None:
+        """No pool and no vCPU limit is bounded any more."""
+        self._call("DELETE", "pools")
+
+    def set_vcpu_limit(self, capacity_type: str, vcpus: int | None) -> None:
+        self._call("POST", "limits", {capacity_type: vcpus})
+
+    def advance(self, seconds: float) -> None:
+        """Move the timers of instances forward; wall-clock stamps are not moved."""
+        self._call("POST", "advance", {"seconds": seconds})
+
+    def configure(self, **settings: Any) -> None:
+        """Change delays and the cluster's answers while running, by the names of SimSettings."""
+        self._call("POST", "settings", settings)
+
+    def instances(self, *, after: int | None = None, wait: float = 0.0) -> Json:
+        """`instances`, `launched`, `terminated`, `alive`, `revision`; with `after`, what changed since, and `gone`.
+
+        `wait` holds the answer back, up to so many seconds, until something changes.
+        """
+        query = {"wait": str(wait)} | ({} if after is None else {"after": str(after)})
+        return self._call("GET", "instances", query=query, timeout=wait + 30)
+
+    def launches(self) -> list[Json]:
+        """Every fleet: id, client_token, target, number of overrides, instances, error codes."""
+        found: list[Json] = self._call("GET", "launches")["fleets"]
+        return found
+
+    def stop_instance(self, instance_id: str) -> None:
+        self._call("POST", "instances/stop", {"id": instance_id})
+
+    def start_instance(self, instance_id: str) -> None:
+        self._call("POST", "instances/start", {"id": instance_id})
+
+    def terminate_instance(self, instance_id: str) -> None:
+        """As if somebody else had terminated it."""
+        self._call("POST", "instances/terminate", {"id": instance_id})
+
+    def set_status(
+        self, instance_id: str, *, instance: str = "ok", system: str = "ok", events: Iterable[Json] = ()
+    ) -> None:
+        """What DescribeInstanceStatus shows. An event: `code`, `not_before`, `not_after`, `description`, `id`."""
+        body = {"id": instance_id, "instance": instance, "system": system, "events": list(events)}
+        self._call("POST", "instances/status", body)
+
+    def interrupt_spot(self, instance_id: str, *, notice_seconds: float = 120, keep: bool = False) -> None:
+        """Send the interruption warning; the instance is taken after the notice unless `keep`."""
+        self._call("POST", "spot-interrupt", {"id": instance_id, "notice_seconds": notice_seconds, "keep": keep})
+
+    def recommend_rebalance(self, instance_id: str) -> None:
+        self._call("POST", "rebalance", {"id": instance_id})
+
+    def health_event(self, instance_ids: Iterable[str], **detail: Any) -> str:
+        """Send an AWS Health event about instances; `detail` is laid over the usual one. Returns the event's ARN."""
+        return str(self._call("POST", "health-event", {"ids": list(instance_ids), "detail": detail})["arn"])
+
+    def send_message(self, message: Json) -> None:
+        self._call("POST", "messages", {"message": message})
+
+    def put_parameter(self, name: str, value: str) -> None:
+        """Publish an SSM parameter, also below /aws/service."""
+        self._call("POST", "parameters", {"name": name, "value": value})
+
+    def publish_image(self, name: str, *, parameters: Iterable[str] = (), **image: Any) -> str:
+        """A new public image, and the SSM parameters that name it. `image`: architecture, created, deprecation, …"""
+        return str(self._call("POST", "images", {"name": name, "parameters": list(parameters), **image})["id"])
+
+    def set_free_addresses(self, subnet_id: str, free: int | None) -> None:
+        self._call("POST", "subnets", {"subnet_id": subnet_id, "free": free})
+
+    def shift_zone(self, zone_id: str, *, seconds: float = 3600) -> None:
+        self._call("POST", "zonal-shifts", {"zone_id": zone_id, "seconds": seconds})
+
+    def end_zonal_shifts(self) -> None:
+        self._call("DELETE", "zonal-shifts")
+
+    def bind_key(self, access_key: str, policy: Json | list[Json]) -> None:
+        """Hold an access key to one or several IAM documents."""
+        self._call("POST", "keys", {"access_key": access_key, "policy": policy})
+
+    def release_key(self, access_key: str) -> None:
+        self._call("DELETE", "keys", {"access_key": access_key})
+
+    def denials(self) -> list[Json]:
+        """What bound keys were refused: access_key, action, resource, decision."""
+        found: list[Json] = self._call("GET", "keys")["denials"]
+        return found
+
+    def _call(
+        self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] | None = None, timeout: float = 30
+    ) -> Json:
+        url = f"{self._base}/{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data=data, method=method, headers={"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                found: Json = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            raise ControlError(json.load(error).get("error", str(error))) from None

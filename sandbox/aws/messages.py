@@ -1,0 +1,61 @@
+"""Messages as EventBridge puts them into the cluster's queue: interruption, rebalance, state change, health."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from moto.sqs.models import sqs_backends
+
+from sandbox.aws.settings import SimSettings
+from sandbox.aws.wire.xml import iso
+
+
+def send_event(settings: SimSettings, event: dict[str, Any]) -> None:
+    sqs_backends[settings.account][settings.region].send_message(settings.cluster_name, json.dumps(event))
+
+
+def event(settings: SimSettings, now: Any, detail_type: str, detail: dict[str, Any], ids: list[str]) -> dict[str, Any]:
+    """An EventBridge envelope. Health events come from aws.health, everything else from aws.ec2."""
+    return {
+        "version": "0",
+        "id": str(uuid.uuid4()),
+        "detail-type": detail_type,
+        "source": "aws.health" if detail_type == "AWS Health Event" else "aws.ec2",
+        "account": settings.account,
+        "time": iso(now)[:19] + "Z",
+        "region": settings.region,
+        "resources": [f"arn:aws:ec2:{settings.region}:{settings.account}:instance/{one}" for one in ids],
+        "detail": detail,
+    }
+
+
+def spot_interruption(settings: SimSettings, now: Any, instance_id: str) -> dict[str, Any]:
+    detail = {"instance-id": instance_id, "instance-action": "terminate"}
+    return event(settings, now, "EC2 Spot Instance Interruption Warning", detail, [instance_id])
+
+
+def rebalance(settings: SimSettings, now: Any, instance_id: str) -> dict[str, Any]:
+    return event(settings, now, "EC2 Instance Rebalance Recommendation", {"instance-id": instance_id}, [instance_id])
+
+
+def state_change(settings: SimSettings, now: Any, instance_id: str, state: str) -> dict[str, Any]:
+    detail = {"instance-id": instance_id, "state": state}
+    return event(settings, now, "EC2 Instance State-change Notification", detail, [instance_id])
+
+
+def health_event(settings: SimSettings, now: Any, ids: list[str], **fields: Any) -> dict[str, Any]:
+    """`fields` go into the detail: eventTypeCode, eventTypeCategory, startTime, endTime, statusCode and the like."""
+    detail = {
+        "eventArn": f"arn:aws:health:{settings.region}::event/EC2/{uuid.uuid4()}",
+        "service": "EC2",
+        "eventTypeCode": "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED",
+        "eventTypeCategory": "scheduledChange",
+        "statusCode": "upcoming",
+        "startTime": now.strftime("%a, %d %b %Y %H:%M:%S GMT"),
+        "eventDescription": [{"language": "en_US", "latestDescription": "An event scheduled for the instances."}],
+        "affectedEntities": [{"entityValue": one} for one in ids],
+        **fields,
+    }
+    return event(settings, now, "AWS Health Event", detail, ids)

@@ -1,0 +1,142 @@
+"""The control API on instances: the list with what changed, and what AWS or a person does to them from outside."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sandbox.aws import messages
+from sandbox.aws.ec2 import instances as actions
+from sandbox.aws.ec2.records import Instance
+from sandbox.aws.ec2.world import World
+from sandbox.aws.standin import StandIn
+
+Body = dict[str, Any]
+LONGEST_WAIT = 60.0
+ALIVE = frozenset({"pending", "running", "stopping", "stopped"})
+
+
+def instances(standin: StandIn, body: Body) -> Any:
+    """All instances, or with `after` those that changed after that revision; `wait` seconds until there is one."""
+    world = standin.home
+    after = int(body.get("after", -1))
+    with world.lock:
+        _await_change(world, after, min(LONGEST_WAIT, float(body.get("wait", 0))))
+        changed = [i for i in world.instances.values() if i.revision > after]
+        return {
+            "revision": world.revision,
+            "launched": world.launched,
+            "terminated": world.terminated,
+            "alive": sum(i.state in ALIVE for i in world.instances.values()),
+            "gone": [one for revision, one in world.gone if revision > after] if after >= 0 else [],
+            "instances": [_compact(instance) for instance in changed],
+        }
+
+
+def _await_change(world: World, after: int, seconds: float) -> None:
+    world.settle()
+    end = time.monotonic() + seconds
+    while world.revision <= after and (left := end - time.monotonic()) > 0:
+        world.moved.wait(left)
+
+
+def _compact(instance: Instance) -> Body:
+    return {
+        "id": instance.id,
+        "state": instance.state,
+        "instance_type": instance.instance_type,
+        "zone": instance.zone,
+        "zone_id": instance.zone_id,
+        "capacity_type": "spot" if instance.lifecycle == "spot" else "on-demand",
+        "image_id": instance.image_id,
+        "architecture": instance.architecture,
+        "subnet_id": instance.subnet_id,
+        "private_ip": instance.private_ip,
+        "launch_time": instance.launch_time.isoformat(),
+        "fleet_id": instance.fleet_id,
+        "capacity_reservation_id": instance.capacity_reservation_id,
+        "revision": instance.revision,
+        "tags": instance.tags,
+    }
+
+
+def launches(standin: StandIn, body: Body) -> Any:
+    """Every fleet asked for: its token, what it wanted and what it got."""
+    return {
+        "fleets": [
+            {
+                "id": fleet.id,
+                "client_token": fleet.client_token,
+                "target": fleet.request.get("TargetCapacitySpecification"),
+                "overrides": sum(len(c.get("Overrides", ())) for c in fleet.request["LaunchTemplateConfigs"]),
+                "instances": [i for group in fleet.response["Instances"] for i in group["InstanceIds"]],
+                "errors": [error["ErrorCode"] for error in fleet.response["Errors"]],
+                "tags": fleet.tags,
+            }
+            for fleet in standin.home.fleets.values()
+        ]
+    }
+
+
+def _one(world: World, body: Body) -> Instance:
+    world.settle()
+    return world.instances[body["id"]]
+
+
+def stop(standin: StandIn, body: Body) -> Any:
+    """AWS stops the instance, whatever its kind."""
+    with standin.home.lock:
+        standin.home.enter(_one(standin.home, body), "stopping")
+    return {"ok": True}
+
+
+def start(standin: StandIn, body: Body) -> Any:
+    with standin.home.lock:
+        standin.home.enter(_one(standin.home, body), "pending")
+    return {"ok": True}
+
+
+def terminate(standin: StandIn, body: Body) -> Any:
+    """Somebody else terminates it, out of band."""
+    with standin.home.lock:
+        actions.terminate(standin.home, _one(standin.home, body))
+    return {"ok": True}
+
+
+def set_status(standin: StandIn, body: Body) -> Any:
+    """What DescribeInstanceStatus shows: `instance` and `system` (ok, impaired, ...) and scheduled `events`."""
+    with standin.home.lock:
+        status = _one(standin.home, body).status
+        status.update({key: body[key] for key in ("instance", "system", "events") if key in body})
+    return {"ok": True}
+
+
+def interrupt(standin: StandIn, body: Body) -> Any:
+    """The interruption warning goes to the queue; after `notice_seconds` (120) the instance is taken, unless `keep`."""
+    world = standin.home
+    with world.lock:
+        instance = _one(world, body)
+        messages.send_event(standin.settings, messages.spot_interruption(standin.settings, world.now(), instance.id))
+        if not body.get("keep"):
+            world.doom(instance, float(body.get("notice_seconds", 120)))
+    return {"ok": True}
+
+
+def recommend_rebalance(standin: StandIn, body: Body) -> Any:
+    with standin.home.lock:
+        instance = _one(standin.home, body)
+    messages.send_event(standin.settings, messages.rebalance(standin.settings, standin.home.now(), instance.id))
+    return {"ok": True}
+
+
+def announce_health_event(standin: StandIn, body: Body) -> Any:
+    """An AWS Health event about `ids`; `detail` is laid over the usual one."""
+    event = messages.health_event(standin.settings, standin.home.now(), list(body["ids"]), **body.get("detail", {}))
+    messages.send_event(standin.settings, event)
+    return {"arn": event["detail"]["eventArn"]}
+
+
+def send_message(standin: StandIn, body: Body) -> Any:
+    """Any message into the cluster's queue, as it is."""
+    messages.send_event(standin.settings, body["message"])
+    return {"ok": True}
