@@ -68,15 +68,15 @@ class World:
 
     async def start(self, claim: NodeClaim, **seen: object) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
         identity = self.lives.identity(claim)
-        return await self.client.start_workflow(
+        handle = await self.client.start_workflow(
             NodeClaimWorkflow.run,
             ClaimState(identity=identity, deadlines=self.deadlines),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=start_attributes(identity),
-            start_signal="seen",
-            start_signal_args=[self.observe(**seen)],
         )
+        await self.see(handle, **seen)
+        return handle
 
     def observe(self, **seen: object) -> ClaimSeen:
         self.number += 1
