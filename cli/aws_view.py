@@ -3,11 +3,12 @@
 The demo and the benchmark count by it. It reads the stand-in's control API, which counts nothing of that.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
+from sandbox.aws.control import AwsControl
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,10 @@ class Instances:
 
 
 class AwsView:
-    """`close` ends its session. `key` is the access key that the worker calls with."""
+    """`key` is the access key that the worker calls with."""
 
-    def __init__(self, endpoint: str, key: str) -> None:
-        self._endpoint, self._key = endpoint, key
-        self._session = aiohttp.ClientSession()
-
-    async def close(self) -> None:
-        await self._session.close()
+    def __init__(self, control: AwsControl, key: str) -> None:
+        self._control, self._key = control, key
 
     async def calls(self) -> dict[str, int]:
         """By `service:Action`, since the start."""
@@ -34,11 +31,12 @@ class AwsView:
 
     async def denied(self) -> list[str]:
         """What its IAM policy did not allow, each action once."""
-        answer = await self._get("keys")
-        return sorted({denial["action"] for denial in answer["denials"] if denial["access_key"] == self._key})
+        denials = await asyncio.to_thread(self._control.denials)
+        return sorted({denial["action"] for denial in denials if denial["access_key"] == self._key})
 
     async def instances(self) -> Instances:
-        answer = await self._get("instances")
+        """Whoever launched them."""
+        answer = await asyncio.to_thread(self._control.instances)
         return Instances(launched=answer["launched"], terminated=answer["terminated"])
 
     async def launch_templates(self) -> int:
@@ -48,13 +46,7 @@ class AwsView:
         return _successes(created) - _successes(deleted)
 
     async def _counters(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = (await self._get(f"counters?access_key={self._key}"))["calls"]
-        return found
-
-    async def _get(self, what: str) -> Any:
-        async with self._session.get(f"{self._endpoint}/_sim/{what}") as response:
-            response.raise_for_status()
-            return await response.json()
+        return await asyncio.to_thread(self._control.counters, self._key)
 
 
 def _successes(entry: Mapping[str, int]) -> int:

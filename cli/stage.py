@@ -22,6 +22,7 @@ from cli.rights import WORKER_KEY, service_account
 from cli.view import View
 from cli.worker_process import WorkerProcess
 from kube.client import connect
+from sandbox.aws.control import AwsControl
 from sandbox.kubeapi import ApiError, KubeApi
 from sandbox.ports import Ports
 from sandbox.world import Sandbox
@@ -60,8 +61,7 @@ class Stage:
     async def _enter(self) -> None:
         self._stack.callback(self._ports.close)
         self.kube = await self._stack.enter_async_context(self.sandbox.cluster.client())
-        self.aws = AwsView(self.sandbox.aws_endpoint, WORKER_KEY)
-        self._stack.push_async_callback(self.aws.close)
+        self.aws = AwsView(AwsControl(self.sandbox.aws_endpoint), WORKER_KEY)
         watcher = await connect(str(self.sandbox.kubeconfig))
         self._stack.push_async_callback(watcher.close)
         self.pods = await self._stack.enter_async_context(PodWatch(watcher, f"app={self._deployment}"))
