@@ -30,14 +30,14 @@ from cli.rights import RBAC, aws_arguments
 from cli.stage import Stage
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from model.labels import NODEPOOL
+from sandbox.errors import SandboxError
 from sandbox.plan import CRDS, Plan
-from sandbox.processes import PartFailed
 from sandbox.world import Sandbox
 
 PATIENCE = 300.0
 """Seconds for one step."""
 DEPLOYMENT = "inflate"
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.command()
@@ -52,7 +52,7 @@ def scale(
     try:
         with Sandbox(directory, plan=world()) as sandbox:
             taken = asyncio.run(_run(sandbox, sizes))
-    except (Failed, PartFailed):
+    except (Failed, SandboxError):
         print(f"The logs are in {directory / 'logs'}", file=sys.stderr)
         raise
     report(taken, fresh=fresh)
@@ -206,7 +206,7 @@ def main() -> int:
     """Exit codes as everywhere in `cli/exits.py`."""
     try:
         answer = app(standalone_mode=False)
-    except (Failed, PartFailed, Refused, typer.TyperException, KeyboardInterrupt) as error:
+    except (Failed, SandboxError, Refused, typer.TyperException, KeyboardInterrupt) as error:
         if not isinstance(error, KeyboardInterrupt):
             print(line_of(error, "benchmarks.scale"), file=sys.stderr)
         return code_of(error)

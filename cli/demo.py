@@ -20,8 +20,8 @@ from cli.exits import DONE, FAILED, Failed
 from cli.held import held, let_go, tenure
 from cli.rights import RBAC, aws_arguments
 from cli.stage import Stage
+from sandbox.errors import SandboxError
 from sandbox.plan import CRDS, Plan
-from sandbox.processes import PartFailed
 from sandbox.world import Sandbox
 
 app = typer.Typer()
@@ -70,7 +70,7 @@ def _play(options: Options, directory: Path, screen: Screen) -> int:
         with Sandbox(directory, plan=plan_of(options)) as sandbox:
             screen.say(f"Running after {time.monotonic() - options.began:.1f} s: {', '.join(sandbox.plan.parts)}")
             return asyncio.run(_on_stage(sandbox, options, screen))
-    except (Failed, PartFailed) as failed:
+    except (Failed, SandboxError) as failed:
         screen.say(f"FAILED  {failed}")
         return FAILED
 

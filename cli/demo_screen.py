@@ -10,6 +10,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from cli.lives import NodeLife
+from cli.pods import PodCount
 from cli.tables import lives_table
 from cli.view import View
 
@@ -90,7 +91,7 @@ class LineScreen:
         self.console = console
         self._began = time.monotonic()
         self._phases: dict[str, tuple[str, bool, str]] = {}
-        self._pods = ""
+        self._pods, self._pods_told = "", 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -110,10 +111,15 @@ class LineScreen:
             if self._phases.get(life.workflow_id) != now:
                 self._phases[life.workflow_id] = now
                 self.say(line_of(life))
-        pods = str(view.pods)
-        if pods != self._pods:
-            self._pods = pods
-            self.say(f"pods: {pods}")
+        self._show_pods(view.pods)
+
+    def _show_pods(self, pods: PodCount) -> None:
+        """While they move, a line a second; the end of it at once."""
+        moving = 0 < pods.running < pods.total or pods.leaving
+        if str(pods) == self._pods or (moving and time.monotonic() < self._pods_told + 1):
+            return
+        self._pods, self._pods_told = str(pods), time.monotonic()
+        self.say(f"pods: {pods}")
 
     def clear(self) -> None:
         return None

@@ -10,6 +10,14 @@ from rich.table import Table
 from cli.lives import NodeLife
 from model.lifecycle import ClaimOutcome, Phase, Step
 
+COLUMNS = {
+    Phase.LAUNCH: "launch",
+    Phase.REGISTRATION: "regis.",
+    Phase.INITIALIZATION: "init.",
+    Phase.READY: "ready",
+    Phase.DRAIN: "drain",
+    Phase.TERMINATION: "term.",
+}
 LETTERS = {
     Phase.LAUNCH: "L",
     Phase.REGISTRATION: "R",
@@ -45,12 +53,15 @@ class Stay:
 def timeline(stories: Sequence[LifeStory], *, start: datetime, width: int = 44) -> Table:
     """Nodes in the order of their creation; `start` is the axis's zero."""
     lasting = max((stay.end for one in stories for stay in stays(one.outcome.story, start)), default=1.0)
-    table = Table(title=f"Every node's life, 0 s to {lasting:.1f} s   {LEGEND}", title_justify="left")
+    table = Table(
+        title=f"Every node's life: seconds in each phase, and {lasting:.1f} s from left to right: {LEGEND}",
+        title_justify="left",
+    )
     for name in ("NodeClaim", "type", "zone", "went for"):
         table.add_column(name, no_wrap=True)
-    for phase in LETTERS:
-        table.add_column(f"{phase.value} s", justify="right")
-    table.add_column("life", no_wrap=True)
+    for title in COLUMNS.values():
+        table.add_column(title, justify="right")
+    table.add_column("life", no_wrap=True, min_width=width)
     for one in sorted(stories, key=lambda one: one.outcome.story[0].at):
         table.add_row(*_row(one, start, lasting, width))
     return table

@@ -23,7 +23,8 @@ from cli.view import View
 from cli.worker_process import WorkerProcess
 from kube.client import connect
 from sandbox.aws.control import AwsControl
-from sandbox.kubeapi import ApiError, KubeApi
+from sandbox.errors import ApiError
+from sandbox.kubeapi import KubeApi
 from sandbox.ports import Ports
 from sandbox.world import Sandbox
 
