@@ -12,7 +12,7 @@ setup:
 	@.ci/bootstrap
 
 controlplane: setup
-	@$(BIN)/python -m sandbox.controlplane
+	@$(BIN)/python -c 'from sandbox.controlplane import find_or_build; find_or_build()'
 
 demo: controlplane ## See nodes come and go on this machine (ARGS=--keep leaves all running)
 	@$(BIN)/tenure demo $(ARGS)
@@ -21,11 +21,12 @@ test: controlplane ## Run all tests, on real parts (ARGS="-k drain" chooses)
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: setup ## Style, types, import contracts, and that generated files are fresh
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python -m deploy.generate --check
+	@failed=0; \
+	for one in 'ruff check --quiet .' 'ruff format --check --quiet .' mypy 'lint-imports --no-cache --no-logo' \
+	           'python -m deploy.generate --check'; do \
+	    echo "-- $$one"; $(BIN)/$$one || failed=1; \
+	done; \
+	exit $$failed
 
 bench: controlplane ## Measure: seconds, nodes, AWS calls, events per node, CPU and memory
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
