@@ -3,6 +3,7 @@
 Kept apart from `kube/`, which is the product's: the world has to stand without the thing that is tested in it.
 """
 
+import asyncio
 import ssl
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,15 +12,9 @@ from typing import Any, Self
 import aiohttp
 import yaml
 
+from sandbox.errors import ApiError
+
 Object = dict[str, Any]
-
-
-class ApiError(RuntimeError):
-    """The API server refused. `status` is the HTTP status."""
-
-    def __init__(self, method: str, path: str, status: int, body: str) -> None:
-        self.status = status
-        super().__init__(f"{method} {path}: {status}: {body[:500]}")
 
 
 class KubeApi:
@@ -59,6 +54,8 @@ class KubeApi:
         documents = [document for path in paths for file in _files(path) for document in _documents(file)]
         for document in sorted(documents, key=_rank):
             await self.apply(document)
+            if document["kind"] == "CustomResourceDefinition":
+                await self._until_served(document)
 
     async def path_of(self, manifest: Object) -> str:
         """The object's path, by discovery of its kind."""
@@ -67,6 +64,15 @@ class KubeApi:
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         folder = f"/namespaces/{metadata.get('namespace', 'default')}" if namespaced else ""
         return f"{root}{folder}/{resource}/{metadata['name']}"
+
+    async def _until_served(self, definition: Object, seconds: float = 20.0) -> None:
+        """Until objects of the kind can be written."""
+        path = await self.path_of(definition)
+        async with asyncio.timeout(seconds):
+            while True:
+                if _established(await self.request("GET", path)):
+                    return
+                await asyncio.sleep(0.02)
 
     async def _discover(self, version: str, kind: str) -> tuple[str, bool]:
         if (version, kind) not in self._kinds:
@@ -83,6 +89,11 @@ def _files(path: Path) -> list[Path]:
 
 def _documents(file: Path) -> list[Object]:
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+def _established(definition: Object) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
 def _rank(document: Object) -> int:

@@ -15,8 +15,9 @@ from pathlib import Path
 from sandbox.certificates import Certificates, ensure_certificates
 from sandbox.components import COMPONENTS, Layout, command_of
 from sandbox.controlplane import Binaries
+from sandbox.errors import ApiError
 from sandbox.health import http_ok
-from sandbox.kubeapi import ApiError, KubeApi
+from sandbox.kubeapi import KubeApi
 from sandbox.kubeconfig import write_kubeconfig
 from sandbox.processes import Process
 

@@ -32,7 +32,7 @@ class Parts:
         self.temporal: Temporal | None = None
         self.aws: Process | None = None
         self.nodes: Process | None = None
-        self.aws_endpoint = self.nodes_endpoint = ""
+        self.aws_endpoint, self.nodes_endpoint = plan.aws_endpoint or "", ""
         if "kubernetes" in plan.parts:
             self._make_kubernetes(take)
         if "temporal" in plan.parts:
@@ -136,12 +136,13 @@ class Parts:
         )
 
     def _make_nodes(self, port: int) -> None:
-        assert self.kubernetes is not None, "the plan checks it"
+        kubeconfig = self.kubernetes.kubeconfig if self.kubernetes else self.plan.kubeconfig
+        assert kubeconfig is not None, "the plan checks it"
         self.nodes_endpoint = f"http://127.0.0.1:{port}"
         self.nodes = nodes_part(
             self.logs / "nodes.log",
             port,
-            kubeconfig=self.kubernetes.kubeconfig,
+            kubeconfig=kubeconfig,
             aws_endpoint=self.aws_endpoint,
             region=self.plan.region,
             arguments=self.plan.node_arguments,

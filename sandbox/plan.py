@@ -14,21 +14,26 @@ CRDS = Path(__file__).parents[1] / "deploy" / "crds"
 class Plan:
     """`manifests` are files or folders applied at start, in order. `keep`: the data of all parts outlives the sandbox.
 
-    The arguments for the stand-in and the node simulator are passed on as they are.
+    The cluster's name is the one that `examples/` select subnets by. The arguments for the stand-in and the node
+    simulator are passed on as they are. `kubeconfig` and `aws_endpoint` are for nodes without those parts beside them.
     """
 
     parts: tuple[str, ...] = PARTS
     keep: bool = False
     manifests: tuple[Path, ...] = (CRDS,)
-    cluster_name: str = "sandbox"
+    cluster_name: str = "demo"
     region: str = "us-west-2"
     namespace: str = "default"
     search_attributes: Mapping[str, str] = field(default_factory=lambda: SEARCH_ATTRIBUTES)
     aws_arguments: tuple[str, ...] = ()
     node_arguments: tuple[str, ...] = ()
+    kubeconfig: Path | None = None
+    aws_endpoint: str | None = None
 
     def __post_init__(self) -> None:
         if unknown := set(self.parts) - set(PARTS):
             raise ValueError(f"no such part: {', '.join(sorted(unknown))} (there are {', '.join(PARTS)})")
-        if "nodes" in self.parts and not {"kubernetes", "aws"} <= set(self.parts):
-            raise ValueError("nodes need kubernetes and aws beside them")
+        if "nodes" in self.parts and not ("kubernetes" in self.parts or self.kubeconfig):
+            raise ValueError("nodes need kubernetes beside them, or a kubeconfig")
+        if "nodes" in self.parts and not ("aws" in self.parts or self.aws_endpoint):
+            raise ValueError("nodes need aws beside them, or its endpoint")

@@ -12,11 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from sandbox.errors import NoPort
+
 FIRST, LAST = 20000, 32000
-
-
-class NoPort(RuntimeError):
-    """A port that was asked for is in use, or none was free."""
 
 
 class Ports:

@@ -15,6 +15,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from sandbox.errors import SandboxError
+
 LAUNCHER = Path(__file__).with_name("launcher.py")
 TAIL_LINES = 12
 POLL_SECONDS = 0.03
@@ -23,7 +25,7 @@ HealthCheck = Callable[[], Awaitable[str | None]]
 """Answers None when the part is healthy, else what is still wrong with it."""
 
 
-class PartFailed(RuntimeError):
+class PartFailed(SandboxError):
     """A part of the sandbox did not start or ended by itself; says which and why, and shows the end of its log."""
 
     def __init__(self, part: str, why: str, log: Path) -> None:
@@ -105,10 +107,9 @@ class Process:
 
     def _spawn(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        launch = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *self._command]
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
-                launch,
+                tied_to_us(self._command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -131,6 +132,11 @@ class Process:
             return await asyncio.wait_for(self._health(), timeout=5)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
+
+
+def tied_to_us(command: Sequence[str]) -> list[str]:
+    """The command line under which the kernel kills the child when the thread that started it is gone."""
+    return [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *command]
 
 
 def _describe(code: int) -> str:

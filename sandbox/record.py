@@ -6,18 +6,17 @@ that process still lives.
 
 import fcntl
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
+from sandbox.errors import DirectoryInUse
+
 FILE = "sandbox.json"
 LOCK = "sandbox.lock"
-
-
-class DirectoryInUse(RuntimeError):
-    """Another process runs a sandbox in this directory."""
 
 
 class Record(BaseModel):
@@ -51,22 +50,41 @@ class DirectoryLock:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._handle = os.open(directory / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not _locked(self._handle):
             os.close(self._handle)
-            raise DirectoryInUse(f"a sandbox is running in {directory}") from error
+            raise DirectoryInUse(f"a sandbox is running in {directory}")
+        os.truncate(self._handle, 0)
+        os.pwrite(self._handle, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
         os.close(self._handle)
 
 
+def _locked(handle: int) -> bool:
+    """Tried for a moment: somebody may just be asking who the owner is."""
+    for _ in range(10):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
+
+
 def is_running(directory: Path) -> bool:
     """Whether some process runs a sandbox there now."""
-    if not (directory / LOCK).exists():
-        return False
-    try:
-        DirectoryLock(directory).release()
-    except DirectoryInUse:
-        return True
-    return False
+    return owner_of(directory) is not None
+
+
+def owner_of(directory: Path) -> int | None:
+    """The process that starts, runs or stops a sandbox there now; None when there is none."""
+    file = directory / LOCK
+    if not file.exists():
+        return None
+    with file.open() as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return int(opened.read() or 0) or None
+    return None

@@ -13,10 +13,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sandbox.background import Background
+from sandbox.errors import NotRunning
 from sandbox.faults import Faults
 from sandbox.kubernetes import Endpoint, Kubernetes
 from sandbox.parts import Parts, TakePorts
@@ -26,10 +28,6 @@ from sandbox.processes import Process
 from sandbox.record import DirectoryLock, Record
 
 T = TypeVar("T")
-
-
-class NotRunning(RuntimeError):
-    """The sandbox, or the part that was asked for, is not there."""
 
 
 class Sandbox:
@@ -55,19 +53,21 @@ class Sandbox:
     def start(self) -> Self:
         """All parts, healthy; on failure nothing is left running.
 
-        Raises `PartFailed`, `NoPort`, `DirectoryInUse`, or `BuildFailed` when the control plane cannot be had.
+        Raises a `SandboxError`: `PartFailed`, `NoPort`, `DirectoryInUse`, `ApiError` for a manifest that is refused,
+        or `BuildFailed` when the control plane cannot be had.
         """
         self._lock = DirectoryLock(self.directory)
         self._reserved = Ports()
         self._background = Background(f"sandbox {self.directory.name}")
         atexit.register(self.kill)
         try:
-            last = Record.read(self.directory)
+            last = self._reopen()
             self._parts = Parts(self.plan, self.directory, self._taker(last.ports if last else {}))
             self._background.run(self._parts.start())
             self._record().write(self.directory)
         except BaseException:
             self.kill()
+            self._remove_data()
             raise
         return self
 
@@ -211,13 +211,23 @@ class Sandbox:
             keep=self.plan.keep,
         )
 
+    def _reopen(self) -> Record | None:
+        """What was kept is kept on; what a killed sandbox left behind is removed."""
+        last = Record.read(self.directory)
+        if last and last.keep:
+            self.plan = replace(self.plan, keep=True)
+        self._remove_data()
+        return last
+
     def _tidy(self) -> None:
-        if self.plan.keep:
-            return
-        if self._temporary:
+        self._remove_data()
+        if self._temporary and not self.plan.keep:
             shutil.rmtree(self.directory, ignore_errors=True)
-        for part in PARTS:
-            shutil.rmtree(self.directory / part, ignore_errors=True)
+
+    def _remove_data(self) -> None:
+        if not self.plan.keep:
+            for part in PARTS:
+                shutil.rmtree(self.directory / part, ignore_errors=True)
 
 
 def _present(part: T | None, name: str) -> T:

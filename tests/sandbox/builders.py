@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from sandbox.kubeapi import ApiError, KubeApi
+from sandbox.errors import ApiError
+from sandbox.kubeapi import KubeApi
 
 STRATEGIC = "application/strategic-merge-patch+json"
 PODS = "/api/v1/namespaces/default/pods"

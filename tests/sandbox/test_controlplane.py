@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from sandbox.controlplane import build, download, find, find_or_build
-from sandbox.controlplane.golang import BuildFailed
 from sandbox.controlplane.progress import LineProgress
 from sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, NAMES, binaries_folder, target
+from sandbox.errors import BuildFailed
 
 
 def put(folder: Path, *names: str) -> None:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from sandbox.components import KUBELET, RUNS_PODS
-from sandbox.kubeapi import ApiError, KubeApi
+from sandbox.errors import ApiError
+from sandbox.kubeapi import KubeApi
 from sandbox.kubeconfig import read_kubeconfig
 from sandbox.world import Sandbox
 from tests.sandbox.builders import PODS, STRATEGIC, condition, find, make_node, make_pod, set_ready, until, until_pod

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
+from sandbox.errors import ApiError
 from sandbox.faults import Answer, Cut, Delay, Faults, LoseAnswer
-from sandbox.kubeapi import ApiError, KubeApi
+from sandbox.kubeapi import KubeApi
 from sandbox.proxy import Requests
 from sandbox.world import Sandbox
 from tests.sandbox.builders import PODS, find, make_node, make_pod

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.errors import DirectoryInUse, NotRunning
 from sandbox.plan import Plan
 from sandbox.processes import PartFailed
-from sandbox.record import DirectoryInUse, Record, is_running
-from sandbox.world import NotRunning, Sandbox
+from sandbox.record import Record, is_running
+from sandbox.world import Sandbox
 from tests.sandbox.test_processes import alive, until_true
 
 pytestmark = pytest.mark.sandbox
