@@ -1,6 +1,6 @@
 """An EC2 instance, as far as its boot needs it."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -46,3 +46,11 @@ class Instance(BaseModel):
             private_dns_name=described.get("PrivateDnsName", ""),
             tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},
         )
+
+
+class InstanceSource(Protocol):
+    """Where instances are seen."""
+
+    async def next(self) -> dict[str, Instance]:
+        """All instances by id, as soon as anything may have changed. Those that are not in it are gone."""
+        ...

@@ -5,10 +5,9 @@ Started anew it goes on where the last one was: Nodes that stand are adopted, th
 
 import asyncio
 import logging
-from typing import Protocol
 
 from sandbox.nodes.facts import CONNECTION_ERRORS, Facts
-from sandbox.nodes.instance import Instance
+from sandbox.nodes.instance import Instance, InstanceSource
 from sandbox.nodes.kubernetes import Json
 from sandbox.nodes.machine import Machine
 from sandbox.nodes.node import MANAGED
@@ -18,14 +17,6 @@ from sandbox.nodes.settings import NodesSettings
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.5
-
-
-class InstanceSource(Protocol):
-    """Where instances are seen."""
-
-    async def next(self) -> dict[str, Instance]:
-        """All instances by id, as soon as anything may have changed. Those that are not in it are gone."""
-        ...
 
 
 class Simulator:
@@ -68,7 +59,8 @@ class Simulator:
         while True:
             try:
                 return await self._source.next()
-            except CONNECTION_ERRORS as error:
+            # An answer that cannot be read is as good as none.
+            except (*CONNECTION_ERRORS, ValueError) as error:
                 _LOG.warning("looking at the instances: %s", error)
             await asyncio.sleep(_PAUSE_SECONDS)
 

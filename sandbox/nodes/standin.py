@@ -8,8 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from sandbox.nodes.ec2 import Ec2Source
-from sandbox.nodes.instance import Instance
+from sandbox.nodes.instance import Instance, InstanceSource
 
 _WAIT_SECONDS = 5.0
 # Many changes in a row are taken together: looking again at each would cost more than the delay matters.
@@ -35,16 +34,23 @@ class StandInSource:
         if self._revision != _ALL:
             await asyncio.sleep(_GATHER_SECONDS)
         answer = await self._ask(self._revision)
-        if answer["revision"] < self._revision:
+        self._merge(answer)
+        if answer["revision"] < self._revision or answer["alive"] != self._alive():
             # It was reset or started anew: what was known is of another world.
             self._instances = {}
             answer = await self._ask(_ALL)
+            self._merge(answer)
+        self._revision = answer["revision"]
+        return dict(self._instances)
+
+    def _merge(self, answer: dict[str, Any]) -> None:
         for instance_id in answer.get("gone", []):
             self._instances.pop(instance_id, None)
         for described in answer["instances"]:
             self._instances[described["id"]] = self._read(described)
-        self._revision = answer["revision"]
-        return dict(self._instances)
+
+    def _alive(self) -> int:
+        return sum(instance.state not in ("shutting-down", "terminated") for instance in self._instances.values())
 
     async def _ask(self, after: int) -> dict[str, Any]:
         params = {"after": str(after), "wait": "0" if after == _ALL else str(_WAIT_SECONDS)}
@@ -61,13 +67,13 @@ class StandInSource:
 
 
 class AnySource:
-    """The stand-in's control API if there is one, EC2's own API if not."""
+    """The stand-in's control API if there is one, the other way if not."""
 
-    def __init__(self, standin: StandInSource, ec2: Ec2Source) -> None:
-        self._standin, self._ec2 = standin, ec2
-        self._chosen: StandInSource | Ec2Source | None = None
+    def __init__(self, standin: StandInSource, other: InstanceSource) -> None:
+        self._standin, self._other = standin, other
+        self._chosen: InstanceSource | None = None
 
     async def next(self) -> dict[str, Instance]:
         if self._chosen is None:
-            self._chosen = self._standin if await self._standin.there() else self._ec2
+            self._chosen = self._standin if await self._standin.there() else self._other
         return await self._chosen.next()
