@@ -59,7 +59,7 @@ class AwsControl:
     ) -> str:
         """Add a rule and return its id. `kind`: throttle, 5xx, no-capacity, latency, answer-lost, error.
 
-        `answer-lost` does the work and then cuts the connection, or answers `http` if that is given. `latency`: seconds.
+        `answer-lost` does the work, then cuts the connection or answers `http` if that is given. `latency`: seconds.
         """
         rule = {
             "kind": kind, "service": service, "action": action, "match": dict(match or {}), "probability": probability,

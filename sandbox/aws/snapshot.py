@@ -21,7 +21,7 @@ from sandbox.aws.standin import StandIn
 FILE = "aws.pickle"
 # Live machinery of a world, made anew at every start.
 NOT_KEPT = frozenset({"settings", "clock", "lock", "moved", "network", "listeners"})
-BACKENDS: dict[str, Any] = {"ec2": ec2_backends, "iam": iam_backends, "sqs": sqs_backends, "ssm": ssm_backends}
+BACKENDS: dict[str, Any] = {"ec2": ec2_backends, "iam": iam_backends, "sqs": sqs_backends}
 
 
 def save(standin: StandIn, folder: Path) -> None:
@@ -35,6 +35,7 @@ def save(standin: StandIn, folder: Path) -> None:
     state = {
         "now": standin.clock.now(),
         "worlds": worlds,
+        "parameters": dict(_parameters(standin).items()),
         "moto": {name: dict(backends[account].items()) for name, backends in BACKENDS.items()},
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,10 +55,16 @@ def load(standin: StandIn, folder: Path) -> bool:
     for name, regions in state["moto"].items():
         for region, backend in regions.items():
             BACKENDS[name][account][region] = backend
+    _parameters(standin).update(state["parameters"])
     for region, kept in state["worlds"].items():
         _restore(standin.world(region), kept)
     standin.clock.resume_at(state["now"])
     return True
+
+
+def _parameters(standin: StandIn) -> Any:
+    """SSM's backend itself cannot be pickled, its parameters can."""
+    return ssm_backends[standin.settings.account][standin.settings.region]._parameters
 
 
 def _kept(world: World) -> dict[str, Any]:
