@@ -12,6 +12,7 @@ import yaml
 
 from model import labels
 from model.kinds import EC2NodeClass, NodePool
+from sandbox.world import Sandbox
 from settings import GATES, Settings
 
 ROOT = Path(__file__).parents[1]
@@ -161,3 +162,11 @@ def test_example_deployments_ask_for_no_pod_yet_and_select_their_own() -> None:
         assert spec["replicas"] == 0
         assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
         assert all(container["resources"]["requests"] for container in spec["template"]["spec"]["containers"])
+
+
+async def test_every_example_is_accepted_by_the_api_server(world: Sandbox) -> None:
+    async with world.cluster.client() as api:
+        for document in example_documents():
+            path = f"{await api.path_of(document)}?fieldManager=examples&dryRun=All&fieldValidation=Strict"
+            answer = await api.request("PATCH", path, document, "application/apply-patch+yaml")
+            assert answer["metadata"]["name"] == document["metadata"]["name"]
