@@ -73,9 +73,7 @@ def spot_instance(kit: StandInKit) -> dict[str, Any]:
     kit.profile()
     kit.template(IamInstanceProfile={"Name": "nodes"})
     specification = [{"ResourceType": "instance", "Tags": tags(where="here")}]
-    answer = kit.fleet(
-        kit.overrides("m5.large", zones="a"), capacity_type="spot", TagSpecifications=specification
-    )
+    answer = kit.fleet(kit.overrides("m5.large", zones="a"), capacity_type="spot", TagSpecifications=specification)
     return kit.describe(ids(answer)[0])
 
 
