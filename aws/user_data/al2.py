@@ -29,5 +29,6 @@ def _script(bootstrap: Bootstrap) -> str:
     words.append("--use-max-pods false")
     if bootstrap.raid0:
         words.append("--local-disks raid0")
-    words.append(f"--kubelet-extra-args '{' '.join(kubelet_flags(bootstrap))}'")
+    flags = " ".join(kubelet_flags(bootstrap, quote='"'))
+    words.append(f"--kubelet-extra-args '{flags}'")
     return "#!/bin/bash -xe\n" + _LOG + "\n" + " \\\n".join(words) + "\n"

@@ -70,7 +70,7 @@ def taint_text(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}"
 
 
-def kubelet_flags(bootstrap: Bootstrap) -> Sequence[str]:
+def kubelet_flags(bootstrap: Bootstrap, *, quote: str = "") -> Sequence[str]:
     """For families whose script passes flags on: labels, taints and the managed keys of spec.kubelet."""
     kubelet = bootstrap.kubelet
     flags: dict[str, object] = {
@@ -88,7 +88,7 @@ def kubelet_flags(bootstrap: Bootstrap) -> Sequence[str]:
         "image-gc-low-threshold": kubelet.image_gc_low,
         "cpu-cfs-quota": None if kubelet.cpu_cfs_quota is None else str(kubelet.cpu_cfs_quota).lower(),
     }
-    return [f'--{name}="{value}"' for name, value in flags.items() if value not in (None, "")]
+    return [f"--{name}={quote}{value}{quote}" for name, value in flags.items() if value not in (None, "")]
 
 
 def _type_of(part: Message) -> str:

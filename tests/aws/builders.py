@@ -1,0 +1,120 @@
+"""Short ways to write the inputs of the AWS adapters' tests."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aws.capacity import Machine
+from aws.cluster import ClusterFacts
+from aws.families import FAMILIES
+from aws.instance_types import Region
+from aws.kubelet import Kubelet
+from aws.prices import PriceBook, estimate
+from aws.settings import AwsSettings
+from aws.type_info import TypeInfo
+from model import labels
+from model.kinds import EC2NodeClass, NodeClaim
+from model.launches import LaunchGroup, LaunchOverride, LaunchRequest, Member
+from sandbox.aws.ec2.types_data import all_types
+
+REGION = "us-west-2"
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
+SETTINGS = AwsSettings(cluster_name="demo", region=REGION)
+CLUSTER = ClusterFacts(
+    name="demo",
+    version="1.34",
+    endpoint="https://demo.invalid",
+    ca_bundle="Q0E=",
+    cidr="10.100.0.0/16",
+    dns="10.100.0.10",
+)
+DISCOVERY = {"karpenter.sh/discovery": "demo"}
+
+
+def info(name: str) -> TypeInfo:
+    """An instance type as EC2 describes it."""
+    return TypeInfo.of(all_types()[name])
+
+
+def machine(name: str, family: str = "AL2023", settings: AwsSettings = SETTINGS, **spec: Any) -> Machine:
+    parsed = node_class(**spec).spec
+    return Machine(info(name), FAMILIES[family], Kubelet.of(parsed.kubelet), parsed, settings)
+
+
+def node_class(status: Mapping[str, Any] | None = None, uid: str = "11112222-3333", **spec: Any) -> EC2NodeClass:
+    """Keys of the spec and of the status as in YAML."""
+    wanted = {
+        "role": "KarpenterNodeRole-demo",
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "subnetSelectorTerms": [{"tags": DISCOVERY}],
+        "securityGroupSelectorTerms": [{"tags": DISCOVERY}],
+    } | spec
+    meta = {"name": "default", "uid": uid, "generation": 1}
+    return EC2NodeClass.from_object({"metadata": meta, "spec": wanted, "status": status or {}})
+
+
+def resolved_status(**more: Any) -> dict[str, Any]:
+    """Three subnets, one group, five images of AL2023 with the newest the NVIDIA ones."""
+    standard = [_wants("gpu", "DoesNotExist"), _wants("accelerator", "DoesNotExist")]
+    kinds = [
+        ("ami-nvidia-amd64", "amd64", [_wants("gpu", "Exists")]),
+        ("ami-nvidia-arm64", "arm64", [_wants("gpu", "Exists")]),
+        ("ami-neuron-amd64", "amd64", [_wants("accelerator", "Exists")]),
+        ("ami-standard-amd64", "amd64", standard),
+        ("ami-standard-arm64", "arm64", standard),
+    ]
+    images = [
+        {"id": i, "requirements": [{"key": labels.ARCH, "operator": "In", "values": [a]}, *w]} for i, a, w in kinds
+    ]
+    return {
+        "subnets": [{"id": f"subnet-{z[-1]}", "zone": z, "zoneID": f"usw2-az{n}"} for n, z in enumerate(ZONES, 1)],
+        "securityGroups": [{"id": "sg-1", "name": "nodes"}],
+        "amis": images,
+        "instanceProfile": "demo_profile",
+    } | more
+
+
+def claim(*requirements: tuple[Any, ...], requests: Mapping[str, str] | None = None, **meta: Any) -> NodeClaim:
+    """Requirements as (key, operator, values...)."""
+    return NodeClaim.from_object(
+        {
+            "metadata": {"name": "general-abc", "uid": "u1", "labels": {labels.NODEPOOL: "general"}} | meta,
+            "spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [{"key": r[0], "operator": r[1], "values": list(r[2:])} for r in requirements],
+                "resources": {"requests": dict(requests or {"cpu": "1", "memory": "1Gi", "pods": "3"})},
+            },
+        }
+    )
+
+
+def region(*names: str, spot: float = 0.3, on_demand: Mapping[str, float] | None = None) -> Region:
+    """Types in all zones; prices are estimates, spot a share of them."""
+    types = {name: info(name) for name in names or all_types()}
+    prices = dict(on_demand or {name: estimate(one) for name, one in types.items()})
+    spots = {(name, zone): price * spot for name, price in prices.items() for zone in ZONES}
+    offered = {name: frozenset(ZONES) for name in types}
+    return Region(types=types, zones_of=offered, zones=ZONES, prices=PriceBook(prices, spots))
+
+
+def group(members: int = 1, capacity_type: str = "on-demand", attempt: int = 1) -> LaunchGroup:
+    overrides = tuple(
+        LaunchOverride(
+            launch_template=f"karpenter.k8s.aws/{number}",
+            instance_type=name,
+            zone=zone,
+            subnet_id=f"subnet-{zone[-1]}",
+            image_id="ami-1",
+            priority=0.1,
+        )
+        for number, name in enumerate(("m5.large", "c5.large"))
+        for zone in ZONES[:2]
+    )
+    request = LaunchRequest(
+        node_class="default", capacity_type=capacity_type, overrides=overrides, tags={labels.TAG_NODEPOOL: "general"}
+    )
+    people = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
+    return LaunchGroup(group_id="plan-1", attempt=attempt, members=people, request=request)
+
+
+def _wants(kind: str, operator: str) -> dict[str, Any]:
+    return {"key": f"karpenter.k8s.aws/instance-{kind}-count", "operator": operator}

@@ -1,0 +1,81 @@
+"""One call for many callers, and what each of them hears."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from aws.batcher import Batcher
+from model.faults import Throttled
+
+
+class Counter:
+    """Answers with the key doubled and remembers how it was asked."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+
+    async def run(self, keys: Sequence[int]) -> Mapping[int, int]:
+        self.batches.append(sorted(keys))
+        return {key: key * 2 for key in keys if key != 13}
+
+
+def batcher(counter: Counter, *, idle: float = 0.01, longest: float = 5.0, size: int = 100) -> Batcher[int, int]:
+    return Batcher(counter.run, idle=idle, longest=longest, size=size)
+
+
+async def test_callers_of_one_window_share_one_call() -> None:
+    counter = Counter()
+    one = batcher(counter)
+    assert await asyncio.gather(*(one.ask(key) for key in (1, 2, 3, 2))) == [2, 4, 6, 4]
+    assert counter.batches == [[1, 2, 3]]
+
+
+async def test_a_key_without_an_answer_is_none() -> None:
+    assert await batcher(Counter()).ask(13) is None
+
+
+async def test_a_full_window_closes_at_once() -> None:
+    counter = Counter()
+    one = batcher(counter, idle=60, longest=60, size=2)
+    await asyncio.gather(*(one.ask(key) for key in range(4)))
+    assert counter.batches == [[0, 1], [2, 3]]
+
+
+async def test_a_window_that_is_never_idle_closes_all_the_same() -> None:
+    counter = Counter()
+    one = batcher(counter, idle=0.03, longest=0.1)
+    asked = []
+    for key in range(40):
+        asked.append(asyncio.create_task(one.ask(key)))
+        await asyncio.sleep(0.01)
+        if counter.batches:
+            break
+    await asyncio.gather(*asked)
+    assert len(counter.batches[0]) < 40
+
+
+async def test_a_fault_reaches_every_caller_and_the_next_window_is_new() -> None:
+    calls = 0
+
+    async def run(keys: Sequence[int]) -> Mapping[int, int]:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise Throttled("too much")
+        return dict.fromkeys(keys, 1)
+
+    one: Batcher[int, int] = Batcher(run, idle=0.01, longest=1, size=10)
+    found = await asyncio.gather(one.ask(1), one.ask(2), return_exceptions=True)
+    assert [type(answer) for answer in found] == [Throttled, Throttled]
+    assert await one.ask(1) == 1
+
+
+async def test_a_caller_who_leaves_disturbs_nobody() -> None:
+    one = batcher(Counter())
+    leaving, staying = asyncio.create_task(one.ask(1)), asyncio.create_task(one.ask(1))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await staying == 2
+    with pytest.raises(asyncio.CancelledError):
+        await leaving

@@ -1,0 +1,99 @@
+"""Every code of the table becomes the fault or the reason that decides what happens next."""
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
+
+from aws.errors import INSUFFICIENT, create_error_reason, fault_of, names_missing_profile
+from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
+
+
+def answered(code: str, status: int = 400, message: str = "") -> ClientError:
+    return ClientError(
+        {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}},  # type: ignore[typeddict-item]
+        "CreateFleet",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("RequestLimitExceeded", 503, Throttled),
+        ("ThrottlingException", 400, Throttled),
+        ("InvalidInstanceID.NotFound", 400, NotFound),
+        ("InvalidLaunchTemplateName.NotFoundException", 400, NotFound),
+        ("InvalidSubnetID.NotFound", 400, NotFound),
+        ("NoSuchEntity", 404, NotFound),
+        ("ParameterNotFound", 400, NotFound),
+        ("UnauthorizedOperation", 403, Forbidden),
+        ("AccessDenied", 403, Forbidden),
+        ("InternalError", 500, TryLater),
+        ("Unheard", 502, TryLater),
+        ("Unavailable", 503, TryLater),
+        ("EntityAlreadyExists", 409, Conflict),
+        ("DeleteConflict", 409, Conflict),
+        ("IdempotentParameterMismatch", 400, BadInput),
+        ("InvalidParameterValue", 400, BadInput),
+        ("InvalidUserData.Malformed", 400, BadInput),
+    ],
+)
+def test_codes_become_faults(code: str, status: int, kind: type[Fault]) -> None:
+    fault = fault_of(answered(code, status, "said so"), "create_fleet")
+    assert type(fault) is kind
+    assert fault.code == code
+    assert fault.message == "create_fleet: said so"
+
+
+def test_what_never_reached_aws_is_tried_later_and_what_cannot_be_sent_is_wrong() -> None:
+    lost = fault_of(EndpointConnectionError(endpoint_url="http://nowhere"), "create_fleet")
+    assert type(lost) is TryLater
+    assert type(fault_of(NoCredentialsError(), "x")) is Forbidden
+    assert type(fault_of(ParamValidationError(report="bad"), "x")) is BadInput
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "InsufficientInstanceCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "VcpuLimitExceeded",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "InsufficientFreeAddressesInSubnet",
+        "MaxFleetCountExceeded",
+        "ReservationCapacityExceeded",
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+    ],
+)
+def test_codes_that_only_mean_that_nothing_is_to_be_had(code: str) -> None:
+    assert code in INSUFFICIENT
+
+
+@pytest.mark.parametrize(
+    "code", ["RequestLimitExceeded", "InternalError", "UnauthorizedOperation", "InvalidAMIID.NotFound"]
+)
+def test_codes_that_mean_something_else(code: str) -> None:
+    assert code not in INSUFFICIENT
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        ("UnauthorizedOperation", "", "Unauthorized"),
+        ("InvalidAMIID.NotFound", "", "AMINotFound"),
+        ("InvalidParameterValue", "Invalid IAM Instance Profile name", "InstanceProfileNameInvalid"),
+        ("InvalidParameterValue", "something else", "LaunchFailed"),
+        (
+            "InvalidParameter",
+            "Security group a and subnet b belong to different networks.",
+            "SecurityGroupSubnetVPCMismatch",
+        ),
+        ("NeverHeardOf", "", "LaunchFailed"),
+    ],
+)
+def test_reasons_of_a_failed_launch(code: str, message: str, reason: str) -> None:
+    assert create_error_reason(code, message) == reason
+
+
+def test_a_profile_that_ec2_does_not_know_yet_is_told_by_its_text() -> None:
+    assert names_missing_profile(BadInput("x: Invalid IAM Instance Profile name", code="InvalidParameterValue"))
+    assert not names_missing_profile(BadInput("x: other", code="InvalidParameterValue"))
