@@ -161,7 +161,8 @@ def _alone(plan: Plan, directory: Path | None, ports: Mapping[str, int | None]) 
 def _hold(world: Sandbox, tell: int = -1) -> int:
     """Until it is interrupted, or a part ends by itself."""
     # Asked to end in another way than by Ctrl-C, it ends in the same way.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         with world:
             _say(world.reach(), world.environment())

@@ -5,6 +5,7 @@ Made once per state directory and kept with it, so that a reopened sandbox trust
 
 import datetime
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +44,13 @@ class Certificates:
     @property
     def service_account_public(self) -> Path:
         return self.folder / "service-account.pub"
+
+
+def serving_context(files: Certificates) -> ssl.SSLContext:
+    """For a server beside the API server that its clients shall trust alike."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.serving, files.serving_key)
+    return context
 
 
 def ensure_certificates(folder: Path) -> Certificates:

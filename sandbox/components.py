@@ -100,7 +100,7 @@ def command_of(name: str, layout: Layout) -> list[str]:
         case "kwok-nodes":
             return _kwok(layout, name, "nodes.yaml", f"{KUBELET}!=stopped", LEASE_SECONDS)
         case "kwok-pods":
-            return _kwok(layout, name, "pods.yaml", f"{RUNS_PODS}=true", 0)
+            return _kwok(layout, name, "pods.yaml", f"{RUNS_PODS}=true,{KUBELET}!=stopped", 0)
         case _:
             raise ValueError(f"no part is called {name}")
 

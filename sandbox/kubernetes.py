@@ -84,9 +84,7 @@ class Kubernetes:
         for part in self._parts.values():
             part.kill()
 
-    async def service_account_kubeconfig(
-        self, namespace: str, name: str, *, server: str | None = None, path: Path | None = None
-    ) -> Path:
+    async def service_account_kubeconfig(self, namespace: str, name: str, *, server: str | None = None) -> Path:
         """A kubeconfig with a token of this ServiceAccount, which has to exist. `server` names another way in."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -96,7 +94,7 @@ class Kubernetes:
         async with self.endpoint.client() as api:
             answer = await api.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", body)
         return write_kubeconfig(
-            path or self._folder / f"kubeconfig-{namespace}-{name}.yaml",
+            self._folder / f"kubeconfig-{namespace}-{name}{'-elsewhere' if server else ''}.yaml",
             server=server or self.server,
             token=answer["status"]["token"],
             authority=self.authority if (server or self.server).startswith("https") else None,

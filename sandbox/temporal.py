@@ -10,10 +10,13 @@ from pathlib import Path
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
-from sandbox.processes import HealthCheck, Process
+from sandbox.processes import HealthCheck, PartFailed, Process
 
 PRAGMAS = ("journal_mode=wal", "synchronous=0")
 """Without the first the server is several times slower and times out under load."""
+
+ATTEMPTS = 3
+"""The server picks further ports by itself, and may lose one to another program before it listens."""
 
 DYNAMIC_CONFIG = (
     # One developer's machine: what a cluster spreads over many, one process may use.
@@ -25,7 +28,6 @@ DYNAMIC_CONFIG = (
     "history.persistenceMaxQPS=100000",
     "matching.persistenceMaxQPS=100000",
     "frontend.persistenceMaxQPS=100000",
-    "system.forceSearchAttributesCacheRefreshOnRead=true",
 )
 
 
@@ -54,7 +56,12 @@ class Temporal:
     async def start(self) -> None:
         """Until the server answers and the search attributes are there. Raises `PartFailed`."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        await self.process.start()
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
+                return await self.process.start()
+            except PartFailed as failed:
+                if not attempts_left or "address already in use" not in str(failed):
+                    raise
 
     async def stop(self, grace: float = 5.0) -> None:
         await self.process.stop(grace)

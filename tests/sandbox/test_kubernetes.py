@@ -86,6 +86,23 @@ async def test_every_node_has_a_lease_unless_its_kubelet_is_stopped(api: KubeApi
     assert await find(api, f"{leases}/dead") is None
 
 
+async def test_no_pod_starts_where_the_kubelet_is_stopped(api: KubeApi) -> None:
+    for name in ("dead", "alive"):
+        await make_node(api, name, ready=True)
+        await until_label(api, name, "true")
+    stop = {"metadata": {"labels": {KUBELET: "stopped"}}}
+    await api.request("PATCH", "/api/v1/nodes/dead", stop, STRATEGIC)
+    await make_pod(api, "before", nodeName="alive")
+    await until_pod(api, "before", phase="Running")
+    await make_pod(api, "late", nodeName="dead")
+    await make_pod(api, "after", nodeName="alive")
+    await until_pod(api, "after", phase="Running")
+    assert (await api.request("GET", f"{PODS}/late"))["status"]["phase"] == "Pending"
+    start = {"metadata": {"labels": {KUBELET: None}}}
+    await api.request("PATCH", "/api/v1/nodes/dead", start, STRATEGIC)
+    await until_pod(api, "late", phase="Running")
+
+
 async def test_pods_behave_as_their_annotations_say(api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     await make_pod(api, "never", annotations={"sandbox.tenure.sh/starts-after": "never"})

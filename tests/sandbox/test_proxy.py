@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
+from sandbox.certificates import Certificates, serving_context
 from sandbox.errors import ApiError
 from sandbox.faults import Answer, Cut, Delay, Faults, LoseAnswer
 from sandbox.kubeapi import KubeApi
-from sandbox.proxy import Requests
+from sandbox.ports import Ports
+from sandbox.proxy import Proxy, Requests
 from sandbox.world import Sandbox
 from tests.sandbox.builders import PODS, find, make_node, make_pod
 from tests.sandbox.test_processes import until_true
@@ -121,6 +123,17 @@ async def test_a_watch_that_its_client_leaves_is_ended_upstream(cluster: Sandbox
     async with aiohttp.ClientSession(headers=headers) as session, session.get(url):
         assert faults.open("left-alone") == 1
     await until_true(lambda: faults.open("left-alone") == 0)
+
+
+async def test_it_serves_tls_too(cluster: Sandbox) -> None:
+    endpoint, ports = cluster.cluster, Ports()
+    tls = serving_context(Certificates(endpoint.authority.parent))
+    proxy = Proxy(endpoint.server, endpoint.authority, ports.take(), tls=tls)
+    await proxy.start()
+    async with KubeApi(proxy.url, endpoint.token, endpoint.authority) as client:
+        assert (await client.request("GET", PODS))["kind"] == "PodList"
+    await proxy.stop()
+    ports.close()
 
 
 async def test_many_requests_at_once_go_through(proxied: KubeApi, api: KubeApi) -> None:
