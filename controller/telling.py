@@ -64,8 +64,7 @@ class Telling:
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number = began, number
         self._due = Due()
-        self._gone: dict[str, ClaimFact] = {}
-        self._held: set[str] = set()
+        self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
 
     def next(self) -> datetime | None:
@@ -73,21 +72,35 @@ class Telling:
         return self._due.next()
 
     def tell(self, dirty: Dirty, known: Known, now: datetime) -> None:
+        """Offer a signal for everything that changed, or whose time has come, as far as it is known."""
         self._bury(dirty, now)
+        self._wake(dirty, now)
+        _each(self._ready(dirty.claims, "claim", known.claims and known.nodes), self._claim_teller(known, now))
+        pools_known = known.pools and known.claims and known.node_classes
+        _each(self._ready(dirty.pools, "pool", pools_known), lambda name: self._tell_pool(name, now))
+        classes_known = known.node_classes and known.claims
+        _each(self._ready(dirty.node_classes, "class", classes_known), self._tell_node_class)
+
+    def _wake(self, dirty: Dirty, now: datetime) -> None:
         for key in self._due.take(now):
             kind, _, name = key.partition("/")
-            {"claim": dirty.claims, "pool": dirty.pools}.get(kind, set()).add(name)
-            if kind == "gone":
-                self._say_gone(name)
-        if known.claims and known.nodes:
-            claims, self._held = dirty.claims | self._held, set()
-            _each(claims, lambda name: self._tell_claim(name, known, now))
-        else:
-            self._held |= dirty.claims
-        if known.pools and known.claims and known.node_classes:
-            _each(dirty.pools, lambda name: self._tell_pool(name, now))
-        if known.node_classes and known.claims:
-            _each(dirty.node_classes, self._tell_node_class)
+            if kind == "claim":
+                dirty.claims.add(name)
+            elif kind == "pool":
+                dirty.pools.add(name)
+            else:
+                self.say_gone(name)
+
+    def _ready(self, names: set[str], kind: str, known: bool) -> set[str]:
+        """What can be told now; the rest is held until enough is known."""
+        held = self._held.pop(kind, set()) | names
+        if known:
+            return held
+        self._held[kind] = held
+        return set()
+
+    def _claim_teller(self, known: Known, now: datetime) -> Callable[[str], None]:
+        return lambda name: self._tell_claim(name, known, now)
 
     def identity(self, claim: ClaimFact) -> ClaimIdentity:
         return ClaimIdentity(
@@ -122,7 +135,7 @@ class Telling:
         if claim.deleting:
             self._nominations.forget(name)
         if claim.initialized and not claim.deleting and not (known.pods and known.pools):
-            self._held.add(name)
+            self._held.setdefault("claim", set()).add(name)
             return
         workflow_id = self.workflow_id(claim)
         digest = claim_digest(self._view(claim, workflow_id, known), now)
@@ -171,17 +184,12 @@ class Telling:
             workflow_id = self.workflow_id(claim)
             self._signaller.withdraw(workflow_id)
             self._nominations.forget(claim.name)
-            self._gone[workflow_id] = claim
             self._due.set(f"claim/{claim.name}", None)
             self._due.set(f"gone/{workflow_id}", now + GONE_AFTER)
         for name in dirty.gone_pools:
             self._say_over(ids.nodepool(self._cluster, name), PoolSeen(number=self._number(), exists=False))
         for name in dirty.gone_node_classes:
             self._say_over(ids.nodeclass(self._cluster, name), NodeClassSeen(number=self._number(), exists=False))
-
-    def _say_gone(self, workflow_id: str) -> None:
-        self._gone.pop(workflow_id, None)
-        self.say_gone(workflow_id)
 
     def _say_over(self, workflow_id: str, seen: Message) -> None:
         self._signaller.withdraw(workflow_id)

@@ -1,0 +1,105 @@
+"""A tiny API server for the list-watch: answers what a test lines up, and remembers what it was asked."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from kubernetes.aio.client import Configuration
+
+from kube.client import KubeClient
+
+Json = dict[str, Any]
+OVER: web.AppKey[asyncio.Event] = web.AppKey("over", asyncio.Event)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class FakeApi:
+    """Lists and watches are answered by the next line of `lists` and `watches`; a watch with none left stays silent."""
+
+    def __init__(self) -> None:
+        self.lists: list[Handler] = []
+        self.watches: list[Handler] = []
+        self.asked: list[dict[str, str]] = []
+        self.over = asyncio.Event()
+        """Set at the end, so that what stays open ends too."""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(dict(request.query))
+        queue = self.watches if "watch" in request.query else self.lists
+        if queue:
+            return await queue.pop(0)(request)
+        await self.over.wait()
+        return web.Response(status=503)
+
+    @property
+    def watched_from(self) -> list[str]:
+        return [asked["resourceVersion"] for asked in self.asked if "watch" in asked]
+
+    @property
+    def listed(self) -> int:
+        return sum("watch" not in asked for asked in self.asked)
+
+
+@asynccontextmanager
+async def serving(api: FakeApi) -> AsyncIterator[KubeClient]:
+    app = web.Application()
+    app[OVER] = api.over
+    app.router.add_route("*", "/{path:.*}", api.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    client = KubeClient(Configuration(host=f"http://127.0.0.1:{port}"))
+    try:
+        yield client
+    finally:
+        api.over.set()
+        await client.close()
+        await runner.cleanup()
+
+
+def item(name: str, version: int, **more: Any) -> Json:
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}, **more}
+
+
+def listed(version: int, *items: Json, more: str = "") -> Handler:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        metadata = {"resourceVersion": str(version), **({"continue": more} if more else {})}
+        return web.json_response({"metadata": metadata, "items": list(items)})
+
+    return answer
+
+
+def refused(code: int, reason: str, headers: dict[str, str] | None = None) -> Handler:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        body = {"kind": "Status", "code": code, "reason": reason, "message": f"said {reason}"}
+        return web.json_response(body, status=code, headers=headers)
+
+    return answer
+
+
+def watched(*events: Json, then: str = "stay") -> Handler:
+    """Lines, and then: `stay` open and silent, `end` in good order, or `cut` in the middle of a line."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for event in events:
+            await response.write(json.dumps(event).encode() + b"\n")
+        if then == "stay":
+            await request.app[OVER].wait()
+        if then == "cut":
+            await response.write(b'{"type": "ADDED", "obj')
+            assert request.transport is not None
+            request.transport.abort()
+        return response
+
+    return answer
+
+
+def event(kind: str, thing: Json) -> Json:
+    return {"type": kind, "object": thing}

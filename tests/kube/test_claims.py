@@ -1,0 +1,115 @@
+"""NodeClaims on a real API server: every write is idempotent, sends little, and survives a conflict."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kube.adapters import KubeAdapters
+from kube.resources import NODE_CLAIMS
+from model.faults import BadInput
+from model.kinds import NodeClaim
+from model.labels import TERMINATION_FINALIZER
+from model.outcomes import ConditionPatch
+from tests.kube.builders import claim_json
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+Unique = Callable[[str], str]
+
+
+async def made(kube: KubeAdapters, name: str) -> NodeClaim:
+    return await kube.claims.create(NodeClaim.from_object(claim_json(name)))
+
+
+async def test_creating_twice_gives_the_one_that_is_there(kube: KubeAdapters, unique: Unique) -> None:
+    name = unique("claim")
+    first = await made(kube, name)
+    second = await made(kube, name)
+    assert first.uid and second.uid == first.uid
+    assert await kube.claims.delete(name, first.uid)
+
+
+async def test_what_the_server_refuses_names_the_object_and_the_field(kube: KubeAdapters, unique: Unique) -> None:
+    name = unique("claim")
+    wrong = claim_json(name, requirements=[{"key": "kubernetes.io/arch", "operator": "Maybe"}])
+    with pytest.raises(BadInput, match=rf"{name}.*requirements"):
+        await kube.claims.create(NodeClaim.from_object(wrong))
+
+
+async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing(
+    kube: KubeAdapters, unique: Unique
+) -> None:
+    claim = await made(kube, unique("claim"))
+    launched = ConditionPatch(type="Launched", status="True")
+    status = {"providerID": "aws:///us-west-2a/i-1", "capacity": {"cpu": "2", "pods": "29"}}
+    before = kube.client.calls
+    patched = await kube.claims.patch(
+        claim.name, claim.uid, labels={"a": "b"}, status=status, conditions=(launched,), now=NOW
+    )
+    assert kube.client.calls - before == 2
+    assert patched is not None and patched.metadata.labels["a"] == "b"
+    assert patched.status.provider_id == "aws:///us-west-2a/i-1"
+    assert patched.is_true("Launched") and not patched.is_true("Ready")
+    version = patched.metadata.resource_version
+    again = await kube.claims.patch(
+        claim.name,
+        claim.uid,
+        labels={"a": "b"},
+        status=status,
+        conditions=(launched,),
+        now=NOW + timedelta(hours=1),
+    )
+    assert again is not None and again.metadata.resource_version == version
+    await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_a_map_in_the_status_is_replaced_whole(kube: KubeAdapters, unique: Unique) -> None:
+    claim = await made(kube, unique("claim"))
+    for capacity in ({"cpu": "2", "pods": "29"}, {"cpu": "4"}):
+        await kube.claims.patch(claim.name, claim.uid, status={"capacity": capacity}, now=NOW)
+    found = await kube.claims.get(claim.name)
+    assert found is not None and found.status.capacity == {"cpu": "4"}
+    await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_a_write_by_somebody_else_in_between_is_kept(kube: KubeAdapters, unique: Unique) -> None:
+    claim = await made(kube, unique("claim"))
+    path = NODE_CLAIMS.path(claim.name)
+    await kube.client.merge(path, {"metadata": {"annotations": {"theirs": "kept"}}})
+    patched = await kube.claims.patch(
+        claim.name, claim.uid, conditions=(ConditionPatch(type="Registered", status="True"),), now=NOW
+    )
+    assert patched is not None and patched.is_true("Registered")
+    assert patched.metadata.annotations["theirs"] == "kept"
+    await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_another_claim_of_the_same_name_is_not_touched(kube: KubeAdapters, unique: Unique) -> None:
+    claim = await made(kube, unique("claim"))
+    assert await kube.claims.patch(claim.name, "other-uid", labels={"a": "b"}, now=NOW) is None
+    assert not await kube.claims.ensure_finalizer(claim.name, "other-uid")
+    assert not await kube.claims.delete(claim.name, "other-uid")
+    assert not await kube.claims.release(claim.name, "other-uid")
+    found = await kube.claims.get(claim.name)
+    assert found is not None and "a" not in found.metadata.labels
+    await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapters, unique: Unique) -> None:
+    claim = await made(kube, unique("claim"))
+    assert await kube.claims.ensure_finalizer(claim.name, claim.uid)
+    assert await kube.claims.delete(claim.name, claim.uid)
+    held = await kube.claims.get(claim.name)
+    assert held is not None and held.metadata.deleting
+    assert held.metadata.finalizers == (TERMINATION_FINALIZER,)
+    assert await kube.claims.release(claim.name, claim.uid)
+    assert await kube.claims.get(claim.name) is None
+    assert not await kube.claims.release(claim.name, claim.uid)
+    assert not await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_claims_are_listed_by_label(kube: KubeAdapters, unique: Unique) -> None:
+    claim = await made(kube, unique("claim"))
+    await kube.claims.patch(claim.name, claim.uid, labels={"listed": claim.name}, now=NOW)
+    assert [one.name for one in await kube.claims.list(labels={"listed": claim.name})] == [claim.name]
+    await kube.claims.delete(claim.name, claim.uid)

@@ -1,0 +1,119 @@
+"""Nodes on a real API server: registration, marks, deletion."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from kube.adapters import KubeAdapters
+from kube.resources import NODES
+from model import labels
+from model.kinds import NodeClaim
+from tests.kube.builders import claim_json, node_json
+
+Unique = Callable[[str], str]
+UNREGISTERED = {"key": labels.UNREGISTERED_TAINT_KEY, "effect": "NoExecute"}
+
+
+@pytest.fixture
+async def node(kube: KubeAdapters, unique: Unique) -> AsyncIterator[str]:
+    name = unique("node")
+    await kube.client.request("POST", NODES.path(), body=node_json(name, taints=[UNREGISTERED]))
+    yield name
+    await kube.nodes.release(name)
+    await kube.nodes.delete(name)
+
+
+def claim_for(node: str, **spec: Any) -> NodeClaim:
+    raw = claim_json(f"claim-of-{node}", **spec)
+    raw["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "annotations": {"note": "from the claim"}}
+    raw["metadata"]["labels"]["team"] = "a"
+    return NodeClaim.from_object(raw)
+
+
+async def stored(kube: KubeAdapters, name: str) -> dict[str, Any]:
+    found = await kube.client.get(NODES.path(name))
+    assert found is not None
+    return found
+
+
+async def test_registration_gives_the_node_what_its_claim_says(kube: KubeAdapters, node: str) -> None:
+    claim = claim_for(
+        node,
+        taints=[{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}],
+        startupTaints=[{"key": "cni", "effect": "NoExecute"}],
+    )
+    state = await kube.nodes.register(node, claim)
+    assert state is not None and state.finalizers == (labels.TERMINATION_FINALIZER,)
+    assert state.labels[labels.REGISTERED] == "true" and state.labels["team"] == "a"
+    assert state.annotations["note"] == "from the claim"
+    pairs = {(key, value) for key, value, _ in state.taints}
+    assert {("dedicated", "gpu"), ("cni", "")} <= pairs
+    assert labels.UNREGISTERED_TAINT_KEY not in {key for key, _ in pairs}
+    owner = (await stored(kube, node))["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodeClaim", claim.name, True)
+
+
+async def test_a_second_registration_brings_no_startup_taint_back(kube: KubeAdapters, node: str) -> None:
+    claim = claim_for(node, startupTaints=[{"key": "cni", "effect": "NoExecute"}])
+    await kube.nodes.register(node, claim)
+    await kube.client.merge(NODES.path(node), {"spec": {"taints": None}})
+    state = await kube.nodes.register(node, claim)
+    assert state is not None and "cni" not in {key for key, _, _ in state.taints}
+
+
+async def test_a_node_that_asks_for_it_keeps_its_own_taints(kube: KubeAdapters, node: str) -> None:
+    await kube.client.merge(NODES.path(node), {"metadata": {"labels": {labels.DO_NOT_SYNC_TAINTS: "true"}}})
+    state = await kube.nodes.register(node, claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}]))
+    assert state is not None and "dedicated" not in {key for key, _, _ in state.taints}
+
+
+async def test_disruption_is_marked_once_and_taken_back_whole(kube: KubeAdapters, node: str) -> None:
+    marked = await kube.nodes.mark_disrupted(node)
+    again = await kube.nodes.mark_disrupted(node)
+    assert marked is not None and again is not None and again.taints.count(disrupted()) == 1
+    assert again.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
+    assert await kube.nodes.unmark_disrupted(node)
+    cleared = await kube.nodes.get(node)
+    assert cleared is not None and disrupted() not in cleared.taints
+    assert labels.EXCLUDE_FROM_LOAD_BALANCERS not in cleared.labels
+
+
+async def test_marks_survive_writes_by_the_kubelet_in_between(kube: KubeAdapters, node: str) -> None:
+    await kube.nodes.get(node)
+    await kube.client.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}})
+    marked = await kube.nodes.mark_disrupted(node)
+    assert marked is not None and marked.labels["kubelet"] == "wrote"
+
+
+async def test_callers_at_one_time_share_the_lists_that_find_nodes(kube: KubeAdapters, node: str) -> None:
+    before = kube.client.calls
+    found = await asyncio.gather(*(kube.nodes.find(f"aws:///us-west-2a/i-{node}") for _ in range(50)))
+    assert {state.name for states in found for state in states} == {node}
+    assert kube.client.calls - before <= 2
+
+
+async def test_what_is_gone_is_an_answer(kube: KubeAdapters) -> None:
+    assert await kube.nodes.get("no-such-node") is None
+    assert await kube.nodes.find("aws:///us-west-2a/i-nothing") == []
+    assert await kube.nodes.register("no-such-node", claim_for("no-such-node")) is None
+    assert await kube.nodes.mark_disrupted("no-such-node") is None
+    assert not await kube.nodes.unmark_disrupted("no-such-node")
+    assert not await kube.nodes.mark_initialized("no-such-node")
+    assert not await kube.nodes.delete("no-such-node")
+    assert not await kube.nodes.release("no-such-node")
+
+
+async def test_a_registered_node_stays_until_it_is_released(kube: KubeAdapters, node: str) -> None:
+    await kube.nodes.register(node, claim_for(node))
+    assert await kube.nodes.mark_initialized(node)
+    assert await kube.nodes.delete(node)
+    going = await kube.nodes.get(node)
+    assert going is not None and going.deleting and going.labels[labels.INITIALIZED] == "true"
+    assert await kube.nodes.release(node)
+    assert await kube.nodes.get(node) is None
+
+
+def disrupted() -> tuple[str, str, str]:
+    return (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
