@@ -55,6 +55,7 @@ def _compact(instance: Instance) -> Body:
         "launch_time": instance.launch_time.isoformat(),
         "fleet_id": instance.fleet_id,
         "capacity_reservation_id": instance.capacity_reservation_id,
+        "volumes": {volume.device: volume.size for volume in instance.volumes},
         "revision": instance.revision,
         "tags": instance.tags,
     }

@@ -12,6 +12,7 @@ from sandbox.nodes.settings import NodesSettings
 from sandbox.nodes.userdata import Join, UserDataError, read_user_data
 
 _DISK_GIB = 20
+"""Of a root volume whose size nobody told."""
 
 
 class NeverJoins(Exception):
@@ -30,8 +31,14 @@ async def find_out(instance: Instance, facts: Facts, settings: NodesSettings, tr
     machine = await facts.machine_type(instance.instance_type)
     limits = [trouble.mebibytes * MIB for trouble in troubles if isinstance(trouble, LessMemory)]
     memory = min([memory_bytes(machine, settings.memory_overhead), *limits])
-    resources = resources_of(machine, join, memory=memory, disk_gib=_DISK_GIB)
+    resources = resources_of(machine, join, memory=memory, disk_gib=disk_gib(instance, join))
     return Body(instance, machine, join, resources, settings.region)
+
+
+def disk_gib(instance: Instance, join: Join) -> int:
+    """Of the volume that pods write to; of a custom image's, the largest."""
+    sizes = instance.volumes
+    return sizes.get(join.data_device) or max(sizes.values(), default=_DISK_GIB)
 
 
 def _read(user_data: str) -> Join:

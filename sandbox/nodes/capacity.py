@@ -67,9 +67,10 @@ def resources_of(machine: MachineType, join: Join, *, memory: int, disk_gib: int
 
 def _reserved(machine: MachineType, join: Join) -> dict[str, int]:
     """Millicores of cpu, bytes of the rest: kube-reserved plus system-reserved."""
+    pods = max_pods(machine, join) if join.reserves_by_max_pods else machine.eni_limited_pods
     kube = {
         "cpu": f"{_kube_reserved_millis(machine.vcpus)}m",
-        "memory": f"{11 * (machine.eni_limited_pods or 110) + 255}Mi",
+        "memory": f"{11 * pods + 255}Mi",
         "ephemeral-storage": "1Gi",
     } | join.kube_reserved
     total = {"cpu": cpu_millis(kube["cpu"])}

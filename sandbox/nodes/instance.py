@@ -21,6 +21,8 @@ class Instance(BaseModel):
     private_ip: str = ""
     private_dns_name: str = ""
     tags: dict[str, str] = {}
+    volumes: dict[str, int] = {}
+    """GiB by device; empty where nobody told."""
 
     @property
     def node_name(self) -> str:

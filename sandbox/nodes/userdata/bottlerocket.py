@@ -15,9 +15,10 @@ def looks_like_settings(text: str) -> bool:
 def read_settings(text: str) -> Join | None:
     """What the settings say of Kubernetes; None when no cluster is named. Raises UserDataError."""
     try:
-        kubernetes: dict[str, Any] = tomlkit.parse(text).unwrap().get("settings", {}).get("kubernetes", {})
+        settings: dict[str, Any] = tomlkit.parse(text).unwrap().get("settings", {})
     except TOMLKitError as error:
         raise UserDataError(f"settings: {error}") from None
+    kubernetes: dict[str, Any] = settings.get("kubernetes", {})
     cluster = kubernetes.get("cluster-name")
     if not cluster:
         return None
@@ -29,8 +30,17 @@ def read_settings(text: str) -> Join | None:
         kube_reserved=texts(kubernetes.get("kube-reserved")),
         system_reserved=texts(kubernetes.get("system-reserved")),
         eviction_hard=texts(kubernetes.get("eviction-hard")),
+        raid0=_binds_local_disks(settings),
+        reserves_by_max_pods=True,
+        data_device="/dev/xvdb",
         os_image="Bottlerocket OS 1.20.0 (aws-k8s)",
     )
+
+
+def _binds_local_disks(settings: dict[str, Any]) -> bool:
+    scripts = settings.get("bootstrap-commands", {}).values()
+    commands = [command for script in scripts for command in script.get("commands", [])]
+    return any(command[:3] == ["apiclient", "ephemeral-storage", "bind"] for command in commands)
 
 
 def _taints(table: dict[str, Any]) -> tuple[Taint, ...]:

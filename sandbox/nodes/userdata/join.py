@@ -37,6 +37,9 @@ class Join(BaseModel):
     system_reserved: dict[str, str] = {}
     eviction_hard: dict[str, str] = {}
     raid0: bool = False
+    reserves_by_max_pods: bool = False
+    """The image reserves memory for as many pods as may run, not for as many as the network interfaces allow."""
+    data_device: str = "/dev/xvda"
     system: Literal["linux", "windows"] = "linux"
     os_image: str = "Amazon Linux 2023"
 

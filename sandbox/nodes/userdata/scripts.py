@@ -49,4 +49,11 @@ def _powershell(text: str) -> Join | None:
     if not cluster:
         return None
     fields = settings_of(split_text(found.get("KubeletExtraArgs", "")))
-    return Join(cluster=cluster, system="windows", os_image="Windows Server 2022 Datacenter", **fields)
+    return Join(
+        cluster=cluster,
+        system="windows",
+        reserves_by_max_pods=True,
+        data_device="/dev/sda1",
+        os_image="Windows Server 2022 Datacenter",
+        **fields,
+    )

@@ -3,7 +3,9 @@
 import pytest
 
 from sandbox.aws.ec2.types_data import all_types
+from sandbox.nodes.boot import disk_gib
 from sandbox.nodes.capacity import GIB, MIB, max_pods, memory_bytes, resources_of
+from sandbox.nodes.instance import Instance
 from sandbox.nodes.machine_types import MachineType
 from sandbox.nodes.userdata import Join
 
@@ -91,3 +93,16 @@ def test_raid0_makes_the_local_disks_the_nodes_storage() -> None:
 )
 def test_devices_are_what_the_plugins_would_count(name: str, devices: dict[str, int]) -> None:
     assert machine(name).devices == devices
+
+
+def test_the_disk_is_the_volume_that_pods_write_to() -> None:
+    plain = Instance(id="i-1", state="running", instance_type="m5.large", zone="us-west-2a")
+
+    def disk(join: Join, **volumes: int) -> int:
+        named = {f"/dev/{device}": size for device, size in volumes.items()}
+        return disk_gib(plain.model_copy(update={"volumes": named}), join)
+
+    assert disk(JOIN, xvda=30, xvdb=100) == 30
+    assert disk(Join(cluster="demo", data_device="/dev/xvdb"), xvda=4, xvdb=100) == 100
+    assert disk(JOIN, sda1=50, sdb=10) == 50
+    assert disk(JOIN) == 20

@@ -1,0 +1,116 @@
+"""Two sides of one thing: user data that the worker writes and machines read, capacity that is planned and reported.
+
+They were written apart, from the same facts about EKS's images: where they differ, one of them is wrong.
+"""
+
+from typing import Any
+
+import pytest
+
+from aws.capacity import Machine, capacity_of
+from aws.cluster import ClusterFacts
+from aws.families import FAMILIES, Family
+from aws.kubelet import Kubelet
+from aws.overhead import overhead_of
+from aws.settings import AwsSettings
+from aws.type_info import TypeInfo
+from aws.user_data import Bootstrap, render
+from model.kinds import EC2NodeClassSpec, Taint
+from model.quantity import parse_resources
+from sandbox.aws.ec2.types_data import all_types
+from sandbox.nodes.capacity import resources_of
+from sandbox.nodes.machine_types import MachineType
+from sandbox.nodes.userdata import Join, read_user_data
+
+JOINING = [family for name, family in FAMILIES.items() if name != "Custom"]
+CLUSTER = ClusterFacts(
+    name="demo",
+    version="1.34",
+    endpoint="https://x.invalid",
+    ca_bundle="Y2E=",
+    cidr="10.100.0.0/16",
+    dns="10.100.0.10",
+)
+LABELS = {"karpenter.sh/nodepool": "default", "team": "a", "karpenter.k8s.aws/instance-cpu": "4"}
+TAINTS = (
+    Taint(key="karpenter.sh/unregistered", effect="NoExecute"),
+    Taint(key="team", value="a", effect="NoSchedule"),
+)
+KUBELETS: list[dict[str, Any]] = [
+    {},
+    {"maxPods": 20},
+    {
+        "kubeReserved": {"cpu": "200m", "memory": "1Gi", "ephemeral-storage": "3Gi"},
+        "systemReserved": {"memory": "100Mi"},
+    },
+    {"evictionHard": {"memory.available": "5%", "nodefs.available": "12%"}},
+    {"evictionHard": {"memory.available": "700Mi", "nodefs.available": "100%"}},
+]
+TYPES = ("t3.micro", "m5.large", "c6a.48xlarge", "m7g.2xlarge", "g5.xlarge", "i4i.large")
+
+
+def written(family: Family, raw: dict[str, Any], *, max_pods: int, custom: str = "", raid0: bool = False) -> Join:
+    bootstrap = Bootstrap(
+        cluster=CLUSTER,
+        labels=LABELS,
+        taints=TAINTS,
+        kubelet=Kubelet.of(raw),
+        kubelet_map=raw,
+        max_pods=max_pods,
+        raid0=raid0,
+        custom=custom,
+    )
+    join = read_user_data(render(family, bootstrap))
+    assert join is not None
+    return join
+
+
+@pytest.mark.parametrize("raw", KUBELETS)
+@pytest.mark.parametrize("family", JOINING, ids=lambda family: family.name)
+def test_every_family_reads_back_what_was_written(family: Family, raw: dict[str, Any]) -> None:
+    join = written(family, raw, max_pods=raw.get("maxPods", 29))
+    assert join.cluster == "demo"
+    assert join.labels == LABELS
+    assert [taint.model_dump() for taint in join.taints] == [
+        {"key": taint.key, "value": taint.value or "", "effect": taint.effect} for taint in TAINTS
+    ]
+    assert join.max_pods in (raw.get("maxPods", 29), None)
+    assert join.kube_reserved == raw.get("kubeReserved", {})
+    assert join.system_reserved == raw.get("systemReserved", {})
+    assert join.eviction_hard == raw.get("evictionHard", {})
+    assert (join.system == "windows") == family.name.startswith("Windows")
+
+
+@pytest.mark.parametrize("name", ["AL2", "AL2023", "Bottlerocket"])
+@pytest.mark.parametrize("raid0", [True, False])
+def test_a_raid_of_local_disks_is_asked_for_and_understood(name: str, raid0: bool) -> None:
+    assert written(FAMILIES[name], {}, max_pods=29, raid0=raid0).raid0 is raid0
+
+
+@pytest.mark.parametrize("name", ["AL2", "AL2023"])
+def test_a_users_own_script_is_in_nobodys_way(name: str) -> None:
+    custom = "#!/bin/bash\necho 'hello' > /etc/motd\n"
+    assert written(FAMILIES[name], {}, max_pods=29, custom=custom) == written(FAMILIES[name], {}, max_pods=29)
+
+
+@pytest.mark.parametrize("raw", KUBELETS)
+@pytest.mark.parametrize("type_name", TYPES)
+@pytest.mark.parametrize("name", ["AL2", "AL2023", "Bottlerocket"])
+def test_a_node_has_what_was_planned_for_it_once_its_memory_is_known(
+    name: str, type_name: str, raw: dict[str, Any]
+) -> None:
+    """Given the same memory and disk, the two sides agree to the byte."""
+    described = all_types()[type_name]
+    settings = AwsSettings(cluster_name="demo", region="us-west-2")
+    planned = Machine(TypeInfo.of(described), FAMILIES[name], Kubelet.of(raw), EC2NodeClassSpec(), settings)
+    capacity = capacity_of(planned)
+    overhead = overhead_of(planned, capacity)
+    join = written(FAMILIES[name], raw, max_pods=capacity["pods"])
+    reported = resources_of(MachineType.from_ec2(described), join, memory=capacity["memory"], disk_gib=20)
+    plain = ("cpu", "memory", "ephemeral-storage", "pods")
+    assert parse_resources(reported.capacity) == {key: capacity[key] for key in plain}
+    allocatable = {key: capacity[key] - overhead.get(key, 0) for key in plain}
+    told = parse_resources(reported.allocatable)
+    assert {key: told[key] - told[key] % 1024 if key == "memory" else told[key] for key in plain} == {
+        key: allocatable[key] - allocatable[key] % 1024 if key == "memory" else allocatable[key] for key in plain
+    }
