@@ -52,7 +52,7 @@ from workflows.watch import WatchWorkflow
 
 log = structlog.get_logger("worker")
 
-WORKFLOW_TASKS = 8
+WORKFLOW_TASKS = 4
 """At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
 CACHED_WORKFLOWS = 2000
 GRACE = timedelta(seconds=20)

@@ -66,13 +66,13 @@ class PoolActivities:
         """How many more nodes may go for this reason, from live objects; nothing of a pool that is gone."""
         pool = await self._pools.get(asked.name)
         if pool is None:
-            return Allowance(allowed=0, total=0, why=f"NodePool {asked.name} is gone")
+            return Allowance(allowed=0, why=f"NodePool {asked.name} is gone")
         claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
         nodes = await self._nodes.list(labels={labels.NODEPOOL: asked.name})
         unready = {node.provider_id for node in nodes if not node.ready}
         count = _count(claims, unready)
         allowance = decide_allowance(pool.spec.disruption.budgets, count, reason=asked.reason, now=datetime.now(UTC))
-        if allowance.allowed == 0 and allowance.total:
+        if allowance.allowed == 0 and allowance.count.total:
             await self._events.publish(
                 kind="NodePool",
                 name=asked.name,
@@ -93,7 +93,8 @@ def _count(claims: Sequence[NodeClaim], unready: set[str]) -> PoolCount:
     consuming = (
         claim.metadata.uid for claim in counted if claim.metadata.deleting or claim.status.provider_id in unready
     )
-    return PoolCount(total=len(counted), consuming=tuple(sorted(consuming)))
+    standing = (claim.metadata.uid for claim in counted)
+    return PoolCount(standing=tuple(sorted(standing)), consuming=tuple(sorted(consuming)))
 
 
 def _true(claim: NodeClaim, condition: str) -> bool:

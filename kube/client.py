@@ -6,6 +6,7 @@ requests are our own, since typed models drop unknown fields and cost much. Ever
 
 import asyncio
 import json
+import random
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -19,12 +20,15 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 
 from kube.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
-from model.faults import BadInput, NotFound
+from model.faults import BadInput, NotFound, Throttled
 
 CONNECTIONS = 100
 """At most this many connections at a time; watches hold one each."""
 TIMEOUT = 15.0
 """Seconds for one request, its answer read; below every start-to-close of an activity that calls."""
+AT_ONCE = 32
+"""Requests under way together, watches aside: an API server sheds what comes in greater heaps."""
+THROTTLED_TRIES = 5
 _CONNECT_TIMEOUT = 5.0
 _TOKEN_CHECK = 60.0
 MERGE_PATCH = "application/merge-patch+json"
@@ -61,6 +65,7 @@ class KubeClient:
             headers={"Accept": "application/json", "User-Agent": "tenure"},
             proxy=configuration.proxy or None,
         )
+        self._room = asyncio.Semaphore(AT_ONCE)
         self.calls = 0
         """Requests sent, watches included."""
 
@@ -89,25 +94,36 @@ class KubeClient:
             data = json.dumps(body, separators=(",", ":")).encode()
         self.calls += 1
         try:
-            async with self._session.request(
-                method,
-                self._server + path,
-                params=params,
-                data=data,
-                headers=headers,
-                server_hostname=self._host_name,
-                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
-            ) as response:
+            async with (
+                self._room,
+                self._session.request(
+                    method,
+                    self._server + path,
+                    params=params,
+                    data=data,
+                    headers=headers,
+                    server_hostname=self._host_name,
+                    timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
+                ) as response,
+            ):
                 return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
         except CONNECTION_ERRORS as error:
             raise fault_of_connection(error, what=f"{method} {path}") from error
 
     async def request(self, method: str, path: str, **options: Any) -> Json:
-        """The answer's JSON; raises the fault that fits any code other than 2xx."""
-        answer = await self.send(method, path, **options)
-        if not answer.ok:
-            raise fault_of(answer.code, answer.body, what=f"{method} {path}", retry_after=answer.retry_after)
-        return answer.json()
+        """The answer's JSON; raises the fault that fits any code other than 2xx.
+
+        A 429 was not acted upon, so any call may be repeated after the pause that the server asks for.
+        """
+        for attempt in range(THROTTLED_TRIES):
+            answer = await self.send(method, path, **options)
+            if answer.ok:
+                return answer.json()
+            fault = fault_of(answer.code, answer.body, what=f"{method} {path}", retry_after=answer.retry_after)
+            if not isinstance(fault, Throttled) or attempt == THROTTLED_TRIES - 1:
+                break
+            await asyncio.sleep((fault.retry_after or 0.5) * (0.5 + random.random()) * (attempt + 1))
+        raise fault
 
     async def get(self, path: str, **options: Any) -> Json | None:
         """The object, or None when it is not there."""

@@ -46,6 +46,8 @@ class PoolState(Message):
     seen: PoolSeen = PoolSeen()
     asked: tuple[PermitAsked, ...] = ()
     """Wishes not granted yet, oldest first."""
+    refused: tuple[str, ...] = ()
+    """UIDs of those that have been told why they wait; they are told once, not at every look."""
     permits: tuple[Permit, ...] = ()
     pause: Pause | None = None
     blocked_by: str = ""
@@ -63,7 +65,11 @@ class NodeClassState(Message):
 class PoolCount(Message):
     """Nodes of a pool as budgets count them (reference 4.4)."""
 
-    total: int
-    """Managed, initialized, and the instance not terminating yet."""
+    standing: tuple[str, ...] = ()
+    """UIDs of claims that are managed, initialized, and whose instance is not terminating yet."""
     consuming: tuple[str, ...] = ()
-    """UIDs of claims that are NotReady or being deleted: they use up a budget already."""
+    """Those of them that are NotReady or being deleted: they use up a budget already."""
+
+    @property
+    def total(self) -> int:
+        return len(self.standing)

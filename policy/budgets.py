@@ -31,9 +31,7 @@ class Allowance(Message):
     """How many more nodes may be disrupted for one reason."""
 
     allowed: int
-    total: int
-    consuming: tuple[str, ...] = ()
-    """UIDs of claims that use the budget up already."""
+    count: PoolCount = PoolCount()
     why: str = ""
     """The arithmetic in words, for the node and the pool that are blocked by it."""
 
@@ -56,7 +54,7 @@ def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str
 
 
 def _answer(allowed: int, count: PoolCount, why: str) -> Allowance:
-    return Allowance(allowed=allowed, total=count.total, consuming=count.consuming, why=why)
+    return Allowance(allowed=allowed, count=count, why=why)
 
 
 def _covers(budget: Budget, reason: str) -> bool:

@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributeUpdate
 
 from model.lifecycle import ClaimState, Phase, Step
 from policy.lifecycle import deadline_of, may_follow
-from workflows import attributes, ids
+from workflows import attributes, details, ids
 from workflows.options import ROLL_AT_EVENTS
 
 
@@ -126,46 +126,7 @@ class Life:
         return ids.nodepool(self.state.identity.cluster, self.state.identity.pool)
 
     def _describe(self) -> None:
-        workflow.set_current_details(describe(self.state))
-
-
-def describe(state: ClaimState) -> str:
-    """The life so far, as Markdown for the Temporal UI."""
-    rows = [
-        ("phase", f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else "")),
-        ("since", _clock(state.since)),
-        ("deadline", _clock(state.deadline) if state.deadline else "none"),
-        ("blocked by", state.blocked_by or "nothing"),
-        ("next step", NEXT[state.phase]),
-        ("node", state.node_name or "none yet"),
-    ]
-    if state.identity.group_id:
-        rows.append(("launch group", state.identity.group_id))
-    if state.launched:
-        rows.append(("instance", f"{state.launched.provider_id} ({state.launched.instance_type})"))
-        rows.append(("bought as", f"{state.launched.capacity_type} in {state.launched.zone}"))
-    if state.refused:
-        rows.append(("refused", f"{state.refused.reason}: {state.refused.message}"))
-    if state.pause:
-        rows.append(("paused", f"by {state.pause.by} until {_clock(state.pause.until)}: {state.pause.reason}"))
-    table = "\n".join(f"| {key} | {value} |" for key, value in rows)
-    story = "\n".join(f"- {_clock(step.at)} **{step.phase.value}** {step.cause}" for step in state.story)
-    return f"| | |\n|---|---|\n{table}\n\n{story}"
-
-
-NEXT = {
-    Phase.LAUNCH: "an instance from EC2",
-    Phase.REGISTRATION: "the instance's Node joins the cluster",
-    Phase.INITIALIZATION: "the Node becomes Ready without startup taints",
-    Phase.READY: "runs pods until it is empty, expires or is deleted",
-    Phase.DRAIN: "pods leave, volumes detach",
-    Phase.TERMINATION: "EC2 ends the instance",
-    Phase.GONE: "nothing",
-}
-
-
-def _clock(moment: datetime | None) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "-"
+        workflow.set_current_details(details.of_claim(self.state))
 
 
 def _same(before: SearchAttributeUpdate[Any] | None, after: SearchAttributeUpdate[Any]) -> bool:

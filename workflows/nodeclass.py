@@ -9,6 +9,7 @@ from activities.node_classes import NodeClassActivities
 from model.coordination import NodeClassState
 from model.observations import NodeClassSeen
 from model.steps import NodeClassAsked, NodeClassResolved
+from workflows import details
 from workflows.options import RESOLVE, ROLL_AT_EVENTS, named
 
 FRESH_FOR = timedelta(minutes=5)
@@ -94,8 +95,4 @@ class NodeClassWorkflow:
         return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
 
     def _describe(self) -> None:
-        state = self._state
-        workflow.set_current_details(
-            f"| | |\n|---|---|\n| ready | {state.ready or 'not known yet'} |\n| why | {state.message or '-'} |\n"
-            f"| generation | {state.resolved_generation} |\n| NodeClaims | {state.seen.claims} |"
-        )
+        workflow.set_current_details(details.of_node_class(self._state))

@@ -16,12 +16,13 @@ from model.messages import Pause, PermitAnswered, PermitAsked, PermitWithdrawn, 
 from model.observations import PoolSeen
 from model.steps import PoolAsked
 from policy.budgets import Allowance
+from workflows import details
 from workflows.options import PATCH, ROLL_AT_EVENTS, named
 
 LEASE = timedelta(minutes=2)
 """A permit lapses after this long, unless its NodeClaim is being deleted by then and so counts by itself."""
-LOOK_AGAIN = timedelta(seconds=10)
-"""While wishes wait for a budget: how often it is read again."""
+LOOK_AGAIN = timedelta(seconds=30)
+"""While wishes wait for a budget it is read again after this long, and whenever the pool changes."""
 GATHER = timedelta(milliseconds=200)
 """Nodes that empty together are answered together."""
 
@@ -42,6 +43,7 @@ class NodePoolWorkflow:
             await self._news()
             if self._state.seen != self._told:
                 await self._status()
+                self._asked_anew = True
             if self._state.asked and self._due():
                 await self._permits()
             if self._roll_due():
@@ -56,7 +58,8 @@ class NodePoolWorkflow:
     @workflow.signal
     def asked(self, asked: PermitAsked) -> None:
         others = tuple(one for one in self._state.asked if one.claim_uid != asked.claim_uid)
-        self._change(asked=(*others, asked))
+        told = tuple(uid for uid in self._state.refused if uid != asked.claim_uid)
+        self._change(asked=(*others, asked), refused=told)
         self._asked_anew = True
 
     @workflow.signal
@@ -70,7 +73,8 @@ class NodePoolWorkflow:
     @workflow.update
     def pause(self, pause: Pause) -> Verdict:
         """Hold voluntary disruption in this pool until a moment."""
-        self._change(pause=pause)
+        self._change(pause=pause, refused=())
+        self._asked_anew = True
         return Verdict(message=f"NodePool {self._state.name} is paused until {pause.until.isoformat()}")
 
     @pause.validator
@@ -80,7 +84,8 @@ class NodePoolWorkflow:
 
     @workflow.signal
     def pause_disruption(self, pause: Pause) -> None:
-        self._change(pause=pause)
+        self._change(pause=pause, refused=())
+        self._asked_anew = True
 
     @workflow.update
     def resume(self, resume: Resume) -> Verdict:
@@ -127,8 +132,8 @@ class NodePoolWorkflow:
         self._again = workflow.now() + LOOK_AGAIN
         allowance = await self._allowance()
         now = workflow.now()
-        consuming = set(allowance.consuming)
-        leases = tuple(one for one in self._state.permits if one.until > now and one.claim_uid not in consuming)
+        unused = set(allowance.count.standing) - set(allowance.count.consuming)
+        leases = tuple(one for one in self._state.permits if one.until > now and one.claim_uid in unused)
         room = 0 if self._paused(now) else allowance.allowed - len(leases)
         why = self._paused(now) or f"NodePool {self._state.name}: {allowance.why}, {len(leases)} permits out"
         wishes = sorted(self._state.asked, key=lambda one: (one.since, one.claim_uid))
@@ -138,9 +143,15 @@ class NodePoolWorkflow:
             Permit(claim_name=one.claim_name, claim_uid=one.claim_uid, reason=one.reason, until=until)
             for one in granted
         )
-        self._change(permits=(*leases, *permits), asked=tuple(waiting), blocked_by=why if waiting else "")
         answers = [(one, PermitAnswered(granted=True, reason=one.reason, until=until)) for one in granted]
-        answers += [(one, PermitAnswered(granted=False, reason=one.reason, blocked_by=why)) for one in waiting]
+        untold = [one for one in waiting if one.claim_uid not in self._state.refused]
+        answers += [(one, PermitAnswered(granted=False, reason=one.reason, blocked_by=why)) for one in untold]
+        self._change(
+            permits=(*leases, *permits),
+            asked=tuple(waiting),
+            refused=tuple(one.claim_uid for one in waiting),
+            blocked_by=why if waiting else "",
+        )
         await asyncio.gather(*(self._answer(one, answer) for one, answer in answers))
 
     async def _allowance(self) -> Allowance:
@@ -151,7 +162,7 @@ class NodePoolWorkflow:
                 **named(PATCH, "read the budget"),
             )
         except ActivityError as error:
-            return Allowance(allowed=0, total=0, why=f"the budget could not be read: {error.cause or error}")
+            return Allowance(allowed=0, why=f"the budget could not be read: {error.cause or error}")
 
     async def _answer(self, wish: PermitAsked, answer: PermitAnswered) -> None:
         """A node that is gone needs no answer; its lease lapses."""
@@ -174,13 +185,4 @@ class NodePoolWorkflow:
         return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
 
     def _describe(self) -> None:
-        state = self._state
-        permits = "\n".join(f"- {one.claim_name} until {one.until:%H:%M:%S}" for one in state.permits) or "none"
-        asked = (
-            "\n".join(f"- {one.claim_name}: {one.reason} since {one.since:%H:%M:%S}" for one in state.asked) or "none"
-        )
-        paused = self._paused(workflow.now()) or "no"
-        workflow.set_current_details(
-            f"| | |\n|---|---|\n| generation | {state.seen.generation} |\n| paused | {paused} |\n"
-            f"| blocked by | {state.blocked_by or 'nothing'} |\n\n**Permits**\n{permits}\n\n**Wishes**\n{asked}"
-        )
+        workflow.set_current_details(details.of_pool(self._state, self._paused(workflow.now())))

@@ -37,7 +37,7 @@ CREATE_FLEET: Options = {
     "retry_policy": _retry(1, 2, 15),
 }
 PATCH: Options = {
-    "start_to_close_timeout": timedelta(seconds=15),
+    "start_to_close_timeout": timedelta(seconds=45),
     "retry_policy": _retry(0.5, 2, 10),
 }
 DRAIN: Options = {

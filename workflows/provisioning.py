@@ -19,7 +19,7 @@ from model.launches import LaunchGroup, LaunchPrepared, LaunchRefused
 from model.observations import DemandSeen
 from model.plans import LaunchDraft, PlanOutcome, PlanRequest
 from model.steps import ClaimRef, GroupRefused
-from workflows import ids
+from workflows import details, ids
 from workflows.options import CREATE_FLEET, PATCH, PLAN, PREPARE, ROLL_AT_EVENTS, named
 
 PLAN_AGAIN_IN = timedelta(seconds=2)
@@ -168,15 +168,4 @@ class ProvisioningWorkflow:
         return info.is_continue_as_new_suggested() or info.get_current_history_length() >= 2 * ROLL_AT_EVENTS
 
     def _describe(self) -> None:
-        state = self._state
-        demand = f"{state.demand.pods} pods" if state.demand else "none"
-        groups = "\n".join(f"- {one.group_id}: {len(one.members)} x {one.pool}" for one in state.groups) or "none"
-        marks = "\n".join(
-            f"- {one.instance_type} {one.capacity_type} {one.zone} until {one.until:%H:%M:%S}: {one.reason}"
-            for one in state.unavailable
-        )
-        workflow.set_current_details(
-            f"| | |\n|---|---|\n| demand | {demand} |\n| passes | {state.passes} |\n"
-            f"| blocked by | {state.blocked_by or 'nothing'} |\n\n**Launch groups under way**\n{groups}\n\n"
-            f"**No capacity**\n{marks or 'none known'}"
-        )
+        workflow.set_current_details(details.of_provisioning(self._state))

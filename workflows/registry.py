@@ -25,6 +25,7 @@ PASSED_THROUGH = (
     "scheduling",
     "cronsim",
     "workflows.attributes",
+    "workflows.details",
     "workflows.ids",
     "workflows.life",
     "workflows.options",

@@ -1,0 +1,98 @@
+"""What the Temporal UI shows of each workflow, as Markdown. Set at every transition; never part of a history.
+
+Moments are written with `isoformat`: `strftime` imports a module at each call, which the workflow sandbox makes slow.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from model.coordination import NodeClassState, PoolState, ProvisioningState
+from model.lifecycle import ClaimState, Phase
+
+SHOWN = 10
+"""Rows of a list; a thousand nodes would make a page that nobody reads."""
+NEXT = {
+    Phase.LAUNCH: "an instance from EC2",
+    Phase.REGISTRATION: "the instance's Node joins the cluster",
+    Phase.INITIALIZATION: "the Node becomes Ready without startup taints",
+    Phase.READY: "runs pods until it is empty, expires or is deleted",
+    Phase.DRAIN: "pods leave, volumes detach",
+    Phase.TERMINATION: "EC2 ends the instance",
+    Phase.GONE: "nothing",
+}
+
+
+def of_claim(state: ClaimState) -> str:
+    launched, refused, pause = state.launched, state.refused, state.pause
+    rows = [
+        ("phase", f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else "")),
+        ("since", _moment(state.since)),
+        ("deadline", _moment(state.deadline) if state.deadline else "none"),
+        ("blocked by", state.blocked_by or "nothing"),
+        ("next step", NEXT[state.phase]),
+        ("node", state.node_name or "none yet"),
+    ]
+    if state.identity.group_id:
+        rows.append(("launch group", state.identity.group_id))
+    if launched:
+        rows.append(("instance", f"{launched.provider_id} ({launched.instance_type})"))
+        rows.append(("bought as", f"{launched.capacity_type} in {launched.zone}"))
+    if refused:
+        rows.append(("refused", f"{refused.reason}: {refused.message}"))
+    if pause:
+        rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
+    story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])
+    return f"{_table(rows)}\n\n{story}"
+
+
+def of_pool(state: PoolState, paused: str) -> str:
+    rows = [
+        ("generation", str(state.seen.generation)),
+        ("paused", paused or "no"),
+        ("blocked by", state.blocked_by or "nothing"),
+    ]
+    permits = _list(state.permits, (f"{one.claim_name} until {_moment(one.until)}" for one in state.permits[:SHOWN]))
+    asked = (f"{one.claim_name}: {one.reason} since {_moment(one.since)}" for one in state.asked[:SHOWN])
+    return f"{_table(rows)}\n\n**Permits**\n{permits}\n\n**Wishes**\n{_list(state.asked, asked)}"
+
+
+def of_provisioning(state: ProvisioningState) -> str:
+    rows = [
+        ("demand", f"{state.demand.pods} pods" if state.demand else "none"),
+        ("passes", str(state.passes)),
+        ("blocked by", state.blocked_by or "nothing"),
+    ]
+    groups = (f"{one.group_id}: {len(one.members)} x {one.pool}" for one in state.groups[:SHOWN])
+    marks = (
+        f"{one.instance_type} {one.capacity_type} {one.zone} until {_moment(one.until)}: {one.reason}"
+        for one in state.unavailable[:SHOWN]
+    )
+    return (
+        f"{_table(rows)}\n\n**Launch groups under way**\n{_list(state.groups, groups)}"
+        f"\n\n**No capacity**\n{_list(state.unavailable, marks)}"
+    )
+
+
+def of_node_class(state: NodeClassState) -> str:
+    return _table(
+        [
+            ("ready", state.ready or "not known yet"),
+            ("why", state.message or "-"),
+            ("generation", str(state.resolved_generation)),
+            ("NodeClaims", str(state.seen.claims)),
+        ]
+    )
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    return "| | |\n|---|---|\n" + "\n".join(f"| {key} | {value} |" for key, value in rows)
+
+
+def _list(everything: Sequence[object], lines: Iterable[str]) -> str:
+    shown = "\n".join(f"- {line}" for line in lines) or "none"
+    more = len(everything) - SHOWN
+    return f"{shown}\n- and {more} more" if more > 0 else shown
+
+
+def _moment(moment: datetime | None) -> str:
+    return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds") + " UTC" if moment else "-"
