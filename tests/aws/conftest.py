@@ -1,0 +1,64 @@
+"""The stand-in as a process of its own, with the worker's key held to the shipped IAM policy."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from aws.adapters import AwsAdapters, build
+from aws.settings import AwsSettings
+from sandbox.aws.control import AwsControl
+from sandbox.aws.iam.keyring import WORKER_KEY
+
+ROOT = Path(__file__).parents[2]
+POLICY = ROOT / "deploy" / "iam" / "controller-policy.json"
+
+
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    command = [sys.executable, "-m", "sandbox.aws", "--port", "0", "--policy", str(POLICY)]
+    log = tmp_path_factory.mktemp("aws") / "stand-in.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found, log.read_text()
+        yield found[0]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+
+
+@pytest.fixture
+def control(endpoint: str) -> Iterator[AwsControl]:
+    """A fresh world for each test; nothing may have been refused to the worker in it."""
+    one = AwsControl(endpoint)
+    one.reset()
+    yield one
+    one.clear_faults()
+
+
+@pytest.fixture
+async def cloud(endpoint: str, control: AwsControl) -> AsyncIterator[AwsAdapters]:
+    """The adapters of a worker that has just started."""
+    one = adapters(endpoint)
+    yield one
+    one.close()
+
+
+def adapters(endpoint: str, **settings: object) -> AwsAdapters:
+    """Another worker's adapters, with nothing remembered."""
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    os.environ.update(AWS_ACCESS_KEY_ID=WORKER_KEY, AWS_SECRET_ACCESS_KEY="secret")
+    try:
+        given = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
+        return build(AwsSettings.model_validate(given))
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
