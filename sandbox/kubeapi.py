@@ -5,6 +5,7 @@ Kept apart from `kube/`, which is the product's: the world has to stand without 
 
 import asyncio
 import ssl
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,7 @@ import yaml
 from sandbox.errors import ApiError
 
 Object = dict[str, Any]
+DEFINITION = "CustomResourceDefinition"
 
 
 class KubeApi:
@@ -52,10 +54,13 @@ class KubeApi:
     async def apply_files(self, paths: Iterable[Path]) -> None:
         """Apply every document of every file; a folder stands for the .yaml files in it. CRDs come first."""
         documents = [document for path in paths for file in _files(path) for document in _documents(file)]
-        for document in sorted(documents, key=_rank):
+        definitions = [each for each in documents if each["kind"] == DEFINITION]
+        for document in definitions:
             await self.apply(document)
-            if document["kind"] == "CustomResourceDefinition":
-                await self._until_served(document)
+        for document in definitions:
+            await self._until_served(document)
+        for document in sorted((each for each in documents if each["kind"] != DEFINITION), key=_rank):
+            await self.apply(document)
 
     async def path_of(self, manifest: Object) -> str:
         """The object's path, by discovery of its kind."""
@@ -66,13 +71,19 @@ class KubeApi:
         return f"{root}{folder}/{resource}/{metadata['name']}"
 
     async def _until_served(self, definition: Object, seconds: float = 20.0) -> None:
-        """Until objects of the kind can be written."""
-        path = await self.path_of(definition)
-        async with asyncio.timeout(seconds):
-            while True:
-                if _established(await self.request("GET", path)):
-                    return
-                await asyncio.sleep(0.02)
+        """Until objects of the kind can be listed: a moment after it is established it still answers 429."""
+        spec = definition["spec"]
+        version = next(each["name"] for each in spec["versions"] if each["served"])
+        path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}?limit=1"
+        give_up = time.monotonic() + seconds
+        while True:
+            try:
+                await self.request("GET", path)
+                return
+            except ApiError:
+                if time.monotonic() > give_up:
+                    raise
+            await asyncio.sleep(0.03)
 
     async def _discover(self, version: str, kind: str) -> tuple[str, bool]:
         if (version, kind) not in self._kinds:
@@ -91,11 +102,6 @@ def _documents(file: Path) -> list[Object]:
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
 
 
-def _established(definition: Object) -> bool:
-    conditions = definition.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
-
-
 def _rank(document: Object) -> int:
-    order = {"CustomResourceDefinition": 0, "Namespace": 0, "ServiceAccount": 1}
+    order = {"Namespace": 0, "ServiceAccount": 1}
     return order.get(document["kind"], 2)

@@ -49,7 +49,7 @@ _COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 TARGETS = (
     Target("kubernetes", {"etcd": "go.etcd.io/etcd/server/v3"}, 560, {}),
-    Target("kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _COMMANDS}, 1700, _VERSION),
+    Target("kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _COMMANDS}, 1880, _VERSION),
     Target("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, 860, {"sigs.k8s.io/kwok/pkg/consts.Version": f"v{KWOK}"}),
 )
 

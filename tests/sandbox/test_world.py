@@ -1,11 +1,16 @@
 """The sandbox as a whole: two at a time, state that is kept, nothing that is left."""
 
 import asyncio
+import base64
 import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
+import boto3
 import pytest
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.client import Client
 
 from sandbox.errors import DirectoryInUse, NotRunning
 from sandbox.plan import Plan
@@ -88,3 +93,31 @@ async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
     await owner.wait()
     await until_true(lambda: not any(map(alive, record.processes.values())))
     assert not is_running(tmp_path)
+
+
+async def test_every_part_of_the_world_answers(world: Sandbox) -> None:
+    assert set(world.environment()) >= {"KUBECONFIG", "AWS_ENDPOINT_URL", "TEMPORAL_ADDRESS", "AWS_REGION"}
+    async with aiohttp.ClientSession() as session:
+        for url in (world.temporal_ui, f"{world.aws_endpoint}/_sim/health", f"{world.nodes_endpoint}/_sim/health"):
+            async with session.get(url) as answer:
+                assert answer.status == 200, url
+    async with world.cluster.client() as api:
+        for path in ("/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"):
+            await api.request("GET", path)
+    client = await Client.connect(world.temporal_address, namespace=world.plan.namespace)
+    request = ListSearchAttributesRequest(namespace=world.plan.namespace)
+    known = await client.operator_service.list_search_attributes(request)
+    assert set(world.plan.search_attributes) <= set(known.custom_attributes)
+
+
+async def test_the_stand_in_describes_this_cluster(world: Sandbox) -> None:
+    eks = boto3.client(
+        "eks",
+        endpoint_url=world.aws_endpoint,
+        region_name=world.plan.region,
+        aws_access_key_id="sandbox",
+        aws_secret_access_key="sandbox",
+    )
+    described = (await asyncio.to_thread(eks.describe_cluster, name=world.plan.cluster_name))["cluster"]
+    assert described["endpoint"] == world.apiserver
+    assert base64.b64decode(described["certificateAuthority"]["data"]) == world.cluster.authority.read_bytes()
