@@ -6,6 +6,7 @@ from aws.client import AwsClients
 from aws.cluster import Clusters
 from aws.fleet import AwsFleet
 from aws.images import Images
+from aws.instance_types import Region
 from aws.instances import AwsInstances
 from aws.launch_templates import LaunchTemplates
 from aws.network import FreeAddresses, Networks
@@ -29,13 +30,13 @@ class AwsAdapters:
         self.clients.close()
 
 
-def build(settings: AwsSettings) -> AwsAdapters:
-    """Makes clients and opens no connection; takes some tenths of a second."""
+def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters:
+    """Makes clients and opens no connection; takes some tenths of a second. `region`: as read by an earlier one."""
     clients = AwsClients(settings)
     clusters = Clusters(clients, settings)
     templates = LaunchTemplates(clients, settings)
     free = FreeAddresses()
-    offerings = AwsOfferings(clients, settings)
+    offerings = AwsOfferings(clients, settings, region=region)
     return AwsAdapters(
         clients=clients,
         fleet=AwsFleet(clients, settings, offerings=offerings, templates=templates, clusters=clusters, free=free),

@@ -75,6 +75,10 @@ class Images:
         wanted = parameters_of(alias, cluster.version, cluster.minor)
         ids = await asyncio.gather(*(self._parameter(one.path, self._parameters) for one in wanted))
         images = {image.id: image for image in await self._by_id(set(filter(None, ids)))}
+        for one, image_id in zip(wanted, ids, strict=True):
+            if image_id and (image_id not in images or images[image_id].deprecated):
+                # The parameter may name a newer one by now.
+                self._parameters.forget(one.path)
         return [
             (images[image_id], variant)
             for one, image_id in zip(wanted, ids, strict=True)

@@ -13,9 +13,10 @@ from aws.image_aliases import AliasError
 from aws.images import Images
 from aws.launch_templates import LaunchTemplates
 from aws.network import Networks
-from aws.profiles import Profiles, RoleNotFound
+from aws.profiles import Profiles
 from aws.validation import why_invalid
 from model import labels
+from model.faults import Conflict, Forbidden, NotFound
 from model.kinds import EC2NodeClass
 from model.kinds.meta import KubeModel
 from model.outcomes import ConditionPatch, Resolved
@@ -61,10 +62,10 @@ class AwsNodeClasses:
         return _listed("securityGroups", found, labels.SECURITY_GROUPS_READY, labels.SECURITY_GROUPS_NOT_FOUND, missing)
 
     async def _profile(self, node_class: EC2NodeClass) -> "_Part":
-        """A role that does not exist may come: the condition is unknown until it does."""
+        """A role or a permission that is missing may come: the condition is unknown until it does."""
         try:
             name = await self._profiles.resolve(node_class)
-        except RoleNotFound as fault:
+        except (NotFound, Forbidden, Conflict) as fault:
             reason = labels.AWAITING_RECONCILIATION
             return {}, ConditionPatch(
                 type=labels.INSTANCE_PROFILE_READY, status="Unknown", reason=reason, message=fault.message

@@ -30,17 +30,23 @@ class AwsOfferings:
     """One for the process. All methods raise model.faults."""
 
     def __init__(
-        self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], float] = time.monotonic
+        self,
+        clients: AwsClients,
+        settings: AwsSettings,
+        *,
+        region: Region | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`region`: what was read already, so that it need not be read again at once."""
         self._clients, self._settings, self._clock = clients, settings, clock
-        self._region: Region | None = None
-        self._types_due = self._prices_due = 0.0
+        self._region, self._epoch = region, 0
+        self._types_due = self._prices_due = clock() + _REFRESH_SECONDS if region else 0.0
         self._reading = asyncio.Lock()
         self._resolved: dict[str, tuple[object, ResolvedTypes]] = {}
 
     async def refresh(self) -> None:
         """Read what is due. Types must be read; prices that cannot be read keep their last value."""
-        await self._current()
+        await self.region()
 
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         return (await self.resolved(node_class)).types
@@ -52,9 +58,9 @@ class AwsOfferings:
 
     async def resolved(self, node_class: EC2NodeClass) -> ResolvedTypes:
         """The class's types, with their requirements; kept per class, generation and resolved status."""
-        region = await self._current()
+        region = await self.region()
         status = node_class.status
-        key = (id(region), node_class.metadata.generation, node_class.spec, status.subnets, status.amis)
+        key = (self._epoch, node_class.metadata.generation, node_class.spec, status.subnets, status.amis)
         held = self._resolved.get(node_class.uid)
         # The same status in another order is another choice of image, so that the tuples are compared as they are.
         if held is None or held[0] != key:
@@ -62,7 +68,8 @@ class AwsOfferings:
             held = self._resolved[node_class.uid] = (key, types)
         return held[1]
 
-    async def _current(self) -> Region:
+    async def region(self) -> Region:
+        """Types, zones and prices, read when they are due."""
         if self._region is None or self._is_due():
             async with self._reading:
                 await self._read_what_is_due()
@@ -77,9 +84,11 @@ class AwsOfferings:
         if self._region is None or now >= self._types_due:
             self._region = await self._read_types()
             self._types_due = now + _REFRESH_SECONDS
+            self._epoch += 1
         if now >= self._prices_due:
             self._region, complete = await self._with_prices(self._region)
             self._prices_due = now + (_REFRESH_SECONDS if complete else _AGAIN_SECONDS)
+            self._epoch += 1
 
     async def _read_types(self) -> Region:
         ec2 = self._clients.ec2

@@ -21,10 +21,6 @@ _NAME_LIMIT: Final = 128
 _HASH_LENGTH: Final = 20
 
 
-class RoleNotFound(NotFound):
-    """The role that a class names does not exist in the account."""
-
-
 class Profiles:
     """Raises model.faults."""
 
@@ -33,7 +29,7 @@ class Profiles:
         self._known: Expiring[bool] = Expiring(_FRESH_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> str:
-        """The profile's name; made when it is not there. Raises RoleNotFound."""
+        """The profile's name; made when it is not there. Raises NotFound for the role."""
         if node_class.spec.instance_profile:
             return node_class.spec.instance_profile
         role = node_class.spec.role.rpartition("/")[2]
@@ -99,7 +95,7 @@ class Profiles:
             )
         except NotFound as fault:
             await self._forget_empty(name)
-            raise RoleNotFound(f"role {role!r} (spec.role) does not exist", code=fault.code) from fault
+            raise NotFound(f"role {role!r} (spec.role) does not exist", code=fault.code) from fault
         except Conflict as fault:
             # Another worker was first, or a role is in it that must not be.
             if role not in (await self._roles_of(name) or []):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aws.adapters import AwsAdapters, build
+from aws.instance_types import Region
 from aws.settings import AwsSettings
 from sandbox.aws.control import AwsControl
 from sandbox.aws.iam.keyring import WORKER_KEY
@@ -44,21 +45,30 @@ def control(endpoint: str) -> Iterator[AwsControl]:
     one.clear_faults()
 
 
-@pytest.fixture
-async def cloud(endpoint: str, control: AwsControl) -> AsyncIterator[AwsAdapters]:
-    """The adapters of a worker that has just started."""
+@pytest.fixture(scope="session")
+async def region(endpoint: str) -> Region:
+    """Types and prices, which are the same in every world: read once."""
     one = adapters(endpoint)
+    found = await one.offerings.region()
+    one.close()
+    return found
+
+
+@pytest.fixture
+async def cloud(endpoint: str, control: AwsControl, region: Region) -> AsyncIterator[AwsAdapters]:
+    """The adapters of a worker that has just started, but for types and prices."""
+    one = adapters(endpoint, region)
     yield one
     one.close()
 
 
-def adapters(endpoint: str, **settings: object) -> AwsAdapters:
+def adapters(endpoint: str, region: Region | None = None, **settings: object) -> AwsAdapters:
     """Another worker's adapters, with nothing remembered."""
     before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
     os.environ.update(AWS_ACCESS_KEY_ID=WORKER_KEY, AWS_SECRET_ACCESS_KEY="secret")
     try:
         given = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
-        return build(AwsSettings.model_validate(given))
+        return build(AwsSettings.model_validate(given), region=region)
     finally:
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
