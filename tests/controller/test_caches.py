@@ -1,0 +1,143 @@
+"""The caches: what is remembered, what becomes dirty, and what the planner is handed."""
+
+import pytest
+
+from tests.controller import builders
+from tests.controller.builders import World, at, claim, node, node_class, pod, pool
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.hear("nodepools", pool())
+    world.hear("ec2nodeclasses", node_class())
+    world.hear("nodeclaims", claim("c1", phase="Initialized"))
+    world.hear("nodes", node("n1", of="c1"))
+    world.caches.take_dirty()
+    world.caches.take_changes()
+    return world
+
+
+def dirty_claims(world: World) -> set[str]:
+    return world.caches.take_dirty().claims
+
+
+def test_a_node_is_found_by_its_claims_provider_id(world: World) -> None:
+    one = world.caches.claims["c1"]
+    assert [found.name for found in world.caches.nodes_of(one)] == ["n1"]
+    assert world.caches.claim_of("n1") == "c1"
+    world.lose("nodes", node("n1", of="c1"))
+    assert world.caches.nodes_of(one) == () and dirty_claims(world) == {"c1"}
+
+
+def test_only_the_first_and_the_last_pod_on_a_node_matter_to_its_claim(world: World) -> None:
+    world.hear("pods", pod("a", on="n1"))
+    assert dirty_claims(world) == {"c1"}
+    world.hear("pods", pod("b", on="n1"))
+    assert dirty_claims(world) == set()
+    world.lose("pods", pod("a", on="n1"))
+    assert dirty_claims(world) == set() and world.caches.occupancy.occupied("n1")
+    world.now = at(5)
+    world.lose("pods", pod("b", on="n1"))
+    assert dirty_claims(world) == {"c1"}
+    assert not world.caches.occupancy.occupied("n1") and world.caches.occupancy.vacated("n1") == at(5)
+
+
+@pytest.mark.parametrize(
+    "stays",
+    [
+        pod("x", on="n1", owner="DaemonSet"),
+        pod("x", on="n1", owner="Node"),
+        pod("x", on="n1", phase="Succeeded"),
+        pod("x", on="n1", metadata={"deletionTimestamp": builders.stamp(30)}),
+    ],
+    ids=["daemonset", "static", "finished", "terminating"],
+)
+def test_pods_that_need_no_place_elsewhere_keep_no_node(world: World, stays: builders.Json) -> None:
+    world.hear("pods", stays)
+    assert not world.caches.occupancy.occupied("n1") and dirty_claims(world) == set()
+
+
+def test_a_terminating_pod_of_a_statefulset_keeps_its_node(world: World) -> None:
+    going = {"deletionTimestamp": builders.stamp(30)}
+    world.hear("pods", pod("x", on="n1", owner="StatefulSet", metadata=going))
+    assert world.caches.occupancy.occupied("n1")
+
+
+def test_a_pod_that_is_bound_is_settled_and_no_longer_pending(world: World) -> None:
+    settled: list[str] = []
+    world.caches.on_pod_settled = settled.append
+    world.hear("pods", pod("a"))
+    assert set(world.caches.pending) == {"uid-a"} and world.caches.take_dirty().pods
+    world.hear("pods", pod("a", on="n1"))
+    assert not world.caches.pending and settled == ["uid-a"]
+    world.hear("pods", pod("b"))
+    world.lose("pods", pod("b"))
+    assert settled == ["uid-a", "uid-b"]
+
+
+def test_what_does_not_change_the_facts_is_no_change(world: World) -> None:
+    same = claim("c1", phase="Initialized", resourceVersion="99")
+    same["status"]["imageID"] = "ami-1"
+    world.hear("nodeclaims", same)
+    world.hear("nodes", node("n1", of="c1", managedFields=[]))
+    dirty = world.caches.take_dirty()
+    assert not dirty.claims and not world.caches.take_changes()
+
+
+def test_a_claim_of_another_provider_is_not_ours(world: World) -> None:
+    other = claim("kwok")
+    other["spec"]["nodeClassRef"] = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "x"}
+    world.hear("nodeclaims", other)
+    assert "kwok" not in world.caches.claims
+
+
+def test_a_claim_that_came_back_under_its_name_is_another_one(world: World) -> None:
+    world.hear("nodeclaims", claim("c1", uid="uid-again"))
+    dirty = world.caches.take_dirty()
+    assert set(dirty.gone_claims) == {"uid-c1"} and dirty.claims == {"c1"}
+    assert world.caches.claims["c1"].uid == "uid-again"
+    world.lose("nodeclaims", claim("c1"))
+    assert "c1" in world.caches.claims, "the end of the first is no end of the second"
+
+
+def test_an_expected_claim_counts_until_the_watch_shows_it_and_never_after_it_is_gone(world: World) -> None:
+    expected = builders.claim_fact(name="new", uid="uid-new")
+    world.caches.expect(expected)
+    assert "new" in world.caches.claims
+    world.lose("nodeclaims", claim("new"))
+    assert "new" not in world.caches.claims
+    world.caches.expect(expected)
+    assert "new" not in world.caches.claims, "the watch was ahead of the answer to the creation"
+
+
+def test_a_pools_policy_wakes_its_claims(world: World) -> None:
+    policy = {"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}
+    world.hear("nodepools", pool(disruption=policy))
+    assert dirty_claims(world) == {"c1"} and world.caches.pools["general"].policy == "WhenEmpty/30s"
+    world.hear("nodepools", pool(disruption=policy, weight=3))
+    assert dirty_claims(world) == set()
+
+
+def test_a_node_class_makes_its_pools_dirty(world: World) -> None:
+    world.hear("ec2nodeclasses", node_class(generation=2))
+    dirty = world.caches.take_dirty()
+    assert dirty.node_classes == {"default"} and dirty.pools == {"general"}
+
+
+def test_an_object_that_cannot_be_read_leaves_the_others_alone(world: World) -> None:
+    broken = pod("broken")
+    broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "lots"
+    world.hear("pods", broken, pod("fine"))
+    assert set(world.caches.pods) == {"uid-fine"}
+
+
+def test_the_planner_gets_the_latest_form_of_each_object_once(world: World) -> None:
+    world.hear("pods", pod("a"), pod("a", on="n1"), pod("b"))
+    world.lose("pods", pod("b"))
+    changes = world.caches.take_changes()
+    assert [(one.key, one.fact is None) for one in changes] == [("uid-a", False), ("uid-b", True)]
+    assert world.caches.take_changes() == ()
+    world.hear("pods", pod("c"))
+    assert {one.key for one in world.caches.snapshot()} == {"general", "n1", "c1", "uid-a", "uid-c"}
+    assert world.caches.take_changes() == (), "a snapshot has the changes that were waiting"

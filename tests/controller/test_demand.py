@@ -1,0 +1,142 @@
+"""Which pods are demand, for how long a nomination answers them, and when the workflow is told."""
+
+from datetime import timedelta
+
+import pytest
+
+from controller.calling import Calls
+from controller.demand import place_of, unanswered
+from controller.nominations import Nominations
+from kube.pod_facts import pod_fact
+from model.facts import PodFact
+from tests.controller import builders
+from tests.controller.builders import World, at, claim, node, pod
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.hear("nodeclaims", claim("coming", phase="Launched"), claim("up", phase="Initialized"))
+    world.hear("nodes", node("n-up", of="up"), node("by-hand"))
+    return world
+
+
+def names(world: World, nominations: Nominations, seconds: float = 0) -> list[str]:
+    return [one.name for one in unanswered(world.caches, nominations, at(seconds))]
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_demand"),
+    [
+        (pod("p"), True),
+        (pod("p", on="by-hand"), False),
+        (pod("p", owner="DaemonSet"), False),
+        (pod("p", owner="Node"), False),
+        (pod("p", phase="Failed"), False),
+        (pod("p", metadata={"deletionTimestamp": builders.stamp(9)}), False),
+        ({**pod("p"), "status": {"phase": "Pending"}}, False),
+        ({**pod("p"), "status": {**pod("p")["status"], "nominatedNodeName": "n"}}, False),
+    ],
+    ids=["unschedulable", "bound", "daemonset", "static", "failed", "going", "not looked at yet", "preempts"],
+)
+def test_which_pods_want_a_node(world: World, raw: builders.Json, is_demand: bool) -> None:
+    world.hear("pods", raw)
+    assert bool(names(world, Nominations())) is is_demand
+
+
+def test_pods_of_a_node_that_goes_want_another(world: World) -> None:
+    world.hear("pods", pod("moves", on="n-up"), pod("agent", on="n-up", owner="DaemonSet"))
+    assert names(world, Nominations()) == []
+    world.hear("nodeclaims", claim("up", phase="Initialized", deleting=True))
+    assert names(world, Nominations()) == ["moves"]
+
+
+def test_a_pod_expected_on_a_node_that_still_comes_is_no_demand_however_long_that_takes(world: World) -> None:
+    world.hear("pods", pod("p"))
+    nominations = Nominations()
+    nominations.renew({"uid-p": "coming"}, at(0))
+    assert names(world, nominations, 600) == []
+
+
+def test_on_a_node_that_is_up_the_expectation_lapses(world: World) -> None:
+    world.hear("pods", pod("p"))
+    nominations = Nominations()
+    nominations.renew({"uid-p": "up"}, at(0))
+    assert names(world, nominations, 19) == [] and names(world, nominations, 20) == ["p"]
+    nominations.renew({"uid-p": "by-hand"}, at(20))
+    assert names(world, nominations, 39) == [] and names(world, nominations, 40) == ["p"]
+
+
+def test_pods_of_a_place_that_is_going_are_demand_again(world: World) -> None:
+    world.hear("pods", pod("p"), pod("q"))
+    nominations = Nominations()
+    nominations.renew({"uid-p": "coming", "uid-q": "vanished"}, at(0))
+    assert names(world, nominations) == ["q"]
+    world.hear("nodeclaims", claim("coming", phase="Launched", deleting=True))
+    assert names(world, nominations) == ["p", "q"]
+
+
+def test_a_plan_that_names_the_node_means_its_claim(world: World) -> None:
+    assert place_of("n-up", world.caches) == "up"
+    assert place_of("by-hand", world.caches) == "by-hand"
+    assert place_of("coming", world.caches) == "coming"
+
+
+def test_expectations_end_with_their_pods() -> None:
+    nominations = Nominations()
+    nominations.renew({"a": "up", "b": "up"}, at(0))
+    assert nominations.expected("up") and nominations.lapse("up", at(-50)) == at(20)
+    assert nominations.lapse("up", None) is None
+    assert nominations.drop("a", at(3)) == "up" and nominations.expected("up")
+    assert nominations.drop("b", at(5)) == "up" and not nominations.expected("up")
+    assert nominations.lapse("up", at(-50)) == at(5)
+    assert nominations.drop("b", at(6)) == ""
+    nominations.renew({"a": "up"}, at(7))
+    assert set(nominations.forget("up")) == {"a"} and nominations.of("a") is None
+
+
+# --- when the workflow is told ---
+
+
+def facts(*uids: str) -> list[PodFact]:
+    return [pod_fact(pod(uid)) for uid in uids]
+
+
+def test_new_pods_are_told_at_once_and_then_at_a_pace() -> None:
+    calls = Calls()
+    first = calls.decide(facts("a"), at(0))
+    assert first is not None and (first.pods, first.newest) == (1, at(0))
+    assert calls.decide(facts("a", "b"), at(0.1)) is None and calls.again == at(0.4)
+    second = calls.decide(facts("a", "b", "c"), at(0.4))
+    assert second is not None and (second.pods, second.newest) == (3, at(0.4))
+
+
+def test_the_same_pods_are_told_ever_more_slowly() -> None:
+    calls, told = Calls(), []
+    for tick in range(0, 400):
+        if calls.decide(facts("a"), at(tick)):
+            told.append(tick)
+    assert told[:5] == [0, 10, 30, 70, 130]
+
+
+def test_a_renewal_does_not_open_the_batch_window_again() -> None:
+    calls = Calls()
+    calls.decide(facts("a"), at(0))
+    again = calls.decide(facts("a"), at(10))
+    assert again is not None and again.newest == at(0)
+
+
+def test_a_pod_whose_answer_lapsed_is_new() -> None:
+    calls = Calls()
+    calls.decide(facts("a", "b"), at(0))
+    assert calls.decide(facts("b"), at(1)) is None
+    back = calls.decide(facts("a", "b"), at(2))
+    assert back is not None and back.newest == at(2)
+
+
+def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
+    calls = Calls()
+    assert calls.decide([], at(0)) is None and calls.again is None
+    calls.decide(facts("a"), at(1))
+    assert calls.decide([], at(2)) is None and calls.again is None
+    assert calls.decide(facts("a"), at(2) + timedelta(seconds=1)) is not None

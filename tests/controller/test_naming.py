@@ -1,0 +1,90 @@
+"""Names, objects and launch groups: all of them determined by the plan."""
+
+from typing import Any
+
+import pytest
+
+from controller.naming import MOST_IN_GROUP, claim_names, drafts, group_ids, node_claim
+from model.facts import Expression, Taint
+from model.plans import PlannedClaim
+
+TYPES = Expression(key="node.kubernetes.io/instance-type", operator="In", values=("m5.large",))
+
+
+def planned(**more: Any) -> PlannedClaim:
+    fields: dict[str, Any] = {
+        "pool": "general",
+        "pool_uid": "uid-general",
+        "node_class": "default",
+        "labels": {"team": "a"},
+        "annotations": {"karpenter.sh/nodepool-hash": "7"},
+        "requirements": (TYPES,),
+        "requests": {"cpu": 1500, "memory": 2**30},
+    }
+    return PlannedClaim.model_validate({**fields, **more})
+
+
+def test_the_same_plan_gives_the_same_names_and_another_plan_others() -> None:
+    claims = [planned(), planned(), planned(pool="gpu")]
+    names = claim_names("plan-1", claims)
+    assert names == claim_names("plan-1", claims) and len(set(names)) == 3
+    assert names[0].startswith("general-") and names[2].startswith("gpu-")
+    assert not set(names) & set(claim_names("plan-2", claims))
+
+
+def test_a_name_is_a_label_value_however_long_the_pools_is() -> None:
+    assert len(claim_names("p", [planned(pool="p" * 63)])[0]) <= 63
+
+
+def test_claims_that_ask_for_the_same_launch_together() -> None:
+    claims = [planned(), planned(requests={"cpu": 1}), planned(pods=("x",)), planned(labels={"team": "b"})]
+    assert group_ids("p", claims) == ["p-0", "p-0", "p-0", "p-1"]
+
+
+def test_without_instance_types_the_amounts_decide_the_launch() -> None:
+    assert group_ids("p", [planned(requirements=()), planned(requirements=(), requests={"cpu": 1})]) == ["p-0", "p-1"]
+
+
+def test_a_group_does_not_grow_without_end() -> None:
+    groups = group_ids("p", [planned()] * (MOST_IN_GROUP + 1) + [planned(labels={})])
+    assert groups[MOST_IN_GROUP - 1 :] == ["p-0", "p-1", "p-2"]
+
+
+def test_the_object_carries_all_that_its_life_needs() -> None:
+    claim = planned(
+        taints=(Taint(key="gpu", value="yes", effect="NoSchedule"),),
+        startup_taints=(Taint(key="cni", effect="NoExecute"),),
+        termination_grace_period="1h",
+    )
+    made = node_claim(claim, name="general-x", plan_id="p", group_id="p-0").to_object()
+    metadata, spec = made["metadata"], made["spec"]
+    assert metadata["finalizers"] == ["karpenter.sh/termination"]
+    assert metadata["labels"] == {
+        "team": "a",
+        "karpenter.sh/nodepool": "general",
+        "karpenter.k8s.aws/ec2nodeclass": "default",
+    }
+    assert metadata["annotations"]["tenure.sh/plan"] == "p"
+    assert metadata["annotations"]["tenure.sh/launch-group"] == "p-0"
+    assert metadata["ownerReferences"][0] | {"uid": "uid-general", "kind": "NodePool"} == metadata["ownerReferences"][0]
+    assert spec["resources"]["requests"] == {"cpu": "1500m", "memory": "1Gi"}
+    assert spec["taints"] == [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
+    assert spec["startupTaints"] == [{"key": "cni", "effect": "NoExecute"}]
+    assert (spec["expireAfter"], spec["terminationGracePeriod"]) == ("720h", "1h")
+
+
+@pytest.mark.parametrize("field", ["taints", "startupTaints", "terminationGracePeriod"])
+def test_what_is_not_asked_for_is_not_written(field: str) -> None:
+    made = node_claim(planned(), name="x", plan_id="p", group_id="p-0").to_object()
+    assert field not in made["spec"]
+
+
+def test_drafts_hand_out_members_in_order_of_uid() -> None:
+    claims = []
+    for name, uid, group in (("a", "3", "p-0"), ("b", "1", "p-0"), ("c", "2", "p-1")):
+        made = node_claim(planned(), name=name, plan_id="p", group_id=group)
+        claims.append(made.model_copy(update={"metadata": made.metadata.model_copy(update={"uid": uid})}))
+    first, second = drafts(claims)
+    assert (first.group_id, first.pool, first.node_class) == ("p-0", "general", "default")
+    assert [member.name for member in first.members] == ["b", "a"]
+    assert [member.name for member in second.members] == ["c"]
