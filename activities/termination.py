@@ -36,6 +36,12 @@ class TerminationActivities:
                 await self._end(asked.claim, instance_id_of(provider_id))
             await self._release(asked.claim, provider_id)
 
+    @activity.defn
+    @faults_mapped
+    async def instance_runs(self, ref: ClaimRef) -> bool:
+        """For a claim whose Node left the cluster without us: False once EC2 does not list the instance either."""
+        return await self._instances.get(instance_id_of(ref.provider_id)) is not None
+
     async def _end(self, ref: ClaimRef, instance: InstanceId) -> None:
         if not await self._instances.terminate(instance):
             return

@@ -17,7 +17,7 @@ ASK_AGAIN_REFUSED = timedelta(minutes=10)
 
 
 class Verdict(Value):
-    do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt"]
+    do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt", "look"]
     until: datetime | None = None
     """For `wait`: when time alone changes the verdict; None while only a signal can."""
     why: str = ""
@@ -34,6 +34,8 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
         return Verdict(do="initialize", why="Rebooted")
     if state.expires and now >= state.expires:
         return Verdict(do="expire", why="Expired")
+    if not seen.node_name:
+        return Verdict(do="look", why="NodeNotFound")
     return _sooner(_decide_empty(state, now), state.expires)
 
 

@@ -119,6 +119,7 @@ class World:
             disruption.report,
             draining.drain_node,
             ending.terminate_node,
+            ending.instance_runs,
             pools.update_pool,
             pools.read_allowance,
             classes.resolve_node_class,

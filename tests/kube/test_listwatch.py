@@ -159,7 +159,16 @@ async def test_a_line_longer_than_any_buffer_arrives_whole() -> None:
     assert heard.deltas[0].object == big
 
 
-async def test_requests_carry_the_servers_wish_to_wait() -> None:
+async def test_a_throttled_request_is_repeated_after_the_pause_that_was_asked_for() -> None:
+    api = FakeApi()
+    api.lists = [refused(429, "TooManyRequests", {"Retry-After": "0.1"}), listed(1)]
+    async with serving(api) as client:
+        await request_list(client)
+        assert client.calls == 2
+
+
+async def test_requests_carry_the_servers_wish_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kube.client.THROTTLED_TRIES", 1)
     api = FakeApi()
     api.lists = [refused(429, "TooManyRequests", {"Retry-After": "7"})]
     async with serving(api) as client:

@@ -1,11 +1,17 @@
 """What phases share when a claim cannot be helped: delete the NodeClaim, saying why; its pods are planned anew."""
 
+from datetime import timedelta
+
 from temporalio import workflow
 
 from activities.disruption import DisruptionActivities
+from activities.termination import TerminationActivities
 from model.steps import ClaimRef, DisruptionAsked, Report
 from workflows.life import Life
 from workflows.options import PATCH, named
+
+LOOK_AGAIN = timedelta(minutes=2)
+"""Between looks at an instance whose Node is missing (Karpenter's garbage collection, reference 3.8)."""
 
 
 async def give_up(life: Life, *, reason: str, message: str) -> None:
@@ -22,6 +28,20 @@ async def disrupt(life: Life, *, reason: str) -> None:
     await workflow.execute_activity_method(
         DisruptionActivities.disrupt_claim, asked, **named(PATCH, f"delete the NodeClaim: {reason}")
     )
+
+
+async def lost(life: Life) -> bool:
+    """The Node is gone from the cluster: give the claim up if its instance is gone too, else wait for either."""
+    runs = await workflow.execute_activity_method(
+        TerminationActivities.instance_runs, ref(life), **named(PATCH, "does the instance still run?")
+    )
+    if not runs:
+        await give_up(life, reason="GarbageCollected", message="the Node and its instance are gone")
+        return True
+    life.block("NodeNotFound: the Node left the cluster while its instance runs on")
+    seen = life.state.seen
+    await life.wait(lambda: life.state.seen is not seen, until=life.now + LOOK_AGAIN, summary="the Node's return")
+    return False
 
 
 def ref(life: Life) -> ClaimRef:

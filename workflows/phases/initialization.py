@@ -14,7 +14,7 @@ from model.lifecycle import Phase
 from model.steps import Report
 from workflows.life import Life
 from workflows.options import PATCH, named
-from workflows.phases.giving_up import ref
+from workflows.phases.giving_up import lost, ref
 
 SETTLE = timedelta(seconds=10)
 """What holds a node up is written to its NodeClaim once it has held for this long."""
@@ -30,6 +30,10 @@ async def initialization(life: Life) -> Phase:
             looked_at = life.state.seen.number
             if await _initialize(life):
                 return Phase.READY
+            continue
+        if not life.state.seen.node_name:
+            if await lost(life):
+                return Phase.DRAIN
             continue
         told = await _wait(life, told, looked_at)
 
@@ -79,8 +83,6 @@ async def _say(life: Life, why: str, event: str = "") -> None:
 
 def _holding(life: Life) -> str:
     seen = life.state.seen
-    if not seen.node_name:
-        return "NodeNotFound: the Node left the cluster"
     if not seen.node_ready:
         return "NodeNotReady: the kubelet does not report Ready"
     return seen.waiting_for[0] if seen.waiting_for else ""

@@ -15,7 +15,7 @@ from model.steps import DisruptionAsked
 from policy.ready import Verdict, decide_ready
 from workflows.life import Life
 from workflows.options import PATCH, named
-from workflows.phases.giving_up import disrupt, ref
+from workflows.phases.giving_up import disrupt, lost, ref
 
 NOT_NOW = timedelta(seconds=10)
 """A live read contradicted the watch: decide again when there is news, or after this long."""
@@ -42,6 +42,10 @@ async def ready(life: Life) -> Phase:
             case "disrupt":
                 if await _disrupt(life, verdict):
                     return Phase.DRAIN
+            case "look":
+                if not await lost(life):
+                    continue
+                return Phase.DRAIN
             case "wait":
                 await _wait(life, verdict)
 
