@@ -67,12 +67,19 @@ class Application:
         gate = self._standin.keys.gate(call.access_key, call.region)
         if gate is not None:
             check_service_call(gate, call)
+        if call.service in UNLOCKED:
+            return self._standin.moto.call(call.http, call.service)
+        # IAM's and other services' state is read by launches, so it changes under the home region's lock.
+        world = self._standin.world(call.region) if call.service == "ec2" else self._standin.home
+        with world.lock:
+            return self._other(call)
+
+    def _other(self, call: AwsCall) -> Response:
         handler = SERVICE_ACTIONS.get((call.service, call.action))
         if handler is not None:
-            own = handler(self._standin, call)
-            if own is not None:
-                return own
-        return self._moto(call)
+            return handler(self._standin, call)
+        response = self._standin.moto.call(call.http, call.service)
+        return replace(response, body=amend(call, response.body))
 
     def _own_ec2(self, call: AwsCall, verdict: Verdict) -> Response:
         world = self._standin.world(call.region)
@@ -86,10 +93,3 @@ class Application:
             result = ACTIONS[call.action](parsed)
             body = result if isinstance(result, bytes) else answer(call.action, result)
         return xml_response(body)
-
-    def _moto(self, call: AwsCall) -> Response:
-        if call.service in UNLOCKED:
-            return self._standin.moto.call(call.http, call.service)
-        with self._standin.world(call.region or self._standin.settings.region).lock:
-            response = self._standin.moto.call(call.http, call.service)
-        return replace(response, body=amend(call, response.body))

@@ -41,11 +41,16 @@ def seed(standin: StandIn) -> None:
 
 
 def reset(standin: StandIn) -> None:
-    """Back to the seed: no instance, no template, no fault, no bound key added at run time; the clock goes on."""
+    """Back to the seed: settings as at the start, no instances, no faults; the clock goes on."""
+    with standin.home.lock:
+        _reset(standin)
+
+
+def _reset(standin: StandIn) -> None:
+    standin.restore_settings()
     for world in standin.worlds().values():
-        with world.lock:
-            world.clear()
-            world.network.backend.reset()
+        world.clear()
+        world.network.backend.reset()
     account = standin.settings.account
     iam_backends[account]["aws"].reset()
     for backends in (ssm_backends, sqs_backends):

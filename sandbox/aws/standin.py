@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 from sandbox.aws.clock import SimClock
@@ -20,6 +21,7 @@ from sandbox.aws.settings import SimSettings
 class StandIn:
     def __init__(self, settings: SimSettings) -> None:
         self.settings = settings
+        self._first_settings = replace(settings)
         self.clock = SimClock(settings.clock_scale)
         self.counters = Counters()
         self.faults = Faults()
@@ -39,6 +41,10 @@ class StandIn:
     def home(self) -> World:
         """The region that is seeded and that the control API speaks of."""
         return self.world(self.settings.region)
+
+    def restore_settings(self) -> None:
+        """As they were at the start, in place: worlds and handlers hold this very object."""
+        vars(self.settings).update(vars(self._first_settings))
 
     def worlds(self) -> dict[str, World]:
         return self._worlds

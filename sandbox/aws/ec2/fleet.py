@@ -69,17 +69,16 @@ def create_fleet(call: Call) -> dict[str, Any]:
     if request.get("Type", "maintain") != "instant":
         raise AwsError("UnsupportedOperation", "Only fleets of type instant are supported here.")
     targets = _targets(request)
-    tags = read_specifications(request.get("TagSpecifications"))
-    pools = read_pools(world, request)
+    # A repeated call is answered from memory even if its launch templates are gone by now.
+    return once(world, "CreateFleet", request, lambda: _create(call, targets))
+
+
+def _create(call: Call, targets: list[tuple[str, int]]) -> dict[str, Any]:
+    tags = read_specifications(call.params.get("TagSpecifications"))
+    pools = read_pools(call.world, call.params)
     call.permit_fleet(tags.get("fleet", {}), pools)
-    if request.get("DryRun"):
+    if call.params.get("DryRun"):
         raise dry_run_ok()
-    return once(world, "CreateFleet", request, lambda: _create(call, pools, targets, tags))
-
-
-def _create(
-    call: Call, pools: list[Pool], targets: list[tuple[str, int]], tags: dict[str, dict[str, str]]
-) -> dict[str, Any]:
     outcome, fleet_id = Outcome(), new_fleet_id()
     for market, need in targets:
         _fill(call, outcome, pools, market, need, fleet_id, tags)

@@ -26,12 +26,7 @@ def run_instances(call: Call) -> dict[str, Any]:
         raise missing_parameter("MinCount" if low is None else "MaxCount")
     if not 1 <= low <= high:
         raise bad_combination("The value for MaxCount must be greater than or equal to MinCount")
-    spec, template_id = _spec(call)
-    prepared = prepare(call.world, spec)
-    call.permit_launch(prepared, template_id)
-    if request.get("DryRun"):
-        raise dry_run_ok()
-    made = once(call.world, "RunInstances", request, lambda: _launch(call, spec, low, high))
+    made = once(call.world, "RunInstances", request, lambda: _launch(call, low, high))
     instances = [call.world.instances[i] for i in made if i in call.world.instances]
     return {
         "ReservationId": instances[0].reservation_id if instances else None,
@@ -70,8 +65,12 @@ def _merge_interfaces(base: dict[str, Any], own: list[dict[str, Any]]) -> list[d
     return [{**theirs.get(i.get("DeviceIndex", 0), {}), **i} for i in own]
 
 
-def _launch(call: Call, spec: LaunchSpec, low: int, high: int) -> list[str]:
+def _launch(call: Call, low: int, high: int) -> list[str]:
+    spec, template_id = _spec(call)
     prepared = prepare(call.world, spec)
+    call.permit_launch(prepared, template_id)
+    if call.params.get("DryRun"):
+        raise dry_run_ok()
     made: list[Instance] = []
     try:
         for index in range(high):

@@ -12,9 +12,8 @@ from sandbox.aws.services.zonal_shift import get_managed_resource
 from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.render import Response
 
-Handler = Callable[[StandIn, AwsCall], Response | None]
+Handler = Callable[[StandIn, AwsCall], Response]
 
-# A handler that returns None leaves the call to moto.
 SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
     ("eks", "DescribeCluster"): describe_cluster,
     ("eks", "ListClusters"): list_clusters,

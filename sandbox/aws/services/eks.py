@@ -10,14 +10,14 @@ from sandbox.aws.wire.errors import AwsError
 from sandbox.aws.wire.render import Response, json_response
 
 
-def describe_cluster(standin: StandIn, call: AwsCall) -> Response | None:
+def describe_cluster(standin: StandIn, call: AwsCall) -> Response:
     """Raises ResourceNotFoundException for a name that is not the seeded cluster's."""
     if call.path_argument != standin.settings.cluster_name:
         raise AwsError("ResourceNotFoundException", f"No cluster found for name: {call.path_argument}.")
     return json_response({"cluster": cluster(standin)})
 
 
-def list_clusters(standin: StandIn, call: AwsCall) -> Response | None:
+def list_clusters(standin: StandIn, call: AwsCall) -> Response:
     return json_response({"clusters": [standin.settings.cluster_name]})
 
 

@@ -17,7 +17,7 @@ from sandbox.aws.wire.xml import iso
 NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
 
 
-def list_instance_profiles(standin: StandIn, call: AwsCall) -> Response | None:
+def list_instance_profiles(standin: StandIn, call: AwsCall) -> Response:
     prefix, marker = call.form.get("PathPrefix", "/"), call.form.get("Marker", "")
     limit = int(call.form.get("MaxItems", "100"))
     profiles = iam_backends[standin.settings.account]["aws"].instance_profiles.values()

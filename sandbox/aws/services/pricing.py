@@ -22,7 +22,7 @@ DEDICATED_FACTOR = 1.06
 Product = tuple[dict[str, str], str]
 
 
-def get_products(standin: StandIn, call: AwsCall) -> Response | None:
+def get_products(standin: StandIn, call: AwsCall) -> Response:
     """Raises NotFoundException for another service than AmazonEC2."""
     request = call.parameters
     if request.get("ServiceCode") != "AmazonEC2":

@@ -10,7 +10,7 @@ from sandbox.aws.wire.errors import AwsError
 from sandbox.aws.wire.render import Response, json_response
 
 
-def get_managed_resource(standin: StandIn, call: AwsCall) -> Response | None:
+def get_managed_resource(standin: StandIn, call: AwsCall) -> Response:
     settings = standin.settings
     if call.path_argument != settings.cluster_arn():
         raise AwsError("ResourceNotFoundException", f"The resource {call.path_argument} was not found.")

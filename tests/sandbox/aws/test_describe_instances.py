@@ -164,16 +164,13 @@ def test_a_bad_token_is_refused(kit: StandInKit) -> None:
 
 def test_an_instance_may_be_invisible_for_a_while(kit: StandInKit) -> None:
     kit.control.configure(visibility_seconds=5)
-    try:
-        (one,) = kit.launch()
-        assert kit.listed() == []
-        with pytest.raises(ClientError) as missing:
-            kit.describe(one)
-        assert code(missing) == "InvalidInstanceID.NotFound"
-        kit.control.advance(6)
-        assert kit.listed() == [one]
-    finally:
-        kit.control.configure(visibility_seconds=0)
+    (one,) = kit.launch()
+    assert kit.listed() == []
+    with pytest.raises(ClientError) as missing:
+        kit.describe(one)
+    assert code(missing) == "InvalidInstanceID.NotFound"
+    kit.control.advance(6)
+    assert kit.listed() == [one]
 
 
 def test_status_filters_and_impairment(kit: StandInKit) -> None:

@@ -55,6 +55,14 @@ def test_after_a_lost_answer_the_token_finds_what_was_done(kit: StandInKit) -> N
     assert kit.control.instances()["launched"] == 2
 
 
+def test_the_answer_is_remembered_when_the_template_is_gone(kit: StandInKit) -> None:
+    template_id = kit.template()
+    overrides = kit.overrides("m5.large")
+    first = kit.fleet(overrides, ClientToken="group-1")
+    kit.ec2.delete_launch_template(LaunchTemplateId=template_id)
+    assert ids(kit.fleet(overrides, ClientToken="group-1")) == ids(first)
+
+
 def test_without_a_token_a_lost_answer_costs_an_instance(kit: StandInKit) -> None:
     kit.template()
     kit.control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1, http=500)

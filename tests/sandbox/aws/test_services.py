@@ -28,12 +28,12 @@ def test_another_cluster_is_not_found(kit: StandInKit) -> None:
 
 
 def test_the_clusters_answers_can_be_set(kit: StandInKit) -> None:
-    before = kit.client("eks").describe_cluster(name="demo")["cluster"]["endpoint"]
-    try:
-        kit.control.configure(cluster_endpoint="https://127.0.0.1:6443")
-        assert kit.client("eks").describe_cluster(name="demo")["cluster"]["endpoint"] == "https://127.0.0.1:6443"
-    finally:
-        kit.control.configure(cluster_endpoint=before)
+    eks = kit.client("eks")
+    before = eks.describe_cluster(name="demo")["cluster"]["endpoint"]
+    kit.control.configure(cluster_endpoint="https://127.0.0.1:6443")
+    assert eks.describe_cluster(name="demo")["cluster"]["endpoint"] == "https://127.0.0.1:6443"
+    kit.control.reset()
+    assert eks.describe_cluster(name="demo")["cluster"]["endpoint"] == before
 
 
 def test_the_seeded_network_is_found_by_its_tag(kit: StandInKit) -> None:
@@ -146,11 +146,8 @@ def test_health_rebalance_and_any_other_message(kit: StandInKit) -> None:
 
 def test_state_changes_are_sent_when_switched_on(kit: StandInKit) -> None:
     kit.control.configure(state_change_events=True)
-    try:
-        (one,) = kit.launch()
-        kit.control.advance(2)
-    finally:
-        kit.control.configure(state_change_events=False)
+    (one,) = kit.launch()
+    kit.control.advance(2)
     assert [message["detail"] for message in messages(kit)] == [
         {"instance-id": one, "state": "pending"},
         {"instance-id": one, "state": "running"},
