@@ -1,4 +1,4 @@
-"""DescribeInstances, TerminateInstances, StopInstances, StartInstances, RebootInstances, DescribeInstanceAttribute."""
+"""DescribeInstances, TerminateInstances, StopInstances, StartInstances, RebootInstances."""
 
 from __future__ import annotations
 
@@ -63,44 +63,7 @@ def _reservations(world: World, instances: list[Instance]) -> list[dict[str, Any
     ]
 
 
-def describe_instance_attribute(call: Call) -> dict[str, Any]:
-    request = call.params
-    attribute = request.get("Attribute")
-    if not attribute:
-        raise missing_parameter("attribute")
-    if not request.get("InstanceId"):
-        raise missing_parameter("InstanceId")
-    _refuse_dry(request)
-    (instance,) = visible(call.world, [request["InstanceId"]])
-    return {"InstanceId": instance.id, **_attribute(instance, attribute)}
-
-
-def _attribute(instance: Instance, attribute: str) -> dict[str, Any]:
-    user_data = instance.data.get("UserData")
-    table: dict[str, dict[str, Any]] = {
-        "userData": {"UserData": {"Value": user_data} if user_data else {}},
-        "instanceType": {"InstanceType": {"Value": instance.instance_type}},
-        "disableApiTermination": {"DisableApiTermination": {"Value": _protected(instance)}},
-        "disableApiStop": {"DisableApiStop": {"Value": bool(instance.data.get("DisableApiStop"))}},
-        "instanceInitiatedShutdownBehavior": {
-            "InstanceInitiatedShutdownBehavior": {
-                "Value": instance.data.get("InstanceInitiatedShutdownBehavior", "stop")
-            }
-        },
-        "rootDeviceName": {"RootDeviceName": {"Value": instance.root_device}},
-        "groupSet": {"Groups": [{"GroupId": g, "GroupName": n} for g, n in instance.groups]},
-        "ebsOptimized": {"EbsOptimized": {"Value": bool(instance.data.get("EbsOptimized"))}},
-        "sourceDestCheck": {"SourceDestCheck": {"Value": True}},
-        "enaSupport": {"EnaSupport": {"Value": True}},
-    }
-    if attribute not in table:
-        raise AwsError(
-            "InvalidParameterValue", f"Value ({attribute}) for parameter attribute is invalid. Unknown attribute."
-        )
-    return table[attribute]
-
-
-def _protected(instance: Instance) -> bool:
+def is_protected(instance: Instance) -> bool:
     return bool(instance.data.get("DisableApiTermination"))
 
 
@@ -108,7 +71,7 @@ def terminate_instances(call: Call) -> dict[str, Any]:
     """All or none: one id that is missing or protected and nothing is terminated."""
     instances = _named(call, "TerminateInstances")
     for instance in instances:
-        if _protected(instance):
+        if is_protected(instance):
             raise AwsError(
                 "OperationNotPermitted",
                 f"The instance '{instance.id}' may not be terminated. Modify its 'disableApiTermination' instance "

@@ -38,6 +38,7 @@ def run_instances(call: Call) -> dict[str, Any]:
 
 def _spec(call: Call) -> tuple[LaunchSpec, str | None]:
     request, world = call.params, call.world
+    _require_one_level(call)
     data = {key: value for key, value in request.items() if key not in NOT_DATA}
     own = read_specifications(request.get("TagSpecifications"))
     reference, template_id = request.get("LaunchTemplate"), None
@@ -58,6 +59,16 @@ def _spec(call: Call) -> tuple[LaunchSpec, str | None]:
     market = data.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
     token = request.get("ClientToken") or str(uuid.uuid4())
     return LaunchSpec(data, market, own, client_token=token), template_id
+
+
+def _require_one_level(call: Call) -> None:
+    """A subnet belongs to the interfaces or to the instance. Fleets are exempt: their overrides name the subnet."""
+    reference = call.params.get("LaunchTemplate")
+    base = resolve_template(call.world, reference)[1]["LaunchTemplateData"] if reference else {}
+    if call.params.get("SubnetId") and (call.params.get("NetworkInterfaces") or base.get("NetworkInterfaces")):
+        raise bad_combination(
+            "Network interfaces and an instance-level subnet ID may not be specified on the same request"
+        )
 
 
 def _merge_interfaces(base: dict[str, Any], own: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ ASKED_BY_HANDLER = frozenset(
         "RebootInstances",
         "CreateLaunchTemplate",
         "CreateLaunchTemplateVersion",
+        "ModifyInstanceAttribute",
         "ModifyLaunchTemplate",
         "DeleteLaunchTemplate",
         "CreateTags",

@@ -150,7 +150,7 @@ def test_run_instances_keeps_the_templates_groups_and_its_token(kit: StandInKit)
     request = {
         "LaunchTemplate": {"LaunchTemplateName": "karpenter.k8s.aws/1"},
         "InstanceType": "m5.large",
-        "SubnetId": kit.subnets()[0]["SubnetId"],
+        "NetworkInterfaces": [{"DeviceIndex": 0, "SubnetId": kit.subnets()[0]["SubnetId"]}],
         "MinCount": 2,
         "MaxCount": 2,
         "ClientToken": "once",
@@ -162,6 +162,33 @@ def test_run_instances_keeps_the_templates_groups_and_its_token(kit: StandInKit)
     found = kit.describe(first[0])
     assert [group["GroupId"] for group in found["SecurityGroups"]] == [kit.group()]
     assert found["ClientToken"] == "once"
+
+
+def test_run_instances_takes_a_subnet_on_one_level_only(kit: StandInKit) -> None:
+    kit.template()
+    with pytest.raises(ClientError) as refused:
+        kit.ec2.run_instances(
+            LaunchTemplate={"LaunchTemplateName": "karpenter.k8s.aws/1"},
+            SubnetId=kit.subnets()[0]["SubnetId"],
+            MinCount=1,
+            MaxCount=1,
+        )
+    assert code(refused) == "InvalidParameterCombination"
+
+
+def test_groups_and_protection_can_be_changed_later(kit: StandInKit) -> None:
+    (one,) = kit.launch()
+    vpc = kit.describe(one)["VpcId"]
+    other = kit.ec2.create_security_group(GroupName="other", Description="other", VpcId=vpc)["GroupId"]
+    kit.ec2.modify_instance_attribute(InstanceId=one, Groups=[other])
+    assert [group["GroupId"] for group in kit.describe(one)["SecurityGroups"]] == [other]
+    kit.ec2.modify_instance_attribute(InstanceId=one, DisableApiTermination={"Value": True})
+    with pytest.raises(ClientError) as refused:
+        kit.ec2.terminate_instances(InstanceIds=[one])
+    assert code(refused) == "OperationNotPermitted"
+    with pytest.raises(ClientError) as missing:
+        kit.ec2.modify_instance_attribute(InstanceId=one, Groups=["sg-0123456789abcdef0"])
+    assert code(missing) == "InvalidGroup.NotFound"
 
 
 def test_tags_can_be_added_read_and_removed(kit: StandInKit) -> None:
