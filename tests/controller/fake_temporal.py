@@ -1,0 +1,64 @@
+"""A Temporal client that remembers what it was asked, and fails when it is told to."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from model.base import Message
+
+
+@dataclass
+class Sent:
+    workflow_id: str
+    signal: str
+    argument: Message
+    workflow: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class FakeTemporal:
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self.failures: list[RPCStatusCode] = []
+        self.gate: asyncio.Event | None = None
+        """While set and not open, calls wait."""
+        self.waiting = 0
+        self.most_at_once = 0
+
+    @property
+    def client(self) -> Client:
+        return cast(Client, self)
+
+    async def start_workflow(self, workflow: str, state: Message, **options: Any) -> None:
+        argument = options["start_signal_args"][0]
+        await self._take(Sent(options["id"], options["start_signal"], argument, workflow, {**options, "state": state}))
+
+    def get_workflow_handle(self, workflow_id: str) -> "FakeHandle":
+        return FakeHandle(self, workflow_id)
+
+    async def _take(self, sent: Sent) -> None:
+        self.waiting += 1
+        self.most_at_once = max(self.most_at_once, self.waiting)
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            if self.failures:
+                raise RPCError("told to fail", self.failures.pop(0), b"")
+            self.sent.append(sent)
+        finally:
+            self.waiting -= 1
+
+    def to(self, workflow_id: str) -> list[Message]:
+        return [one.argument for one in self.sent if one.workflow_id == workflow_id]
+
+
+@dataclass
+class FakeHandle:
+    temporal: FakeTemporal
+    workflow_id: str
+
+    async def signal(self, name: str, argument: Message, **_: Any) -> None:
+        await self.temporal._take(Sent(self.workflow_id, name, argument))
