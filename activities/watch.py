@@ -10,6 +10,7 @@ from typing import Protocol
 from temporalio import activity
 
 from activities.errors import faults_mapped
+from activities.heartbeats import heartbeating
 from model.base import Message
 from model.plans import PlanOutcome, PlanRequest
 
@@ -47,4 +48,5 @@ class WatchActivities:
     @faults_mapped
     async def plan_capacity(self, request: PlanRequest) -> PlanOutcome:
         """Polled on the plan queue only."""
-        return await self._host.plan(request)
+        async with heartbeating():
+            return await self._host.plan(request)
