@@ -4,7 +4,6 @@ All on one machine and on real parts. `demo_acts.py` is what happens; `demo_chec
 """
 
 import asyncio
-import os
 import shutil
 import signal
 import tempfile
@@ -16,12 +15,14 @@ import typer
 
 from cli.demo_acts import Demo, Options, stay
 from cli.demo_screen import Screen, console_for_output, screen_for
-from cli.exits import DONE, FAILED, Failed
+from cli.exits import DONE, FAILED, Failed, Refused
 from cli.held import held, let_go, tenure
 from cli.rights import RBAC, aws_arguments
+from cli.sandbox import default_directory
 from cli.stage import Stage
 from sandbox.errors import SandboxError
 from sandbox.plan import CRDS, Plan
+from sandbox.record import owner_of
 from sandbox.world import Sandbox
 
 app = typer.Typer()
@@ -40,7 +41,7 @@ def demo(
     # Asked to end in another way than by Ctrl-C, the demo ends in the same way.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     options = Options(pods=pods, boot_seconds=boot_seconds, keep=keep, tell=tell, began=time.monotonic())
-    directory = Path(tempfile.mkdtemp(prefix="tenure-demo-"))
+    directory = _directory(keep=keep)
     screen = screen_for(console_for_output())
     try:
         code = _play(options, directory, screen)
@@ -52,6 +53,19 @@ def demo(
     else:
         screen.say(f"The logs are in {directory / 'logs'}")
     return code
+
+
+def _directory(*, keep: bool) -> Path:
+    """A new one; what is to be found again afterwards has a place of its own."""
+    if not keep:
+        return Path(tempfile.mkdtemp(prefix="tenure-demo-"))
+    directory = default_directory().with_name("demo")
+    if owner := owner_of(directory):
+        raise Refused(
+            f"demo --keep: process {owner} keeps one already; `tenure sandbox down --dir {directory}` ends it"
+        )
+    shutil.rmtree(directory, ignore_errors=True)
+    return directory
 
 
 def plan_of(options: Options) -> Plan:
@@ -91,4 +105,4 @@ def _say_how_to_go_on(sandbox: Sandbox, screen: Screen) -> None:
     for name, value in sandbox.environment().items():
         screen.console.print(f"export {name}={value}", markup=False, soft_wrap=True)
     screen.say("kubectl scale deployment inflate --replicas 10   makes nodes come again")
-    screen.say(f"kill {os.getpid()}   ends it, and removes all that it made")
+    screen.say(f"tenure sandbox down --dir {sandbox.directory}   ends it, and removes all that it made")

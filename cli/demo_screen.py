@@ -73,7 +73,7 @@ class LiveScreen:
         self._view = view
 
     def clear(self) -> None:
-        self._view = None
+        self._live.stop()
 
     def renderable(self) -> Group:
         if self._view is None or not self._view.lives:

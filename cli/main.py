@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from cli.exits import DONE, Refused, code_of, leave, line_of
+from cli.exits import DONE, Failed, Refused, code_of, leave, line_of
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     command = get_command(app)
     try:
         answer = command.main(args=arguments, prog_name="tenure", standalone_mode=False)
-    except (Refused, typer.TyperException, KeyboardInterrupt) as ended:
+    except (Refused, Failed, typer.TyperException, KeyboardInterrupt) as ended:
         if not isinstance(ended, KeyboardInterrupt):
             print(line_of(ended, "tenure"), file=sys.stderr)
         return code_of(ended)

@@ -4,12 +4,14 @@ A worker runs under the rights that ship with it. `world.py` is below, `demo.py`
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
+import structlog
 from temporalio.client import Client, WorkflowExecution
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
@@ -60,6 +62,8 @@ class Stage:
         await self._stack.aclose()
 
     async def _enter(self) -> None:
+        # The product's watch is used here to look with; its log would stand between the lines that are shown.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
         self._stack.callback(self._ports.close)
         self.kube = await self._stack.enter_async_context(self.sandbox.cluster.client())
         self.aws = AwsView(AwsControl(self.sandbox.aws_endpoint), WORKER_KEY)
