@@ -50,13 +50,15 @@ _COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 TARGETS = (
     Target("kubernetes", {"etcd": "go.etcd.io/etcd/server/v3"}, 560, {}),
     Target("kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _COMMANDS}, 1880, _VERSION),
-    Target("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, 860, {"sigs.k8s.io/kwok/pkg/consts.Version": f"v{KWOK}"}),
+    Target("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, 680, {"sigs.k8s.io/kwok/pkg/consts.Version": f"v{KWOK}"}),
 )
 
 
 def build(names: Sequence[str], cache: Path, report: Progress) -> None:
     """Build those named into the cache. Raises `BuildFailed` with the compiler's last lines."""
     compiler = go(report)
+    for left_behind in cache.glob(".build-*"):
+        shutil.rmtree(left_behind, ignore_errors=True)
     for target in TARGETS:
         wanted = [name for name in target.binaries if name in names]
         if wanted:

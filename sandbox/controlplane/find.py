@@ -22,7 +22,7 @@ def find_or_build(environment: Mapping[str, str] = os.environ) -> Binaries:
     cache = binaries_folder()
     if missing(environment, cache):
         cache.mkdir(parents=True, exist_ok=True)
-        with progress() as report, _only_one(cache.with_suffix(".lock"), report):
+        with progress() as report, _only_one(cache.with_name(f"{cache.name}.lock"), report):
             _fill(cache, environment, report)
     return Binaries({name: _found(name, environment, cache) or cache / name for name in NAMES})
 
