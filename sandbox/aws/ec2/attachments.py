@@ -9,10 +9,11 @@ from typing import Any
 from sandbox.aws.ec2.call import Call
 from sandbox.aws.ec2.filters import accepts, compile_filters, tag_facts
 from sandbox.aws.ec2.ids import not_found
-from sandbox.aws.ec2.instance_view import interface_view, values_at
+from sandbox.aws.ec2.instance_view import interface_view
 from sandbox.aws.ec2.paging import page
 from sandbox.aws.ec2.records import Instance, Volume
 from sandbox.aws.ec2.tagging import read_specifications, tag_list
+from sandbox.aws.ec2.values import values_at
 from sandbox.aws.ec2.world import World
 from sandbox.aws.wire.errors import AwsError, dry_run_ok
 

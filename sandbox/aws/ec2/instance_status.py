@@ -6,10 +6,11 @@ from typing import Any
 
 from sandbox.aws.ec2.call import Call
 from sandbox.aws.ec2.filters import accepts, compile_filters
-from sandbox.aws.ec2.instance_view import OPERATOR, state_of, values_at
+from sandbox.aws.ec2.instance_view import OPERATOR, state_of
 from sandbox.aws.ec2.instances import visible
 from sandbox.aws.ec2.paging import page
 from sandbox.aws.ec2.records import Instance
+from sandbox.aws.ec2.values import values_at
 from sandbox.aws.wire.errors import bad_combination, dry_run_ok
 
 PATHS = {

@@ -10,9 +10,9 @@ from typing import Any
 
 from sandbox.aws.ec2.call import Call
 from sandbox.aws.ec2.filters import accepts, compile_filters
-from sandbox.aws.ec2.instance_view import values_at
 from sandbox.aws.ec2.paging import page
 from sandbox.aws.ec2.types_data import all_types, offerings
+from sandbox.aws.ec2.values import values_at
 from sandbox.aws.wire.errors import AwsError, bad_combination, dry_run_ok, invalid_value
 from sandbox.aws.wire.xml import Raw, answer, named_shape
 

@@ -8,7 +8,8 @@ from typing import Any
 from sandbox.aws.ec2.call import Call
 from sandbox.aws.ec2.filters import accepts, compile_filters
 from sandbox.aws.ec2.ids import not_found, require_well_formed
-from sandbox.aws.ec2.instance_view import INSTANCE_FILTERS, instance_facts, instance_xml, state_of
+from sandbox.aws.ec2.instance_facts import INSTANCE_FILTERS, instance_facts
+from sandbox.aws.ec2.instance_view import instance_xml, state_of
 from sandbox.aws.ec2.paging import page
 from sandbox.aws.ec2.records import Instance
 from sandbox.aws.ec2.world import World

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sandbox.aws.request import AwsCall
@@ -12,6 +13,7 @@ from sandbox.aws.services.zonal_shift import get_managed_resource
 from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.render import Response
 
+MISSING_ROLE = re.compile(rb"<([Mm]essage)>Role (.*?) not found</\1>")
 Handler = Callable[[StandIn, AwsCall], Response]
 
 SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
@@ -24,9 +26,7 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
 
 
 def amend(call: AwsCall, body: bytes) -> bytes:
-    """IAM names a missing role in lower-case words; clients look for them."""
+    """IAM names a missing role in lower-case words, which clients look for; moto says it twice, in two elements."""
     if call.service == "iam" and b"<Code>NoSuchEntity</Code>" in body:
-        return body.replace(b"<Message>Role ", b"<Message>The role with name ").replace(
-            b" not found</Message>", b" cannot be found.</Message>"
-        )
+        return MISSING_ROLE.sub(rb"<\1>The role with name \2 cannot be found.</\1>", body)
     return body
