@@ -12,6 +12,7 @@ from aws.launch_templates import LaunchTemplates
 from aws.network import FreeAddresses, Networks
 from aws.node_class import AwsNodeClasses
 from aws.offerings import AwsOfferings
+from aws.placement import PlacementGroups
 from aws.profiles import Profiles
 from aws.settings import AwsSettings
 
@@ -36,7 +37,8 @@ def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters
     clusters = Clusters(clients, settings)
     templates = LaunchTemplates(clients, settings)
     free = FreeAddresses()
-    offerings = AwsOfferings(clients, settings, region=region)
+    placement = PlacementGroups(clients)
+    offerings = AwsOfferings(clients, settings, placement=placement, region=region)
     return AwsAdapters(
         clients=clients,
         fleet=AwsFleet(clients, settings, offerings=offerings, templates=templates, clusters=clusters, free=free),
@@ -47,6 +49,7 @@ def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters
             profiles=Profiles(clients, settings),
             templates=templates,
             clusters=clusters,
+            placement=placement,
         ),
         offerings=offerings,
     )

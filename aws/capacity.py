@@ -35,6 +35,8 @@ class Machine:
     kubelet: Kubelet
     spec: EC2NodeClassSpec
     settings: AwsSettings
+    strategy: str = ""
+    """Of the placement group; empty for none."""
 
 
 def capacity_of(machine: Machine) -> dict[str, int]:

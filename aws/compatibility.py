@@ -16,6 +16,8 @@ def why_incompatible(machine: Machine) -> str:
         return "its processor has no nested virtualization"
     if spec.connection_tracking and info.hypervisor != "nitro":
         return "connection tracking can be set on Nitro machines only"
+    if machine.strategy and machine.strategy not in info.strategies:
+        return f"it cannot stand in a placement group of strategy {machine.strategy}"
     return _why_interfaces(machine) if spec.network_interfaces else ""
 
 

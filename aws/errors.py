@@ -22,6 +22,7 @@ LAUNCH_TEMPLATE_NOT_FOUND: Final = frozenset(
 NOT_FOUND: Final = LAUNCH_TEMPLATE_NOT_FOUND | {
     "InvalidCapacityReservationId.NotFound",
     "InvalidInstanceID.NotFound",
+    "InvalidPlacementGroup.Unknown",
     "QueueDoesNotExist",
     "AWS.SimpleQueueService.NonExistentQueue",
     "NoSuchEntity",

@@ -5,6 +5,8 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
+from typing import Final
 
 from aws.client import AwsClients
 from aws.cluster import ClusterFacts, Clusters
@@ -38,6 +40,9 @@ from model.launches import (
 from model.outcomes import LaunchFacts
 from model.quantity import parse_resources
 from model.requirements import RequirementError
+
+_MOST_OVERRIDES: Final = 300
+"""EC2 takes no more in one fleet; the dearest types are left out."""
 
 
 class AwsFleet:
@@ -136,6 +141,7 @@ class AwsFleet:
                     tags=tags,
                     capacity_type=selection.capacity_type,
                     tenancy=selection.tenancy,
+                    placement_group=next(iter(one.labels.get(labels.PLACEMENT_GROUP_ID, ())), ""),
                     efa_interfaces=key[2],
                 )
             by_type[one.name] = made[key]
@@ -158,7 +164,7 @@ class AwsFleet:
         return LaunchRequest(
             node_class=node_class.name,
             capacity_type=selection.capacity_type,
-            overrides=tuple(overrides),
+            overrides=tuple(islice(overrides, _MOST_OVERRIDES)),
             tags=node_tags(self._settings, node_class, claim.nodepool),
             instance_profile=node_class.status.instance_profile,
             context="" if relaxed else node_class.spec.context or "",

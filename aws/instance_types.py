@@ -14,6 +14,7 @@ from aws.families import Family, family_of
 from aws.image_map import ImageMap
 from aws.kubelet import Kubelet
 from aws.overhead import overhead_of
+from aws.placement import PlacementGroup
 from aws.prices import PriceBook
 from aws.settings import AwsSettings
 from aws.type_info import TypeInfo
@@ -55,15 +56,19 @@ class ResolvedTypes:
         return found
 
 
-def resolve_types(region: Region, node_class: EC2NodeClass, settings: AwsSettings) -> ResolvedTypes:
+def resolve_types(
+    region: Region, node_class: EC2NodeClass, settings: AwsSettings, group: PlacementGroup | None = None
+) -> ResolvedTypes:
     """Every type of the region, with only those offerings available that could really be launched."""
-    resolver = _Resolver(region, node_class, settings)
+    resolver = _Resolver(region, node_class, settings, group)
     return ResolvedTypes(resolver.resolve(info) for info in region.types.values())
 
 
 class _Resolver:
-    def __init__(self, region: Region, node_class: EC2NodeClass, settings: AwsSettings) -> None:
-        self._region, self._node_class, self._settings = region, node_class, settings
+    def __init__(
+        self, region: Region, node_class: EC2NodeClass, settings: AwsSettings, group: PlacementGroup | None
+    ) -> None:
+        self._region, self._node_class, self._settings, self._group = region, node_class, settings, group
         self._family: Family = family_of(node_class)
         self._kubelet = Kubelet.of(node_class.spec.kubelet)
         self._zone_ids = {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets}
@@ -72,8 +77,11 @@ class _Resolver:
     def resolve(self, info: TypeInfo) -> InstanceType:
         offered = self._region.zones_of.get(info.name, frozenset())
         zones = {zone: zone_id for zone, zone_id in self._zone_ids.items() if zone in offered}
-        machine = Machine(info, self._family, self._kubelet, self._node_class.spec, self._settings)
+        strategy = self._group.strategy if self._group else ""
+        machine = Machine(info, self._family, self._kubelet, self._node_class.spec, self._settings, strategy)
         described = type_labels(info, self._family, self._settings.region, zones)
+        if self._group:
+            described[labels.PLACEMENT_GROUP_ID] = (self._group.id,)
         capacity = capacity_of(machine)
         image = self._images.image_for(described)
         launchable = bool(image) and not why_incompatible(machine)

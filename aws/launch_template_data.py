@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, Final
 
 from aws.families import GIB, Family
-from aws.settings import AwsSettings
+from aws.settings import RESERVED_CAPACITY, AwsSettings
 from aws.tags import as_list
 from model import labels
 from model.base import Value
@@ -41,6 +41,7 @@ def launch_template(
     tags: Mapping[str, str],
     capacity_type: str,
     tenancy: str = "default",
+    placement_group: str = "",
     efa_interfaces: int = 0,
 ) -> LaunchTemplate:
     """The template of one image. `efa_interfaces` is zero unless the claim asks for EFA."""
@@ -51,9 +52,9 @@ def launch_template(
         "Monitoring": {"Enabled": bool(node_class.spec.detailed_monitoring)},
         "NetworkInterfaces": _interfaces(node_class, settings, efa_interfaces),
         "TagSpecifications": _tag_specifications(tags, capacity_type),
-        "Placement": {"Tenancy": tenancy},
+        "Placement": {"Tenancy": tenancy} | ({"GroupId": placement_group} if placement_group else {}),
         **_disks(node_class, family),
-        **_options(node_class),
+        **_options(node_class, settings),
     }
     return LaunchTemplate(name=_name(data, settings), data=data, tags=dict(tags))
 
@@ -63,8 +64,11 @@ def _name(data: Mapping[str, Any], settings: AwsSettings) -> str:
     return NAME_PREFIX + str(int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big"))
 
 
-def _options(node_class: EC2NodeClass) -> dict[str, Any]:
-    spec, found = node_class.spec, {}
+def _options(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
+    spec, found = node_class.spec, dict[str, Any]()
+    if settings.gate(RESERVED_CAPACITY):
+        # Otherwise an instance could land in an open reservation that nobody meant for it.
+        found["CapacityReservationSpecification"] = {"CapacityReservationPreference": "none"}
     if node_class.status.instance_profile:
         found["IamInstanceProfile"] = {"Name": node_class.status.instance_profile}
     if spec.cpu_options and spec.cpu_options.nested_virtualization:

@@ -13,10 +13,11 @@ from aws.image_aliases import AliasError
 from aws.images import Images
 from aws.launch_templates import LaunchTemplates
 from aws.network import Networks
+from aws.placement import PlacementGroups
 from aws.profiles import Profiles
 from aws.validation import why_invalid
 from model import labels
-from model.faults import Conflict, Forbidden, NotFound
+from model.faults import BadInput, Conflict, Forbidden, NotFound
 from model.kinds import EC2NodeClass
 from model.kinds.meta import KubeModel
 from model.outcomes import ConditionPatch, Resolved
@@ -26,19 +27,29 @@ class AwsNodeClasses:
     """Raises model.faults when AWS does not answer, so that status and conditions stay as they were."""
 
     def __init__(
-        self, *, images: Images, networks: Networks, profiles: Profiles, templates: LaunchTemplates, clusters: Clusters
+        self,
+        *,
+        images: Images,
+        networks: Networks,
+        profiles: Profiles,
+        templates: LaunchTemplates,
+        clusters: Clusters,
+        placement: PlacementGroups,
     ) -> None:
         self._images, self._networks, self._profiles = images, networks, profiles
-        self._templates, self._clusters = templates, clusters
+        self._templates, self._clusters, self._placement = templates, clusters, placement
 
     async def resolve(self, node_class: EC2NodeClass) -> Resolved:
         parts = await asyncio.gather(
             self._amis(node_class), self._subnets(node_class), self._groups(node_class), self._profile(node_class)
         )
         status = {key: value for part, _ in parts for key, value in part.items()}
+        if node_class.status.capacity_reservations:
+            # Nothing launches into them: what an earlier controller left there must not look as if something did.
+            status["capacityReservations"] = []
         conditions = [condition for _, condition in parts]
         conditions.append(await self._validation(node_class, conditions))
-        conditions.append(ConditionPatch(type=labels.PLACEMENT_GROUP_READY, status="True"))
+        conditions.append(await self._placement_group(node_class))
         return Resolved(status=status, conditions=tuple(conditions))
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:
@@ -71,6 +82,15 @@ class AwsNodeClasses:
                 type=labels.INSTANCE_PROFILE_READY, status="Unknown", reason=reason, message=fault.message
             )
         return {"instanceProfile": name}, ConditionPatch(type=labels.INSTANCE_PROFILE_READY, status="True")
+
+    async def _placement_group(self, node_class: EC2NodeClass) -> ConditionPatch:
+        try:
+            await self._placement.resolve(node_class)
+        except NotFound as fault:
+            return _false(labels.PLACEMENT_GROUP_READY, labels.PLACEMENT_GROUP_NOT_FOUND, fault.message)
+        except (Forbidden, BadInput) as fault:
+            return _false(labels.PLACEMENT_GROUP_READY, labels.PLACEMENT_GROUP_RESOLUTION_FAILED, fault.message)
+        return ConditionPatch(type=labels.PLACEMENT_GROUP_READY, status="True")
 
     async def _validation(self, node_class: EC2NodeClass, before: Sequence[ConditionPatch]) -> ConditionPatch:
         """Karpenter's order: what the class itself says, then what it depends on."""

@@ -12,6 +12,7 @@ import structlog
 
 from aws.client import AwsClients
 from aws.instance_types import Region, ResolvedTypes, resolve_types
+from aws.placement import PlacementGroups
 from aws.prices import PriceBook, estimate, price_list_is_there, read_on_demand, read_spot
 from aws.settings import AwsSettings
 from aws.type_info import TypeInfo
@@ -34,11 +35,13 @@ class AwsOfferings:
         clients: AwsClients,
         settings: AwsSettings,
         *,
+        placement: PlacementGroups,
         region: Region | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`region`: what was read already, so that it need not be read again at once."""
         self._clients, self._settings, self._clock = clients, settings, clock
+        self._placement = placement
         self._region, self._epoch = region, 0
         self._types_due = self._prices_due = clock() + _REFRESH_SECONDS if region else 0.0
         self._reading = asyncio.Lock()
@@ -52,19 +55,25 @@ class AwsOfferings:
         return (await self.resolved(node_class)).types
 
     async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue:
-        resolved = [await self.resolved(node_class) for node_class in node_classes]
-        names = (node_class.name for node_class in node_classes)
-        return Catalogue(by_node_class={name: one.types for name, one in zip(names, resolved, strict=True)})
+        """One that cannot be resolved now is left out: a class in trouble stops no other."""
+        await self.region()
+        found: dict[str, tuple[InstanceType, ...]] = {}
+        for node_class in node_classes:
+            try:
+                found[node_class.name] = (await self.resolved(node_class)).types
+            except Fault as fault:
+                _log.warning("no instance types for a class", node_class=node_class.name, reason=fault.message)
+        return Catalogue(by_node_class=found)
 
     async def resolved(self, node_class: EC2NodeClass) -> ResolvedTypes:
         """The class's types, with their requirements; kept per class, generation and resolved status."""
         region = await self.region()
-        status = node_class.status
-        key = (self._epoch, node_class.metadata.generation, node_class.spec, status.subnets, status.amis)
+        status, group = node_class.status, await self._placement.resolve(node_class)
+        key = (self._epoch, group, node_class.metadata.generation, node_class.spec, status.subnets, status.amis)
         held = self._resolved.get(node_class.uid)
         # The same status in another order is another choice of image, so that the tuples are compared as they are.
         if held is None or held[0] != key:
-            types = await self._clients.in_thread(lambda: resolve_types(region, node_class, self._settings))
+            types = await self._clients.in_thread(lambda: resolve_types(region, node_class, self._settings, group))
             held = self._resolved[node_class.uid] = (key, types)
         return held[1]
 

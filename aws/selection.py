@@ -59,6 +59,8 @@ def select(claim: NodeClaim, types: ResolvedTypes, zones: Collection[str], marke
         found = _without_exotic(found)
         found = _without_dear_spot(found)
     found = _cheapest(found, minimum)
+    if not _keeps(found, {} if _is_relaxed(claim) else minimum):
+        return None
     capacity_type = _capacity_type(found)
     narrowed = _of_capacity_type(found, capacity_type)
     return Selection(capacity_type, tenancy_of(wanted), tuple(narrowed)) if narrowed else None
@@ -144,6 +146,18 @@ def _cheapest(found: Sequence[Candidate], minimum: Mapping[str, int]) -> Sequenc
     first = [one for one in ordered if _brings(one.type, missing)]
     rest = [one for one in ordered if one not in first]
     return sorted([*first, *rest][:MOST_TYPES], key=lambda one: (one.price, one.type.name))
+
+
+def _keeps(found: Sequence[Candidate], minimum: Mapping[str, int]) -> bool:
+    """Whether as many distinct values are left of each key as minValues asks for."""
+    return all(
+        len({value for one in found for value in one.type.labels.get(key, ())}) >= count
+        for key, count in minimum.items()
+    )
+
+
+def _is_relaxed(claim: NodeClaim) -> bool:
+    return claim.metadata.annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED) == "true"
 
 
 def _brings(one: InstanceType, missing: Mapping[str, tuple[int, set[str]]]) -> bool:

@@ -1,4 +1,4 @@
-"""The adapters against the stand-in, as a process, under the IAM policy that ships: from a class to nothing left."""
+"""Launches against the stand-in, under the IAM policy that ships: from a class to nothing left."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -6,41 +6,16 @@ from datetime import UTC, datetime
 import pytest
 
 from aws.adapters import AwsAdapters
+from aws.instance_types import Region
 from model import labels
 from model.faults import BadInput, Forbidden, Throttled, TryLater
-from model.kinds import EC2NodeClass, NodeClaim
-from model.launches import LaunchGroup, LaunchPrepared, LaunchRefused, LaunchRequest, Member
+from model.launches import LaunchPrepared, LaunchRefused
 from sandbox.aws.control import AwsControl
-from tests.aws.builders import claim, node_class
+from tests.aws.builders import claim
 from tests.aws.conftest import adapters
+from tests.aws.steps import WANTED, again, group_of, outsider, prepared, resolved
 
 pytestmark = pytest.mark.sandbox
-
-WANTED = claim(
-    (labels.CAPACITY_TYPE, "In", "on-demand"),
-    (labels.ARCH, "In", "amd64"),
-    ("karpenter.k8s.aws/instance-cpu", "Lt", "9"),
-    requests={"cpu": "7", "memory": "7Gi", "pods": "9"},
-)
-
-
-async def resolved(cloud: AwsAdapters, wanted: EC2NodeClass | None = None) -> EC2NodeClass:
-    """A class with its status written, as the API server would hold it."""
-    one = wanted or node_class()
-    found = await cloud.resolver.resolve(one)
-    assert {condition.status for condition in found.conditions} == {"True"}, found.conditions
-    return EC2NodeClass.from_object({**one.to_object(), "status": found.status})
-
-
-async def prepared(cloud: AwsAdapters, one: EC2NodeClass, wanted: NodeClaim = WANTED) -> LaunchRequest:
-    found = await cloud.fleet.prepare(wanted, one, now=datetime.now(UTC))
-    assert isinstance(found, LaunchPrepared), found
-    return found.request
-
-
-def group_of(request: LaunchRequest, members: int = 1, attempt: int = 1) -> LaunchGroup:
-    people = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
-    return LaunchGroup(group_id="plan-1", attempt=attempt, members=people, request=request)
 
 
 async def test_from_a_class_to_instances_and_back_to_nothing(
@@ -128,13 +103,6 @@ async def test_a_launch_prepared_again_calls_nobody(cloud: AwsAdapters, control:
     assert control.counters() == {}
 
 
-async def test_a_class_resolved_again_at_once_calls_nobody(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(cloud)
-    control.clear_counters()
-    assert (await resolved(cloud, one)).status == one.status
-    assert control.counters() == {}
-
-
 async def test_no_capacity_is_an_answer_and_the_next_launch_looks_elsewhere(
     cloud: AwsAdapters, control: AwsControl
 ) -> None:
@@ -209,67 +177,6 @@ async def test_one_instance_that_is_gone_does_not_keep_others_from_their_end(
     assert await cloud.instances.get("i-0123456789abcdef0") is None
 
 
-@pytest.mark.parametrize(
-    ("spec", "condition", "status", "reason"),
-    [
-        (
-            {"amiSelectorTerms": [{"id": "ami-0000000000000dead"}], "amiFamily": "AL2023"},
-            "AMIsReady",
-            "False",
-            "AMINotFound",
-        ),
-        ({"amiSelectorTerms": [{"alias": "al2@latest"}]}, "AMIsReady", "False", "UnsupportedAlias"),
-        ({"subnetSelectorTerms": [{"tags": {"no": "such"}}]}, "SubnetsReady", "False", "SubnetsNotFound"),
-        (
-            {"securityGroupSelectorTerms": [{"name": "no-such"}]},
-            "SecurityGroupsReady",
-            "False",
-            "SecurityGroupsNotFound",
-        ),
-        ({"role": "no-such-role"}, "InstanceProfileReady", "Unknown", "AwaitingReconciliation"),
-        ({"kubelet": {"maxPods": "max_pods"}}, "ValidationSucceeded", "False", "KubeletExpressionsDisabled"),
-    ],
-)
-async def test_a_class_that_names_what_is_not_there_says_so(
-    cloud: AwsAdapters, spec: dict[str, object], condition: str, status: str, reason: str
-) -> None:
-    found = await cloud.resolver.resolve(node_class(**spec))
-    said = {one.type: one for one in found.conditions}
-    assert (said[condition].status, said[condition].reason) == (status, reason)
-    assert said[condition].message
-    if condition != "ValidationSucceeded":
-        assert said["ValidationSucceeded"].reason == "DependenciesNotReady"
-
-
-async def test_selectors_by_id_and_name_find_the_same(cloud: AwsAdapters) -> None:
-    one = await resolved(cloud)
-    status = one.status
-    named = node_class(
-        uid="another",
-        amiFamily="AL2023",
-        amiSelectorTerms=[{"id": status.amis[0].id}],
-        subnetSelectorTerms=[{"id": status.subnets[0].id}, {"tags": {"karpenter.sh/discovery": "*"}}],
-        securityGroupSelectorTerms=[{"name": status.security_groups[0].name}],
-    )
-    found = await resolved(cloud, named)
-    assert {subnet.id for subnet in found.status.subnets} == {subnet.id for subnet in status.subnets}
-    assert found.status.security_groups == status.security_groups
-    assert [image.id for image in found.status.amis] == [status.amis[0].id]
-    assert [need.key for need in found.status.amis[0].requirements] == [labels.ARCH]
-
-
-async def test_a_role_that_changes_gets_a_profile_of_its_own_and_both_go_with_the_class(
-    cloud: AwsAdapters, control: AwsControl
-) -> None:
-    first = await resolved(cloud, node_class(role="KarpenterNodeRole-demo"))
-    with_path = await resolved(cloud, node_class(role="some/path/KarpenterNodeRole-demo"))
-    assert with_path.status.instance_profile == first.status.instance_profile
-    given = await resolved(cloud, node_class(role="", instanceProfile="mine"))
-    assert given.status.instance_profile == "mine"
-    await cloud.resolver.clean_up(first)
-    assert cloud.clients.iam.list_instance_profiles()["InstanceProfiles"] == []
-
-
 async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) -> None:
     one = await resolved(cloud)
     request = await prepared(cloud, one, claim((labels.CAPACITY_TYPE, "In", "spot", "on-demand")))
@@ -280,24 +187,36 @@ async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) 
     assert answer.instances[0].capacity_type == found.capacity_type == "spot"
 
 
-async def test_prices_that_cannot_be_read_are_estimated(endpoint: str, control: AwsControl) -> None:
-    control.add_fault("5xx", service="pricing")
-    control.add_fault("5xx", service="ec2", action="DescribeSpotPriceHistory")
-    cloud = adapters(endpoint)
-    types = await cloud.offerings.instance_types(await resolved(cloud))
-    prices = {one.name: one.offerings[0].price for one in types if one.offerings}
-    assert prices["m5.large"] < prices["m5.xlarge"] < prices["g5.xlarge"]
+@pytest.mark.parametrize(("gate", "preference"), [(True, "none"), (False, None)])
+async def test_open_reservations_are_left_alone_only_with_the_gate_on(
+    endpoint: str, control: AwsControl, region: Region, gate: bool, preference: str | None
+) -> None:
+    cloud = adapters(endpoint, region, feature_gates={"ReservedCapacity": gate})
+    request = await prepared(cloud, await resolved(cloud))
+    everyone = outsider(endpoint)
+    name = request.overrides[0].launch_template
+    versions = everyone.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+    data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    said = data.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference")
+    assert said == preference
     cloud.close()
 
 
-async def test_the_catalogue_holds_every_type_of_every_class(cloud: AwsAdapters, control: AwsControl) -> None:
-    one = await resolved(cloud)
-    found = await cloud.offerings.catalogue([one])
-    types = {each.name: each for each in found.by_node_class["default"]}
-    assert len(types) > 1300
-    assert types["m5.large"].image_id != types["m6g.large"].image_id != types["g5.xlarge"].image_id
-    zones = {o.zone for o in types["m5.large"].offerings if o.available}
-    assert zones == {subnet.zone for subnet in one.status.subnets}
-    control.clear_counters()
-    assert (await cloud.offerings.catalogue([one])).by_node_class["default"] == found.by_node_class["default"]
-    assert control.counters() == {}
+async def test_thirty_of_a_hundred_calls_failing_leave_one_profile_and_one_fleet(
+    cloud: AwsAdapters, control: AwsControl
+) -> None:
+    control.seed_faults(7)
+    control.add_fault("answer-lost", service="ec2", probability=0.3)
+    control.add_fault("answer-lost", service="iam", probability=0.3)
+    one = await again(lambda: resolved(cloud))
+    request = await again(lambda: prepared(cloud, one))
+    group = group_of(request, members=4)
+    answer = await again(lambda: cloud.fleet.create(group))
+    ids = [each.instance_id for each in answer.instances]
+    await again(lambda: asyncio.gather(*(cloud.instances.terminate(each) for each in ids)))
+    control.advance(10)
+    assert control.instances()["launched"] == control.instances()["terminated"] == 4
+    await again(lambda: cloud.resolver.clean_up(one))
+    control.clear_faults()
+    assert cloud.clients.ec2.describe_launch_templates()["LaunchTemplates"] == []
+    assert cloud.clients.iam.list_instance_profiles()["InstanceProfiles"] == []

@@ -109,6 +109,15 @@ def test_min_values_keep_their_variety_through_the_cut() -> None:
     assert len({one.type.labels[labels.INSTANCE_FAMILY] for one in found.candidates}) >= 50
 
 
+def test_min_values_that_cannot_be_kept_leave_nothing_unless_relaxed() -> None:
+    of = types(region("m5.large", "c5.large"))
+    raw = claim(ON_DEMAND).to_object()
+    raw["spec"]["requirements"].append({"key": labels.INSTANCE_FAMILY, "operator": "Exists", "minValues": 3})
+    assert chosen(of, NodeClaim.from_object(raw)) is None
+    raw["metadata"]["annotations"] = {labels.NODECLAIM_MIN_VALUES_RELAXED: "true"}
+    assert names(chosen(of, NodeClaim.from_object(raw))) == ["c5.large", "m5.large"]
+
+
 def test_tenancy_is_dedicated_only_where_nothing_else_is_allowed() -> None:
     of = types(region("m5.large"))
     plain = chosen(of, claim(ON_DEMAND))
