@@ -1,5 +1,6 @@
 """EC2 in memory: a fleet that honours its token, instances that are there or not."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,7 @@ from model.launches import (
     LaunchRequest,
 )
 from model.outcomes import ConditionPatch, InstanceFacts, LaunchFacts, Resolved
+from tests.fakes.faulty import Faulty
 
 REQUEST = LaunchRequest(
     node_class="default",
@@ -37,11 +39,16 @@ REQUEST = LaunchRequest(
 
 
 @dataclass
-class FakeInstances:
+class FakeInstances(Faulty):
     running: dict[str, InstanceFacts] = field(default_factory=dict)
     terminated: list[str] = field(default_factory=list)
+    lingers: int = 0
+    """For how many looks an instance is still listed as shutting down."""
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
+        if instance_id in self.terminated and self.lingers > 0:
+            self.lingers -= 1
+            return InstanceFacts(instance_id=instance_id, state="shutting-down")
         return self.running.get(instance_id)
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
@@ -55,13 +62,19 @@ class FakeInstances:
 
 
 @dataclass
-class FakeFleet:
+class FakeFleet(Faulty):
     instances: FakeInstances
     capacity: int = 1000
     """Instances that can still be had."""
+    spare: int = 0
+    """Instances that it gives beyond what was asked for."""
     refusal: LaunchRefused | None = None
-    faults: list[Fault] = field(default_factory=list)
+    error: FleetError | None = None
+    """Answered in place of instances, once, for each token that is new."""
+    lost: list[Fault] = field(default_factory=list)
     """Raised one after the other, *after* the fleet was made: the answer is lost."""
+    gate: asyncio.Event | None = None
+    """Where set, calls wait for it."""
     answers: dict[str, FleetAnswer] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
@@ -71,13 +84,18 @@ class FakeFleet:
     async def create(self, group: LaunchGroup) -> FleetAnswer:
         token = group.token()
         self.calls.append(token)
+        if self.gate is not None:
+            await self.gate.wait()
         if token not in self.answers:
-            self.answers[token] = self._launch(len(group.members))
-        if self.faults:
-            raise self.faults.pop(0)
+            self.answers[token] = self._launch(len(group.members) + self.spare)
+        if self.lost:
+            raise self.lost.pop(0)
         return self.answers[token]
 
     def _launch(self, wanted: int) -> FleetAnswer:
+        if self.error is not None:
+            answer, self.error = FleetAnswer(errors=(self.error,)), None
+            return answer
         got = min(wanted, self.capacity)
         self.capacity -= got
         start = len(self.instances.running) + len(self.instances.terminated)
@@ -118,13 +136,17 @@ class FakeFleet:
 
 
 @dataclass
-class FakeResolver:
+class FakeResolver(Faulty):
     conditions: tuple[ConditionPatch, ...] = (ConditionPatch(type="AMIsReady", status="True"),)
     resolved: int = 0
     cleaned: list[str] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    """Where set, resolving waits for it."""
 
     async def resolve(self, node_class: EC2NodeClass) -> Resolved:
         self.resolved += 1
+        if self.gate is not None:
+            await self.gate.wait()
         return Resolved(status={"amis": []}, conditions=self.conditions)
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 from model import labels
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.outcomes import ConditionPatch, DrainPod, Eviction, NodeState
+from tests.fakes.faulty import Faulty
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
+NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+TEMPLATE = {"spec": {"nodeClassRef": NODE_CLASS}}
 
 
 def matches(have: Mapping[str, str], want: Mapping[str, str] | None) -> bool:
@@ -17,7 +20,7 @@ def matches(have: Mapping[str, str], want: Mapping[str, str] | None) -> bool:
 
 
 @dataclass
-class FakeClaims:
+class FakeClaims(Faulty):
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, name: str, *, uid: str = "", born: datetime = BORN, **spec: Any) -> NodeClaim:
@@ -30,7 +33,7 @@ class FakeClaims:
                 "annotations": spec.pop("annotations", {}),
                 "finalizers": [],
             },
-            "spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}, **spec},
+            "spec": {"nodeClassRef": NODE_CLASS, **spec},
             "status": {"conditions": []},
         }
         return self._read(name)
@@ -98,13 +101,22 @@ class FakeClaims:
             del self.found[name]
         return True
 
+    def give(self, name: str, *, provider_id: str = "", deleting: bool = False, **conditions: str) -> None:
+        """Put an instance, a deletion or conditions on a NodeClaim, as if its life had come so far."""
+        claim = self.found[name]
+        if provider_id:
+            claim["status"]["providerID"] = provider_id
+        if deleting:
+            claim["metadata"]["deletionTimestamp"] = datetime.now(UTC).isoformat()
+        claim["status"]["conditions"] += [{"type": kind, "status": status} for kind, status in conditions.items()]
+
     def condition(self, name: str, kind: str) -> str:
         conditions = self.found[name]["status"]["conditions"]
         return next((f"{one['status']} {one['reason']}".strip() for one in conditions if one["type"] == kind), "")
 
 
 @dataclass
-class FakeNodes:
+class FakeNodes(Faulty):
     found: dict[str, NodeState] = field(default_factory=dict)
 
     def join(self, name: str, provider_id: str, **fields: Any) -> NodeState:
@@ -147,7 +159,8 @@ class FakeNodes:
         node = self.found.get(name)
         if node is None:
             return None
-        return self.change(name, taints=(*node.taints, (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)))
+        others = tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY)
+        return self.change(name, taints=(*others, (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)))
 
     async def unmark_disrupted(self, name: str) -> bool:
         node = self.found.get(name)
@@ -164,11 +177,14 @@ class FakeNodes:
 
 
 @dataclass
-class FakePods:
+class FakePods(Faulty):
     by_node: dict[str, list[DrainPod]] = field(default_factory=dict)
     blocked: dict[str, str] = field(default_factory=dict)
     """Pod name to the PodDisruptionBudget that refuses its eviction."""
     evicted: list[str] = field(default_factory=list)
+    forced: list[tuple[str, int]] = field(default_factory=list)
+    """Pods deleted whatever held them, and the grace in seconds that each was given."""
+    volumes: list[str] = field(default_factory=list)
 
     def place(self, node: str, name: str, **fields: Any) -> None:
         pod = DrainPod(
@@ -191,11 +207,12 @@ class FakePods:
         return Eviction(pod=name, accepted=True)
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:
+        self.forced.append((pod.name, grace_seconds))
         self._remove(pod)
         return True
 
     async def attached_volumes(self, node_name: str) -> Sequence[str]:
-        return ()
+        return tuple(self.volumes)
 
     def _remove(self, pod: DrainPod) -> None:
         for pods in self.by_node.values():
@@ -224,12 +241,14 @@ class FakeEvents:
 
 
 @dataclass
-class FakePools:
+class FakePools(Faulty):
     found: dict[str, NodePool] = field(default_factory=dict)
     statuses: dict[str, dict[str, object]] = field(default_factory=dict)
 
     def add(self, name: str, **spec: Any) -> None:
-        self.found[name] = NodePool.model_validate({"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec})
+        self.found[name] = NodePool.model_validate(
+            {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"template": TEMPLATE, **spec}}
+        )
 
     async def get(self, name: str) -> NodePool | None:
         return self.found.get(name)
@@ -252,7 +271,7 @@ class FakePools:
 
 
 @dataclass
-class FakeNodeClasses:
+class FakeNodeClasses(Faulty):
     found: dict[str, EC2NodeClass] = field(default_factory=dict)
     statuses: dict[str, dict[str, object]] = field(default_factory=dict)
     finalizers: set[str] = field(default_factory=set)

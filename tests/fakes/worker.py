@@ -1,10 +1,11 @@
 """A worker for one test: the real workflows and activities, the fake world, its own task queue."""
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import TypedSearchAttributes
@@ -18,12 +19,14 @@ from activities.lives import Lives
 from activities.node_classes import NodeClassActivities
 from activities.pools import PoolActivities
 from activities.termination import TerminationActivities
-from activities.watch import WatchActivities, WatchHost
+from activities.watch import WatchActivities
 from model.kinds import NodeClaim
 from model.lifecycle import ClaimIdentity, ClaimOutcome, ClaimState, Deadlines
 from model.observations import ClaimSeen
+from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from tests.fakes.planning import FakeHost
 from workflows import ids
 from workflows.attributes import start_attributes
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -58,6 +61,7 @@ class World:
     node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
     instances: FakeInstances = field(default_factory=FakeInstances)
     resolver: FakeResolver = field(default_factory=FakeResolver)
+    host: FakeHost = field(default_factory=FakeHost)
     deadlines: Deadlines = field(default_factory=Deadlines)
     number: int = 0
 
@@ -85,8 +89,7 @@ class World:
     async def see(self, handle: WorkflowHandle[NodeClaimWorkflow, ClaimOutcome], **seen: object) -> None:
         await handle.signal(NodeClaimWorkflow.seen, self.observe(**seen))
 
-    @asynccontextmanager
-    async def working(self, host: WatchHost | None = None) -> AsyncIterator["World"]:
+    def activities(self) -> list[Callable[..., Any]]:
         launching = LaunchActivities(
             claims=self.claims,
             node_classes=self.node_classes,
@@ -107,7 +110,7 @@ class World:
             events=self.events,
         )
         classes = NodeClassActivities(node_classes=self.node_classes, claims=self.claims, resolver=self.resolver)
-        everything = [
+        return [
             launching.prepare_launch,
             launching.prepare_group,
             launching.launch_alone,
@@ -124,23 +127,29 @@ class World:
             pools.read_allowance,
             classes.resolve_node_class,
             classes.remove_node_class,
+            WatchActivities(self.host).watch_cluster,
         ]
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator["World"]:
+        """A replica that polls the cluster's task queue."""
         async with Worker(
             self.client,
             task_queue=ids.task_queue(self.cluster),
-            workflows=WORKFLOWS,
-            activities=everything,
+            workflows=[*WORKFLOWS, AskerWorkflow],
+            activities=self.activities(),
             workflow_runner=runner(),
             max_concurrent_workflow_tasks=4,
         ):
-            if host is None:
-                yield self
-                return
-            watch = WatchActivities(host)
-            async with Worker(
-                self.client,
-                task_queue=ids.plan_queue(self.cluster),
-                activities=[watch.plan_capacity],
-                graceful_shutdown_timeout=timedelta(seconds=1),
-            ):
-                yield self
+            yield self
+
+    @asynccontextmanager
+    async def planning(self) -> AsyncIterator["World"]:
+        """The process that hosts the watch polls the plan queue too."""
+        async with Worker(
+            self.client,
+            task_queue=ids.plan_queue(self.cluster),
+            activities=[WatchActivities(self.host).plan_capacity],
+            graceful_shutdown_timeout=timedelta(seconds=1),
+        ):
+            yield self

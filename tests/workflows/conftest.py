@@ -37,6 +37,7 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 
 
 @pytest.fixture
-async def world(skipping: WorkflowEnvironment) -> AsyncIterator[World]:
+async def fake(skipping: WorkflowEnvironment) -> AsyncIterator[World]:
+    """Workflows and activities at work on an in-memory world."""
     async with World(skipping.client).working() as working:
         yield working

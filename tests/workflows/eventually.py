@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
-from temporalio.client import WorkflowHandle
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
 
-from model.lifecycle import Phase
+from model.lifecycle import ClaimOutcome, ClaimState, Phase
 from workflows.nodeclaim import NodeClaimWorkflow
 
 TRIES = 200
+Handle = WorkflowHandle[NodeClaimWorkflow, Any]
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Looks again and again in real time: for what follows without a timer."""
     for _ in range(TRIES):
         if await holds():
             return
@@ -20,10 +25,45 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
     raise AssertionError(f"never came to hold: {holds}")
 
 
-async def in_phase(handle: WorkflowHandle[NodeClaimWorkflow, Any], phase: Phase) -> None:
+async def in_time(skipping: WorkflowEnvironment, holds: Callable[[], Awaitable[bool]], **step: float) -> None:
+    """Looks again and again while the server's clock moves on by a second, or by `step`."""
     for _ in range(TRIES):
-        state = await handle.query(NodeClaimWorkflow.state)
+        if await holds():
+            return
+        await skipping.sleep(timedelta(**(step or {"seconds": 1})))
+    raise AssertionError(f"never came to hold: {holds}")
+
+
+async def state_of(handle: Handle) -> ClaimState:
+    return await handle.query(NodeClaimWorkflow.state)
+
+
+async def in_phase(handle: Handle, phase: Phase) -> None:
+    for _ in range(TRIES):
+        state = await state_of(handle)
         if state.phase is phase:
             return
         await asyncio.sleep(0.05)
     raise AssertionError(f"never reached {phase}, is in {state.phase}: {state}")
+
+
+async def blocked(handle: Handle, text: str) -> bool:
+    return text in (await state_of(handle)).blocked_by
+
+
+async def scheduled(handle: WorkflowHandle[Any, Any], activity: str) -> int:
+    """How often a run asked for an activity of this name."""
+    events = (await handle.fetch_history()).events
+    return sum(event.activity_task_scheduled_event_attributes.activity_type.name == activity for event in events)
+
+
+async def rolled(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:
+    """The run that the handle was made with has continued as new."""
+    first = client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
+    events = (await first.fetch_history()).events
+    return events[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
+
+
+def latest(client: Client, handle: Handle) -> Handle:
+    """Whichever run is open now."""
+    return client.get_workflow_handle(handle.id, result_type=ClaimOutcome)

@@ -1,70 +1,52 @@
 """A node's whole life, phase by phase, on the time-skipping server with the world faked at the ports."""
 
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
+import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
+import workflows.life
 from model.lifecycle import Phase
 from tests.fakes.worker import World
-from tests.workflows.eventually import eventually, in_phase
+from tests.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, latest, rolled, state_of
+from tests.workflows.lives import BUSY, JOINED, born, delete, joined, launched, ready
 from workflows.nodeclaim import NodeClaimWorkflow
 
-Handle = WorkflowHandle[NodeClaimWorkflow, Any]
+WHOLE_LIFE = [
+    Phase.LAUNCH,
+    Phase.REGISTRATION,
+    Phase.INITIALIZATION,
+    Phase.READY,
+    Phase.DRAIN,
+    Phase.TERMINATION,
+    Phase.GONE,
+]
 
 
-async def ready(world: World, skipping: WorkflowEnvironment, **spec: Any) -> Handle:
-    """A hand-made NodeClaim whose node is initialized and runs a pod."""
-    claim = world.claims.add("a", born=await skipping.get_current_time(), **spec)
-    handle = await world.start(claim)
-    await in_phase(handle, Phase.REGISTRATION)
-    provider = world.claims.found["a"]["status"]["providerID"]
-    world.nodes.join("node-a", provider)
-    await world.see(handle, node_name="node-a", node_count=1)
-    await in_phase(handle, Phase.INITIALIZATION)
-    await world.see(handle, node_name="node-a", node_ready=True, boot_id="boot-1")
-    await in_phase(handle, Phase.READY)
-    return handle
+async def test_a_claim_made_by_hand_lives_and_dies(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    assert fake.claims.condition("a", "Initialized").startswith("True")
+    assert "karpenter.sh/registered" in fake.nodes.found["node-a"].labels
 
-
-async def delete(world: World, handle: Handle) -> None:
-    await world.claims.delete("a", "uid-a")
-    await world.see(handle, node_name="node-a", node_ready=True, boot_id="boot-1", deleting=True)
-
-
-async def test_a_claim_made_by_hand_lives_and_dies(world: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(world, skipping)
-    assert world.claims.condition("a", "Initialized").startswith("True")
-    assert "karpenter.sh/registered" in world.nodes.found["node-a"].labels
-
-    await delete(world, handle)
+    await delete(fake, handle)
     outcome = await handle.result()
 
-    assert [step.phase for step in outcome.story] == [
-        Phase.LAUNCH,
-        Phase.REGISTRATION,
-        Phase.INITIALIZATION,
-        Phase.READY,
-        Phase.DRAIN,
-        Phase.TERMINATION,
-        Phase.GONE,
-    ]
-    assert world.instances.running == {} and len(world.instances.terminated) == 1
-    assert world.claims.found == {} and world.nodes.found == {}
+    assert [step.phase for step in outcome.story] == WHOLE_LIFE
+    assert fake.instances.running == {} and len(fake.instances.terminated) == 1
+    assert fake.claims.found == {} and fake.nodes.found == {}
 
 
-async def test_an_undisturbed_life_costs_at_most_80_events(world: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(world, skipping)
-    await delete(world, handle)
+async def test_an_undisturbed_life_costs_at_most_80_events(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    await delete(fake, handle)
     await handle.result()
     history = await handle.fetch_history()
     assert len(history.events) <= 80, [EventType.Name(event.event_type) for event in history.events]
 
 
-async def test_a_ready_node_costs_no_event_in_an_hour(world: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(world, skipping)
+async def test_a_ready_node_costs_no_event_in_an_hour(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
     await skipping.sleep(timedelta(seconds=30))
     before = len((await handle.fetch_history()).events)
     await skipping.sleep(timedelta(hours=1))
@@ -72,126 +54,188 @@ async def test_a_ready_node_costs_no_event_in_an_hour(world: World, skipping: Wo
 
 
 async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(
-    world: World, skipping: WorkflowEnvironment
+    fake: World, skipping: WorkflowEnvironment
 ) -> None:
-    born = await skipping.get_current_time()
-    handle = await world.start(world.claims.add("a", born=born))
+    claim = await born(fake, skipping)
+    handle = await fake.start(claim)
     outcome = await handle.result()
     assert outcome.reason == "RegistrationTimeout"
-    assert outcome.story[-1].at - born >= timedelta(minutes=15)
-    assert "RegistrationTimeout" in world.events.reasons("a")
-    assert world.instances.running == {} and world.claims.found == {}
+    assert lived(outcome.story[-1].at, claim.metadata.creation_timestamp) >= timedelta(minutes=15)
+    assert "RegistrationTimeout" in fake.events.reasons("a")
+    assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_a_launch_without_capacity_gives_the_claim_up(world: World, skipping: WorkflowEnvironment) -> None:
-    world.fleet.capacity = 0
-    handle = await world.start(world.claims.add("a", born=await skipping.get_current_time()))
-    outcome = await handle.result()
-    assert outcome.reason == "InsufficientCapacity"
-    assert world.claims.found == {}
+async def test_two_nodes_with_one_provider_id_are_not_guessed_between(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await launched(fake, skipping)
+    provider = fake.claims.found["a"]["status"]["providerID"]
+    fake.nodes.join("node-b", provider)
+    fake.nodes.join("node-c", provider)
+    await fake.see(handle, node_name="node-a", node_count=2)
+    await eventually(lambda: blocked(handle, "MultipleNodesFound"))
+    del fake.nodes.found["node-c"]
+    await fake.see(handle, node_name="node-b", node_count=1)
+    await in_phase(handle, Phase.INITIALIZATION)
+    assert (await state_of(handle)).node_name == "node-b"
 
 
-async def test_a_node_class_that_is_not_ready_yet_is_waited_for(world: World, skipping: WorkflowEnvironment) -> None:
-    world.node_classes.add("default", ready="Unknown")
-    handle = await world.start(world.claims.add("a", born=await skipping.get_current_time()))
-    await eventually(lambda: blocked(handle, "NodeClassNotReady"))
-    world.node_classes.add("default", ready="True")
-    await in_phase(handle, Phase.REGISTRATION)
+async def test_a_node_that_the_live_read_misses_is_looked_for_again(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await launched(fake, skipping)
+    await fake.see(handle, **JOINED)
+    await eventually(lambda: blocked(handle, "NodeNotFound"))
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
+    await skipping.sleep(timedelta(seconds=6))
+    await in_phase(handle, Phase.INITIALIZATION)
 
 
 async def test_deleting_a_claim_before_its_node_joined_ends_the_instance(
-    world: World, skipping: WorkflowEnvironment
+    fake: World, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await world.start(world.claims.add("a", born=await skipping.get_current_time()))
-    await in_phase(handle, Phase.REGISTRATION)
-    await world.claims.delete("a", "uid-a")
-    await world.see(handle, deleting=True)
+    handle = await launched(fake, skipping)
+    await fake.claims.delete("a", "uid-a")
+    await fake.see(handle, deleting=True)
     outcome = await handle.result()
     assert outcome.reason == "Deleted"
-    assert world.instances.running == {} and world.claims.found == {}
+    assert fake.instances.running == {} and fake.claims.found == {}
 
 
-async def test_startup_taints_hold_initialization_until_they_leave(world: World, skipping: WorkflowEnvironment) -> None:
+async def test_startup_taints_hold_initialization_until_they_leave(fake: World, skipping: WorkflowEnvironment) -> None:
     taint = {"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}
-    claim = world.claims.add("a", born=await skipping.get_current_time(), startupTaints=[taint])
-    handle = await world.start(claim)
-    await in_phase(handle, Phase.REGISTRATION)
-    world.nodes.join("node-a", world.claims.found["a"]["status"]["providerID"])
-    world.nodes.change("node-a", taints=(("node.cilium.io/agent-not-ready", "", "NoExecute"),))
+    handle = await joined(fake, skipping, startupTaints=[taint])
+    fake.nodes.change("node-a", ready=True, taints=(("node.cilium.io/agent-not-ready", "", "NoExecute"),))
     waiting = "StartupTaintsExist: node.cilium.io/agent-not-ready:NoExecute"
-    await world.see(handle, node_name="node-a", node_count=1, node_ready=True, waiting_for=[waiting])
-    await eventually(lambda: blocked(handle, "StartupTaintsExist"))
-    assert world.claims.condition("a", "Initialized") == "Unknown StartupTaintsExist"
-    world.nodes.change("node-a", taints=())
-    await world.see(handle, node_name="node-a", node_count=1, node_ready=True)
+    await fake.see(handle, **BUSY, waiting_for=[waiting])
+    await in_time(skipping, lambda: blocked(handle, "StartupTaintsExist"), seconds=5)
+    assert fake.claims.condition("a", "Initialized") == "Unknown StartupTaintsExist"
+    fake.nodes.change("node-a", taints=())
+    await fake.see(handle, **BUSY)
     await in_phase(handle, Phase.READY)
 
 
-async def test_a_node_that_never_initializes_is_overdue_and_kept(world: World, skipping: WorkflowEnvironment) -> None:
-    handle = await world.start(world.claims.add("a", born=await skipping.get_current_time()))
-    await in_phase(handle, Phase.REGISTRATION)
-    world.nodes.join("node-a", world.claims.found["a"]["status"]["providerID"], ready=False)
-    await world.see(handle, node_name="node-a", node_count=1)
-    await in_phase(handle, Phase.INITIALIZATION)
+async def test_a_live_look_that_still_finds_a_taint_waits_for_the_next_news(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await joined(fake, skipping)
+    fake.nodes.change("node-a", ready=True, taints=(("node.kubernetes.io/not-ready", "", "NoExecute"),))
+    await fake.see(handle, **BUSY)
+    await eventually(lambda: blocked(handle, "KnownEphemeralTaintsExist"))
+    fake.nodes.change("node-a", taints=())
+    await fake.see(handle, **BUSY)
+    await in_phase(handle, Phase.READY)
+
+
+async def test_a_node_that_never_initializes_is_overdue_and_kept(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await joined(fake, skipping)
     await skipping.sleep(timedelta(minutes=31))
-    state = await handle.query(NodeClaimWorkflow.state)
+    state = await state_of(handle)
     assert state.overdue and state.phase is Phase.INITIALIZATION
-    assert "InitializationOverdue" in world.events.reasons("a")
-    assert world.instances.terminated == []
+    assert "InitializationOverdue" in fake.events.reasons("a")
+    assert fake.instances.terminated == []
+    fake.nodes.change("node-a", ready=True)
+    await fake.see(handle, **BUSY)
+    await in_phase(handle, Phase.READY)
+    assert not (await state_of(handle)).overdue
 
 
-async def test_a_reboot_takes_the_node_back_through_initialization(world: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(world, skipping)
-    world.nodes.change("node-a", boot_id="boot-2")
-    await world.see(handle, node_name="node-a", node_ready=True, boot_id="boot-2")
+async def test_a_reboot_takes_the_node_back_through_initialization(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    fake.nodes.change("node-a", boot_id="boot-2")
+    await fake.see(handle, **{**BUSY, "boot_id": "boot-2"})
     await eventually(lambda: flapped(handle))
     await in_phase(handle, Phase.READY)
-    assert (await handle.query(NodeClaimWorkflow.state)).boot_id == "boot-2"
+    assert (await state_of(handle)).boot_id == "boot-2"
 
 
-async def test_an_expired_node_goes_at_its_time(world: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(world, skipping, expireAfter="2h")
+async def test_a_node_that_turns_not_ready_stays_a_node(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    await fake.see(handle, **{**BUSY, "node_ready": False})
+    await skipping.sleep(timedelta(hours=1))
+    assert (await state_of(handle)).phase is Phase.READY
+    assert len(fake.fleet.calls) == 1
+
+
+async def test_an_expired_node_goes_at_its_time(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping, expireAfter="2h")
+    birth = fake.claims.found["a"]["metadata"]["creationTimestamp"]
     outcome = await handle.result()
     assert outcome.reason == "Expired"
-    lived = outcome.story[-1].at - outcome.story[0].at
-    assert timedelta(hours=2) <= lived < timedelta(hours=2, minutes=5)
+    age = lived(outcome.story[-1].at, datetime.fromisoformat(birth))
+    assert timedelta(hours=2) <= age < timedelta(hours=2, minutes=5)
 
 
-async def test_a_pod_disruption_budget_holds_the_drain_and_is_named(
-    world: World, skipping: WorkflowEnvironment
+async def test_a_node_that_vanished_with_its_instance_is_given_up(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    fake.instances.running.clear()
+    await fake.nodes.release("node-a")
+    await fake.see(handle)
+    outcome = await handle.result()
+    assert outcome.reason == "GarbageCollected"
+    assert fake.claims.found == {}
+
+
+async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_runs(
+    fake: World, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await ready(world, skipping)
-    world.pods.place("node-a", "web")
-    world.pods.blocked["web"] = "PodDisruptionBudget web: 0 disruptions allowed"
-    await delete(world, handle)
-    await eventually(lambda: blocked(handle, "PodDisruptionBudget web"))
-    assert world.instances.terminated == [] and world.pods.evicted == []
-    world.pods.blocked.clear()
-    await handle.result()
-    assert world.pods.evicted == ["web"]
+    handle = await ready(fake, skipping)
+    await fake.see(handle)
+    await eventually(lambda: blocked(handle, "NodeNotFound"))
+    await fake.see(handle, **BUSY)
+    await eventually(lambda: unblocked(handle))
+    assert (await state_of(handle)).phase is Phase.READY
 
 
-async def test_a_long_life_continues_as_new_and_goes_on(world: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(world, skipping)
-    for number in range(500):
-        await world.see(handle, node_name="node-a", node_ready=bool(number % 2), boot_id="boot-1")
-    await eventually(lambda: rolled(world, handle))
-    follower = world.client.get_workflow_handle_for(NodeClaimWorkflow.run, handle.id)
-    await delete(world, follower)
+async def test_older_and_repeated_observations_change_nothing(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    newest = fake.observe(**BUSY)
+    stale = newest.model_copy(update={"number": 1, "deleting": True, "exists": False})
+    for seen in (newest, stale, newest, stale):
+        await handle.signal(NodeClaimWorkflow.seen, seen)
+    await skipping.sleep(timedelta(minutes=1))
+    state = await state_of(handle)
+    assert state.phase is Phase.READY and not state.seen.deleting
+
+
+async def test_a_long_life_continues_as_new_and_goes_on(
+    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 60)
+    handle = await ready(fake, skipping)
+    for number in range(30):
+        await fake.see(handle, **{**BUSY, "node_ready": bool(number % 2)})
+    await eventually(lambda: rolled(fake.client, handle))
+    follower = latest(fake.client, handle)
+    await delete(fake, follower)
     outcome = await follower.result()
-    assert [step.phase for step in outcome.story][:2] == [Phase.LAUNCH, Phase.REGISTRATION]
-    assert len(world.instances.terminated) == 1
+    assert [step.phase for step in outcome.story] == WHOLE_LIFE
+    assert len(fake.instances.terminated) == 1
 
 
-async def blocked(handle: Handle, text: str) -> bool:
-    return text in (await handle.query(NodeClaimWorkflow.state)).blocked_by
+async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
+    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a limit of a few events each run is left at its first calm wait."""
+    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 12)
+    first = await launched(fake, skipping)
+    handle = latest(fake.client, first)
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
+    await fake.see(handle, **JOINED)
+    await fake.see(handle, **BUSY)
+    await in_phase(handle, Phase.READY)
+    await delete(fake, handle)
+    outcome = await first.result()
+    assert [step.phase for step in outcome.story] == WHOLE_LIFE
+    assert len(fake.fleet.calls) == 1 and len(fake.instances.terminated) == 1
+
+
+def lived(end: datetime, birth: datetime | None) -> timedelta:
+    assert birth is not None
+    return end - birth
 
 
 async def flapped(handle: Handle) -> bool:
-    return (await handle.query(NodeClaimWorkflow.state)).flaps == 1
+    return (await state_of(handle)).flaps == 1
 
 
-async def rolled(world: World, handle: Handle) -> bool:
-    first = world.client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
-    events = (await first.fetch_history()).events
-    return events[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
+async def unblocked(handle: Handle) -> bool:
+    return not (await state_of(handle)).blocked_by

@@ -1,0 +1,23 @@
+"""A workflow that asks a NodePool for permits and writes down what it is answered, in the place of a NodeClaim's."""
+
+from temporalio import workflow
+
+from model.messages import PermitAnswered
+
+
+@workflow.defn
+class AskerWorkflow:
+    def __init__(self) -> None:
+        self._answers: list[PermitAnswered] = []
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.signal
+    def permitted(self, answer: PermitAnswered) -> None:
+        self._answers.append(answer)
+
+    @workflow.query
+    def answers(self) -> list[PermitAnswered]:
+        return self._answers

@@ -1,0 +1,31 @@
+"""What makes a fake fail: faults by method name, raised one after the other before anything is done."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+from model.faults import Fault
+
+
+@dataclass(kw_only=True)
+class Faulty:
+    """Every async method of a fake looks here first, so that a port's every call can be made to fail."""
+
+    faults: dict[str, list[Fault]] = field(default_factory=dict)
+
+    def __init_subclass__(cls) -> None:
+        for name, method in list(vars(cls).items()):
+            if inspect.iscoroutinefunction(method):
+                setattr(cls, name, _striking(name, method))
+
+
+def _striking(name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    @wraps(method)
+    async def struck(self: Faulty, *args: Any, **kwargs: Any) -> Any:
+        if self.faults.get(name):
+            raise self.faults[name].pop(0)
+        return await method(self, *args, **kwargs)
+
+    return struck
