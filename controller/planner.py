@@ -47,6 +47,7 @@ class PlannerProcess:
         # One thread per child: pipes block, and a dead one must not hold up its successor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="planner-pipe")
         self._lock = asyncio.Lock()
+        self._broken = False
 
     @property
     def pid(self) -> int | None:
@@ -54,7 +55,8 @@ class PlannerProcess:
 
     @property
     def alive(self) -> bool:
-        return self._process.is_alive()
+        """Whether it can still be talked to."""
+        return not self._broken and self._process.is_alive()
 
     async def apply(self, changes: Sequence[Change]) -> None:
         await self._ask("apply", changes)
@@ -87,6 +89,7 @@ class PlannerProcess:
                 answering = loop.run_in_executor(self._thread, self._exchange, message)
                 answer, seconds, error = await asyncio.wait_for(answering, LONGEST_PLAN)
             except (TimeoutError, EOFError, OSError, RuntimeError) as cause:
+                self._broken = True
                 raise TryLater(f"the planner process does not answer to {method}: {cause!r}") from cause
         if error:
             raise TryLater(f"the planner failed in {method}: {error}")

@@ -1,0 +1,183 @@
+"""A pass of planning with a real planner process: what is created, what is remembered, and what a repeat does."""
+
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controller.catalogue import FRESH_FOR
+from controller.nominations import Nominations
+from controller.planning import Planning
+from model.catalogue import Catalogue, InstanceType
+from model.faults import TryLater
+from model.kinds import EC2NodeClass, NodeClaim
+from model.plans import PlanOutcome, PlanRequest
+from scheduling.state import PlanSettings
+from tests.controller.builders import World, claim, node_class, pod, pool, stamp
+from tests.fakes.kubernetes import FakeClaims, FakeEvents
+from tests.scheduling.builders import COMMON
+
+
+class Claims(FakeClaims):
+    """Gives UIDs, and refuses some names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals = 0
+
+    async def create(self, claim: NodeClaim) -> NodeClaim:
+        if self.refusals:
+            self.refusals -= 1
+            raise TryLater("told to fail")
+        made = claim.to_object()
+        made["metadata"] |= {"uid": f"uid-{claim.name}", "creationTimestamp": stamp()}
+        self.found.setdefault(claim.name, made)
+        return self._read(claim.name)
+
+
+class Types:
+    """The Offerings port: counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.kinds: Sequence[InstanceType] = COMMON
+        self.asked = 0
+
+    async def refresh(self) -> None:
+        return None
+
+    async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
+        return self.kinds
+
+    async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue:
+        self.asked += 1
+        return Catalogue(by_node_class={one.name: tuple(self.kinds) for one in node_classes})
+
+
+class Stage(World):
+    def __init__(self) -> None:
+        super().__init__()
+        self.nominations, self.claims, self.events, self.types = Nominations(), Claims(), FakeEvents(), Types()
+        self.planning = Planning(
+            caches=self.caches,
+            nominations=self.nominations,
+            claims=self.claims,
+            events=self.events,
+            offerings=self.types,
+            settings=PlanSettings(),
+            not_ready_grace=timedelta(minutes=5),
+            now=lambda: self.now,
+        )
+
+    async def plan(self, plan_id: str = "plan-1") -> PlanOutcome:
+        return await self.planning.plan(PlanRequest(plan_id=plan_id))
+
+    def want(self, count: int, prefix: str = "p", **more: Any) -> None:
+        big = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
+        self.hear("pods", *(pod(f"{prefix}{number}", containers=big, **more) for number in range(count)))
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    stage = Stage()
+    stage.hear("nodepools", pool())
+    stage.hear("ec2nodeclasses", node_class())
+    yield stage
+    await stage.planning.close()
+
+
+async def test_pods_become_claims_that_are_expected_and_remembered(stage: Stage) -> None:
+    stage.want(14)
+    outcome = await stage.plan()
+    assert outcome.created == 2 and outcome.unplaced == 0 and not outcome.blocked
+    assert [len(draft.members) for draft in outcome.drafts] == [2]
+    names = {member.name for member in outcome.drafts[0].members}
+    assert names == set(stage.claims.found) == set(stage.caches.claims)
+    assert {stage.nominations.of(f"uid-p{number}").target for number in range(14)} == names  # type: ignore[union-attr]
+
+
+async def test_the_next_pass_counts_on_what_is_coming(stage: Stage) -> None:
+    stage.want(3)
+    assert (await stage.plan("plan-1")).created == 1
+    again = await stage.plan("plan-2")
+    assert again.created == 0 and again.nominated == 3
+
+
+async def test_a_repeat_of_a_plan_returns_what_it_made_before(stage: Stage) -> None:
+    stage.want(3)
+    first = await stage.plan()
+    stage.want(30, "more")
+    second = await stage.plan()
+    assert second.drafts == first.drafts and len(stage.claims.found) == first.created
+
+
+async def test_without_demand_the_planner_is_not_asked(stage: Stage) -> None:
+    stage.hear("pods", pod("bound", on="n1"))
+    assert (await stage.plan()).created == 0
+
+
+async def test_a_claim_that_could_not_be_created_is_planned_again(stage: Stage) -> None:
+    stage.want(3)
+    stage.claims.refusals = 1
+    assert (await stage.plan("plan-1")).created == 0
+    assert stage.nominations.of("uid-p0") is None
+    assert (await stage.plan("plan-2")).created == 1
+
+
+async def test_what_nothing_can_be_bought_for_is_said_on_the_pod(stage: Stage) -> None:
+    stage.want(2, nodeSelector={"kubernetes.io/arch": "mips"})
+    outcome = await stage.plan()
+    assert (outcome.created, outcome.unplaced) == (0, 2)
+    said = {name: message for name, reason, message in stage.events.said if reason == "FailedScheduling"}
+    assert said.keys() == {"p0", "p1"} and "general" in said["p0"]
+
+
+async def test_a_limit_that_was_used_up_meanwhile_holds(stage: Stage) -> None:
+    stage.hear("nodepools", pool(limits={"cpu": "8"}))
+    stage.want(3)
+    await stage.planning.feed()
+    stage.claims.add("by-hand", labels={"karpenter.sh/nodepool": "general"}, resources={"requests": {"cpu": "7"}})
+    outcome = await stage.plan()
+    assert (outcome.created, outcome.unplaced) == (0, 3)
+    assert "limits of NodePool general would be exceeded: cpu" in stage.events.said[-1][2]
+
+
+async def test_a_planner_that_dies_is_replaced_and_filled_again(stage: Stage) -> None:
+    stage.want(3)
+    await stage.planning.feed()
+    process = stage.planning._process
+    assert process is not None and process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(TryLater, match="does not answer"):
+        await process.apply([])
+    assert (await stage.plan()).created == 1
+    replacement = stage.planning._process
+    assert replacement is not None and replacement.pid != process.pid
+
+
+async def test_instance_types_are_asked_for_when_a_class_changes_or_they_are_old(stage: Stage) -> None:
+    for _ in range(3):
+        await stage.planning.feed()
+    assert stage.types.asked == 1
+    changed = node_class(generation=2)
+    stage.hear("ec2nodeclasses", changed)
+    await stage.planning.feed()
+    assert stage.types.asked == 2
+    changed["status"] = {"conditions": [{"type": "SubnetsReady", "status": "True"}]}
+    stage.hear("ec2nodeclasses", changed)
+    await stage.planning.feed()
+    assert stage.types.asked == 2, "a condition beside Ready changes no instance type"
+    stage.now += FRESH_FOR
+    await stage.planning.feed()
+    assert stage.types.asked == 3
+
+
+async def test_a_claim_that_the_watch_lost_is_bought_again(stage: Stage) -> None:
+    stage.want(3)
+    first = await stage.plan("plan-1")
+    name = first.drafts[0].members[0].name
+    stage.lose("nodeclaims", claim(name, uid=f"uid-{name}"))
+    del stage.claims.found[name]
+    assert (await stage.plan("plan-2")).created == 1

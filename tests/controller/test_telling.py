@@ -1,0 +1,249 @@
+"""From changes to signals: who is told what, what is held back, and what happens when an object is gone."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.nominations import Nominations
+from controller.signaller import Signal, Signaller
+from controller.telling import GONE_AFTER, Known, Telling
+from model.lifecycle import ClaimState, Deadlines
+from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from tests.controller.builders import NOW, World, at, claim, node, node_class, pod, pool
+from tests.controller.fake_temporal import FakeTemporal
+
+ALL = Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=False)
+CLAIM = "prod/nodeclaim/c1/uid-c1"
+
+
+class Told(Signaller):
+    """Accepts everything at once."""
+
+    def __init__(self, sent: dict[str, str]) -> None:
+        super().__init__(FakeTemporal().client, "queue", sent)
+        self.signals: list[Signal] = []
+
+    def offer(self, signal: Signal) -> bool:
+        if self.sent.get(signal.workflow_id) == signal.digest:
+            return False
+        self.sent[signal.workflow_id] = signal.digest
+        self.signals.append(signal)
+        return True
+
+    def to(self, workflow_id: str) -> list[Any]:
+        return [one.argument for one in self.signals if one.workflow_id == workflow_id]
+
+
+class Stage(World):
+    """Caches, and a Telling that is asked to tell."""
+
+    def __init__(self, sent: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self.nominations = Nominations()
+        self.told = Told(sent or {})
+        self.numbers = iter(range(1, 1000))
+        self.telling = Telling(
+            cluster="prod",
+            deadlines=Deadlines(),
+            caches=self.caches,
+            nominations=self.nominations,
+            signaller=self.told,
+            began=NOW,
+            number=lambda: next(self.numbers),
+        )
+
+    def tell(self, seconds: float = 0, known: Known = ALL) -> None:
+        self.now = at(seconds)
+        self.telling.tell(self.caches.take_dirty(), known, self.now)
+
+    def seen(self) -> ClaimSeen:
+        """What the claim was told last."""
+        last: ClaimSeen = self.told.to(CLAIM)[-1]
+        return last
+
+
+@pytest.fixture
+def stage() -> Stage:
+    stage = Stage()
+    stage.hear("nodepools", pool(disruption={"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}))
+    stage.hear("ec2nodeclasses", node_class())
+    return stage
+
+
+def running(stage: Stage) -> None:
+    stage.hear("nodeclaims", claim("c1", phase="Initialized"))
+    stage.hear("nodes", node("n1", of="c1"))
+
+
+def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(stage: Stage) -> None:
+    stage.hear("nodeclaims", claim("c1", annotations={"tenure.sh/launch-group": "p-0"}))
+    stage.tell()
+    signal = next(one for one in stage.told.signals if one.workflow_id == CLAIM)
+    assert signal.name == "seen" and signal.start is not None and not signal.start.again
+    assert signal.start.workflow == "NodeClaimWorkflow" and signal.start.summary == "c1 of general"
+    state = signal.start.state
+    assert isinstance(state, ClaimState)
+    identity = state.identity
+    assert (identity.cluster, identity.name, identity.uid, identity.pool) == ("prod", "c1", "uid-c1", "general")
+    assert (identity.node_class, identity.group_id, identity.created) == ("default", "p-0", at(-100))
+
+
+def test_numbers_rise(stage: Stage) -> None:
+    stage.hear("nodeclaims", claim("c1"))
+    stage.tell()
+    stage.hear("nodeclaims", claim("c1", deleting=True))
+    stage.tell()
+    first, second = stage.told.to(CLAIM)
+    assert second.number > first.number and second.deleting
+
+
+def test_nothing_is_said_of_claims_before_nodes_are_known_and_all_of_it_after(stage: Stage) -> None:
+    running(stage)
+    stage.tell(known=replace(ALL, nodes=False))
+    assert not stage.told.to(CLAIM)
+    stage.tell()
+    assert stage.seen().node_name == "n1"
+
+
+def test_without_pods_only_nodes_that_are_up_have_to_wait(stage: Stage) -> None:
+    running(stage)
+    stage.hear("nodeclaims", claim("c2", phase="Launched"), claim("c3", phase="Initialized", deleting=True))
+    stage.tell(known=replace(ALL, pods=False))
+    assert not stage.told.to(CLAIM)
+    assert stage.told.to("prod/nodeclaim/c2/uid-c2") and stage.told.to("prod/nodeclaim/c3/uid-c3")[0].deleting
+    stage.tell()
+    assert stage.seen().empty
+
+
+def test_pools_and_classes_are_told_once_their_owners_are_known(stage: Stage) -> None:
+    stage.tell(known=replace(ALL, claims=False))
+    assert not stage.told.signals
+    stage.tell()
+    assert [type(one) for one in stage.told.to("prod/nodepool/general")] == [PoolSeen]
+    assert [type(one) for one in stage.told.to("prod/nodeclass/default")] == [NodeClassSeen]
+
+
+def test_a_node_empties_and_is_told_since_when(stage: Stage) -> None:
+    running(stage)
+    stage.hear("pods", pod("p", on="n1"))
+    stage.tell(1)
+    assert not stage.seen().empty and stage.seen().policy == "WhenEmpty/30s"
+    stage.now = at(5)
+    stage.lose("pods", pod("p", on="n1"))
+    stage.tell(5.1)
+    assert stage.seen().empty_since == at(5)
+
+
+def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(stage: Stage) -> None:
+    running(stage)
+    stage.nominations.renew({"uid-p": "c1"}, at(0))
+    stage.tell(1)
+    assert not stage.seen().empty and stage.telling.next() == at(20)
+    stage.tell(19)
+    assert not stage.seen().empty
+    stage.tell(20)
+    assert stage.seen().empty_since == at(20)
+
+
+def test_a_new_host_holds_back_emptiness_while_pending_pods_may_be_on_their_way(stage: Stage) -> None:
+    running(stage)
+    young = replace(ALL, unplanned=True)
+    stage.tell(1, young)
+    assert not stage.seen().empty and stage.telling.next() == at(30)
+    stage.tell(30)
+    assert stage.seen().empty
+
+
+def test_a_node_that_was_up_before_the_host_counts_as_empty_only_since_then(stage: Stage) -> None:
+    running(stage)
+    stage.tell(1)
+    assert stage.seen().empty_since == NOW
+
+
+def test_since_when_a_node_is_empty_survives_a_change_of_hosts(stage: Stage) -> None:
+    running(stage)
+    stage.hear("pods", pod("p", on="n1"))
+    stage.lose("pods", pod("p", on="n1"))
+    stage.tell(1)
+    successor = Stage(dict(stage.told.sent))
+    successor.hear("nodepools", pool(disruption={"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}))
+    running(successor)
+    successor.tell(100, replace(ALL, unplanned=True))
+    assert not successor.told.to(CLAIM), "the same facts are no news, neither is their being carried over"
+    successor.hear("nodes", node("n1", of="c1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
+    successor.tell(101)
+    assert successor.seen().do_not_disrupt and successor.seen().empty_since == stage.seen().empty_since
+
+
+def test_a_claim_that_left_is_told_only_if_its_life_goes_on_without_it(stage: Stage) -> None:
+    running(stage)
+    stage.tell()
+    stage.hear("nodeclaims", claim("c1", phase="Initialized", deleting=True))
+    stage.lose("nodeclaims", claim("c1"))
+    stage.tell(1)
+    assert len(stage.told.to(CLAIM)) == 1
+    stage.tell(1 + GONE_AFTER.total_seconds())
+    signal = stage.told.signals[-1]
+    assert signal.workflow_id == CLAIM and signal.start is None
+    assert isinstance(signal.argument, ClaimSeen) and not signal.argument.exists
+
+
+def test_expectations_end_with_a_claim_that_is_going(stage: Stage) -> None:
+    running(stage)
+    stage.nominations.renew({"uid-p": "c1"}, at(0))
+    stage.hear("nodeclaims", claim("c1", phase="Initialized", deleting=True))
+    stage.tell()
+    assert not stage.nominations.expected("c1")
+
+
+def test_a_pools_workflow_hears_at_most_once_a_second(stage: Stage) -> None:
+    stage.tell()
+    for number in range(5):
+        stage.hear("nodeclaims", claim(f"x{number}", phase="Launched"))
+        stage.tell(0.1 * number)
+    assert len(stage.told.to("prod/nodepool/general")) == 1
+    stage.tell(1)
+    assert len(stage.told.to("prod/nodepool/general")) == 2
+
+
+def test_a_pool_or_class_that_is_gone_is_told_without_starting_anything(stage: Stage) -> None:
+    stage.tell()
+    stage.lose("nodepools", pool())
+    stage.lose("ec2nodeclasses", node_class())
+    stage.tell(1)
+    for workflow_id in ("prod/nodepool/general", "prod/nodeclass/default"):
+        last = stage.told.signals[-1] if workflow_id.endswith("default") else stage.told.signals[-2]
+        assert last.workflow_id == workflow_id and last.start is None
+        assert stage.told.to(workflow_id)[-1].exists is False
+
+
+def test_a_class_that_is_going_hears_of_every_claim_that_leaves(stage: Stage) -> None:
+    stage.hear("nodeclaims", claim("a"), claim("b"))
+    stage.hear("ec2nodeclasses", node_class(deleting=True))
+    stage.tell()
+    stage.lose("nodeclaims", claim("a"))
+    stage.tell(1)
+    assert [one.claims for one in stage.told.to("prod/nodeclass/default")] == [2, 1]
+
+
+def test_a_life_that_was_lost_is_started_again(stage: Stage) -> None:
+    running(stage)
+    stage.tell()
+    stage.telling.revive(stage.caches.claims["c1"], ALL, at(2))
+    signal = stage.told.signals[-1]
+    assert signal.workflow_id == CLAIM and signal.start is not None and signal.start.again
+
+
+def test_one_claim_that_cannot_be_digested_holds_up_no_other(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = stage.telling.identity
+
+    def broken(one: Any) -> Any:
+        if one.name == "bad":
+            raise RuntimeError("bug")
+        return whole(one)
+
+    monkeypatch.setattr(stage.telling, "identity", broken)
+    stage.hear("nodeclaims", claim("bad"), claim("c1"))
+    stage.tell()
+    assert stage.told.to(CLAIM)
