@@ -1,18 +1,22 @@
 """Fixtures for all tests: the world of real parts, started once per run and only when a test asks for it."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 
 from cli.rights import RBAC, aws_arguments
 from sandbox.plan import CRDS, Plan
 from sandbox.world import Sandbox
+from tests.integration.acts import Programme
+from tests.integration.product import Product
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for the world is a sandbox test; the mark needs no repeating."""
+    """Whoever asks for the world is a sandbox test; the mark needs no repeating. What looks at the end comes last."""
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
-        if {"world", "cluster"} & set(getattr(item, "fixturenames", ())):
+        if {"world", "cluster", "product"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.sandbox)
 
 
@@ -28,3 +32,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         sandbox.check()
         processes = sandbox.processes
     assert [process.name for process in processes if process.running] == []
+
+
+@pytest_asyncio.fixture(scope="session")
+async def product(world: Sandbox) -> AsyncIterator[Product]:
+    """Workers under the rights that ship with them; none is at work before a test says so."""
+    async with Product(world) as product:
+        yield product
+
+
+@pytest.fixture(scope="session")
+def programme(request: pytest.FixtureRequest, product: Product) -> Programme:
+    """The scenarios that play together."""
+    return Programme(request.session.items, product)

@@ -1,0 +1,96 @@
+"""Scenarios that play at the same time: an act. Its tests are separate, and each reports its own scenario.
+
+Nodes take their time, and ten of them take no longer than one. A scenario that is an async generator meets the others
+at each `yield`; between the meetings happens what the act is about: the worker is killed, say, and started again.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.integration.product import Product
+
+Play = Callable[[Product], AsyncGenerator[None, None] | Awaitable[None]]
+Between = Callable[[Product], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Act:
+    """`settings` are those of the worker at its beginning. `between[n]` happens at the scenarios' n-th `yield`."""
+
+    name: str
+    settings: dict[str, str] = field(default_factory=dict)
+    between: Sequence[Between] = ()
+
+    def scenario(self, play: Play) -> Callable[[Product, "Programme"], Awaitable[None]]:
+        """A coroutine function or an async generator function, as a test of this act."""
+
+        async def test(product: Product, programme: "Programme") -> None:
+            await programme.report(self, play)
+
+        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            setattr(test, name, getattr(play, name))
+        setattr(test, "part", (self.name, play))  # noqa: B010 -- a function has no such field of its own
+        return test
+
+
+class Programme:
+    """What this run plays: the scenarios of the tests that were selected, by act."""
+
+    def __init__(self, items: Sequence[pytest.Item], product: Product) -> None:
+        self._product = product
+        parts = [getattr(getattr(item, "obj", None), "part", None) for item in items]
+        self._parts: list[tuple[str, Play]] = [part for part in parts if part]
+        self._outcomes: dict[Play, Exception | None] = {}
+
+    async def report(self, act: Act, play: Play) -> None:
+        """Raise what the scenario raised. Whoever asks first has the whole act played."""
+        if play not in self._outcomes:
+            await self._perform(act, [other for name, other in self._parts if name == act.name])
+        if error := self._outcomes[play]:
+            raise error
+
+    async def _perform(self, act: Act, plays: Sequence[Play]) -> None:
+        running = {play: _begin(play, self._product) for play in plays}
+        try:
+            await self._product.work(**act.settings)
+            for between in act.between:
+                await self._step(running)
+                await between(self._product)
+            await self._step(running)
+            for play, rest in running.items():
+                await rest.aclose()
+                self._outcomes[play] = AssertionError(f"the act {act.name} has {len(act.between)} meetings, not more")
+        except Exception as error:
+            for play, rest in running.items():
+                self._outcomes[play] = error
+                await rest.aclose()
+
+    async def _step(self, running: dict[Play, AsyncGenerator[None, None]]) -> None:
+        """Each to its next `yield` or its end, together."""
+
+        async def advance(play: Play) -> None:
+            try:
+                await anext(running[play])
+            except StopAsyncIteration:
+                self._outcomes[play] = None
+                del running[play]
+            except Exception as error:
+                self._outcomes[play] = error
+                del running[play]
+
+        await asyncio.gather(*(advance(play) for play in list(running)))
+
+
+async def _begin(play: Play, product: Product) -> AsyncGenerator[None, None]:
+    """A coroutine is a generator that never yields."""
+    begun: Any = play(product)
+    if inspect.isasyncgen(begun):
+        async for _ in begun:
+            yield
+    else:
+        await begun

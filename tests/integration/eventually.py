@@ -1,0 +1,31 @@
+"""Waiting in tests: an assertion that is to become true, and one that is to stay true."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+PATIENCE = 90.0
+"""Seconds; far beyond what anything takes here, so that a slow machine fails no test."""
+LOOK_EVERY = 0.4
+
+
+async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE) -> T:
+    """Repeat `check` until it raises no AssertionError, and answer what it answers; else its last error is raised."""
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            return await check()
+        except AssertionError:
+            if time.monotonic() > give_up:
+                raise
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def throughout(check: Callable[[], Awaitable[object]], *, seconds: float) -> None:
+    """`check` holds now and at every look for so long."""
+    over = time.monotonic() + seconds
+    while time.monotonic() < over:
+        await check()
+        await asyncio.sleep(LOOK_EVERY)

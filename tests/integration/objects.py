@@ -1,0 +1,150 @@
+"""Builders of the objects that tests apply: a NodePool, an EC2NodeClass, Deployments, and hand-made NodeClaims.
+
+Everything of one test bears one name: the NodePool's, which its pods select nodes by.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from model import labels
+
+Object = dict[str, Any]
+NODE_CLASS = "shared"
+"""The one EC2NodeClass of all tests; each pool's instances carry its own tag all the same."""
+TWO_CPUS = "m6i.large"
+PAUSE = "public.ecr.aws/eks-distro/kubernetes/pause:3.10"
+DISCOVERY = {"tags": {"karpenter.sh/discovery": "demo"}}
+
+
+def node_class() -> Object:
+    return {
+        "apiVersion": labels.EC2NODECLASS_API_VERSION,
+        "kind": "EC2NodeClass",
+        "metadata": {"name": NODE_CLASS},
+        "spec": {
+            "role": "KarpenterNodeRole-demo",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [DISCOVERY],
+            "securityGroupSelectorTerms": [DISCOVERY],
+        },
+    }
+
+
+def node_pool(
+    name: str,
+    *,
+    types: Sequence[str] = (TWO_CPUS,),
+    capacity_type: str = "on-demand",
+    after: str = "1s",
+    budget: str = "100%",
+    startup_taints: Sequence[Object] = (),
+    limits: Mapping[str, str] | None = None,
+) -> Object:
+    """WhenEmpty, of few instance types, so that a test knows what it will get."""
+    return {
+        "apiVersion": labels.NODEPOOL_API_VERSION,
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {
+            "template": {
+                "spec": {
+                    "nodeClassRef": _node_class_ref(),
+                    "requirements": requirements(types, capacity_type),
+                    **({"startupTaints": list(startup_taints)} if startup_taints else {}),
+                }
+            },
+            "disruption": {
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": after,
+                "budgets": [{"nodes": budget}],
+            },
+            **({"limits": dict(limits)} if limits else {}),
+        },
+    }
+
+
+def requirements(types: Sequence[str], capacity_type: str = "on-demand") -> list[Object]:
+    return [
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(types)},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [capacity_type]},
+    ]
+
+
+def node_claim(name: str) -> Object:
+    """As a person writes one: of no pool, with a label for its test to find it by."""
+    return {
+        "apiVersion": labels.NODEPOOL_API_VERSION,
+        "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": {OF_TEST: name}},
+        "spec": {
+            "nodeClassRef": _node_class_ref(),
+            "requirements": requirements((TWO_CPUS,)),
+            "resources": {"requests": {"cpu": "1"}},
+        },
+    }
+
+
+OF_TEST = "tests.tenure.sh/of"
+
+
+def deployment(name: str, *, pool: str, replicas: int = 0, pod: Object | None = None) -> Object:
+    """Its pods fill a node of two CPUs each, unless `pod` says something else of their spec."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, **_pods_of(name, pod_spec(pool) | (pod or {}))},
+    }
+
+
+def daemon_set(name: str, *, pool: str) -> Object:
+    spec = pod_spec(pool, cpu="10m") | {"tolerations": [{"operator": "Exists"}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": _pods_of(name, spec),
+    }
+
+
+def pod_spec(pool: str, *, cpu: str = "1500m", **more: str) -> Object:
+    """`more` are resources beside CPU, such as a GPU."""
+    requests = {"cpu": cpu, "memory": "256Mi"} | more
+    extended = {key: amount for key, amount in more.items() if "/" in key}
+    return {
+        "nodeSelector": {labels.NODEPOOL: pool},
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "pause", "image": PAUSE, "resources": {"requests": requests, "limits": extended}}],
+    }
+
+
+def static_pod(name: str, node: Object) -> Object:
+    """The mirror of a pod that the kubelet runs by itself."""
+    spec = {
+        "nodeName": node["metadata"]["name"],
+        "containers": [{"name": "pause", "image": PAUSE}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {"kubernetes.io/config.mirror": name},
+            "ownerReferences": [owner | {"controller": True}],
+        },
+        "spec": spec,
+    }
+
+
+def _pods_of(name: str, spec: Object) -> Object:
+    return {
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+    }
+
+
+def _node_class_ref() -> Object:
+    return {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": NODE_CLASS}

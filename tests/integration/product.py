@@ -1,0 +1,191 @@
+"""The product at work in the tests' world: workers under the rights that ship with them, and eyes on everything.
+
+One for the whole run. Workers reach the API server through the sandbox's proxy, so that its rules befall them alone.
+`scene.py` gives each test a corner of its own in it.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.client import Client, WorkflowExecution
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from cli.lives import Lives
+from cli.rights import WORKER_KEY, service_account
+from tests.integration.crew import TestedWorker
+from kube.resources import EC2_NODE_CLASSES
+from sandbox.aws.control import AwsControl
+from sandbox.errors import ApiError
+from sandbox.faults import Faults
+from sandbox.kubeapi import KubeApi
+from sandbox.nodes.control import NodesControl
+from sandbox.ports import Ports
+from sandbox.world import Sandbox
+from tests.integration.eventually import eventually
+from tests.integration.objects import NODE_CLASS, node_class
+from tests.integration.scene import Scene
+from workflows import ids
+
+MERGE = "application/merge-patch+json"
+QUICK = {"BATCH_IDLE_DURATION": "500ms", "LOG_LEVEL": "info"}
+"""Settings of every worker here: nobody watches, so batches need not wait."""
+Object = dict[str, Any]
+
+
+class Product:
+    """An async context manager; no worker runs until one is started."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.aws = AwsControl(sandbox.aws_endpoint)
+        self.workers: list[TestedWorker] = []
+        """All that were ever started, the newest last."""
+        self._ports = Ports()
+        self._stack = AsyncExitStack()
+        self._settings: Mapping[str, str] = {}
+        self._serial = 0
+        self.kube: KubeApi
+        self.temporal: Client
+        self.lives: Lives
+        self.nodes: NodesControl
+        self._kubeconfig: Path
+
+    async def __aenter__(self) -> Self:
+        world = self.sandbox
+        self._stack.callback(self._ports.close)
+        self.kube = await self._stack.enter_async_context(world.cluster.client())
+        self.nodes = await self._stack.enter_async_context(NodesControl(world.nodes_endpoint))
+        self.temporal = await Client.connect(
+            world.temporal_address, namespace=world.plan.namespace, data_converter=pydantic_data_converter
+        )
+        self.lives = Lives(self.temporal, world.plan.cluster_name)
+        namespace, name = service_account()
+        self._kubeconfig = await asyncio.to_thread(
+            world.service_account_kubeconfig, namespace, name, through_proxy=True
+        )
+        await self.kube.apply(node_class())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.kill()
+        await self._stack.aclose()
+
+    # --- workers ---
+
+    @property
+    def worker(self) -> TestedWorker:
+        return self.workers[-1]
+
+    @property
+    def faults(self) -> Faults:
+        """Of the API server, as workers see it."""
+        return self.sandbox.faults
+
+    def hire(self, **settings: str) -> TestedWorker:
+        """One more worker, not started. Settings by the names of their environment variables."""
+        rights = {
+            "KUBECONFIG": str(self._kubeconfig),
+            "AWS_ACCESS_KEY_ID": WORKER_KEY,
+            "AWS_SECRET_ACCESS_KEY": WORKER_KEY,
+        }
+        worker = TestedWorker(
+            self.sandbox.logs / f"worker-{len(self.workers) + 1}.log",
+            environment=self.sandbox.environment() | rights | QUICK | settings,
+            health_port=self._ports.take(),
+            metrics_port=self._ports.take(),
+        )
+        self.workers.append(worker)
+        return worker
+
+    async def work(self, **settings: str) -> TestedWorker:
+        """A worker with exactly these settings is at work; one with others is stopped first."""
+        if self.workers and self.worker.running and self._settings == settings:
+            return self.worker
+        await self.rest()
+        self._settings = settings
+        worker = self.hire(**settings)
+        await worker.start()
+        await eventually(self.node_class_is_ready)
+        return worker
+
+    async def go_on(self) -> TestedWorker:
+        """A worker as the last one was."""
+        return await self.work(**self._settings)
+
+    async def rest(self) -> None:
+        """Stop all workers as an operator would; they end well."""
+        for worker in [one for one in self.workers if one.running]:
+            assert await worker.finish() == 0, f"the worker did not end well, see {worker.log}"
+
+    async def kill(self, worker: TestedWorker | None = None) -> None:
+        """SIGKILL: the process alone, at this very moment, without a word to what it has started."""
+        victim = worker or self.worker
+        os.kill(victim.pid, signal.SIGKILL)
+        await asyncio.to_thread(victim.wait)
+
+    # --- looking ---
+
+    async def find(self, path: str) -> Object | None:
+        """The object, or None when it is not there."""
+        try:
+            return await self.kube.request("GET", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def items(self, path: str, **selectors: str) -> list[Object]:
+        """`label` and `field` selectors."""
+        query = "&".join(f"{kind}Selector={selector}" for kind, selector in selectors.items())
+        found: list[Object] = (await self.kube.request("GET", f"{path}?{query}")).get("items") or []
+        return found
+
+    async def patch(self, path: str, body: Object) -> None:
+        await self.kube.request("PATCH", path, body, MERGE)
+
+    async def delete(self, path: str) -> None:
+        with contextlib.suppress(ApiError):
+            await self.kube.request("DELETE", path)
+
+    async def node_class_is_ready(self) -> None:
+        found = await self.kube.request("GET", EC2_NODE_CLASSES.path(NODE_CLASS))
+        conditions = {one["type"]: one["status"] for one in (found.get("status") or {}).get("conditions") or ()}
+        assert conditions.get("Ready") == "True", conditions
+
+    async def open_workflows(self) -> list[WorkflowExecution]:
+        return [one async for one in self.temporal.list_workflows("ExecutionStatus = 'Running'")]
+
+    async def watching(self) -> str:
+        """The Temporal identity of the worker that hosts the watch: `pid@host`."""
+        described = await self.temporal.get_workflow_handle(ids.watch(self.sandbox.plan.cluster_name)).describe()
+        pending = [one for one in described.raw_description.pending_activities if one.state == _STARTED]
+        assert len(pending) == 1, f"{len(pending)} watches are under way"
+        return pending[0].last_worker_identity
+
+    async def says(self, worker: TestedWorker, probe: str = "readyz") -> str:
+        """What a worker answers to a probe."""
+        async with aiohttp.ClientSession() as session, session.get(f"{worker.probes}/{probe}") as response:
+            return await response.text()
+
+    async def metrics(self) -> str:
+        async with aiohttp.ClientSession() as session, session.get(self.worker.metrics) as response:
+            return await response.text()
+
+    # --- scenes ---
+
+    def scene(self, row: str, **pool: Any) -> "Scene":
+        """A corner for one test, of a name nobody else has; `pool` as in `objects.node_pool`."""
+        self._serial += 1
+        return Scene(self, f"t{row.replace('-', '')}-{self._serial}", pool)
+
+
+_STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED

@@ -1,0 +1,214 @@
+"""One test's own corner of the product: a NodePool, and what runs, is launched and is told in its name.
+
+Looks are live; assertions are coroutines, for `eventually` to repeat. At its end it removes what it made, and nothing
+of it may be left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from cli.lives import NodeLife
+from kube.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
+from model import labels
+from sandbox.nodes.rules import Match, Rule, Trouble
+from tests.integration.eventually import eventually
+from tests.integration.objects import OF_TEST, Object, deployment, node_claim, node_pool
+
+if TYPE_CHECKING:
+    from tests.integration.product import Product
+
+ALIVE = ("pending", "running", "stopping", "stopped")
+
+
+class Scene:
+    """An async context manager: the NodePool is there and Ready inside it."""
+
+    def __init__(self, product: Product, name: str, pool: dict[str, Any]) -> None:
+        self.product, self.name = product, name
+        self.pool_path = NODE_POOLS.path(name)
+        self._pool = pool
+        self._paths: list[str] = []
+        self._rules: list[Rule] = []
+        self._aws_rules: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        await self.make(node_pool(self.name, **self._pool))
+        return self
+
+    async def __aexit__(self, *failed: object) -> None:
+        """Remove all of it; a failed test leaves nothing either, but is not told so twice."""
+        await self._forgive()
+        for path in reversed(self._paths):
+            await self.product.delete(path)
+        for claim in await self.claims():
+            await self.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
+        if not any(failed):
+            await eventually(self.nothing_is_left)
+
+    # --- doing ---
+
+    async def make(self, manifest: Object) -> Object:
+        """Apply it; it goes when the scene ends."""
+        made = await self.product.kube.apply(manifest)
+        self._paths.append(await self.product.kube.path_of(manifest))
+        return made
+
+    async def deploy(self, replicas: int, name: str = "", **pod: Any) -> str:
+        """A Deployment of this scene's pool: its name. `pod` is laid over the pods' spec."""
+        called = name or self.name
+        await self.make(deployment(called, pool=self.name, replicas=replicas, pod=pod))
+        return called
+
+    async def scale(self, replicas: int, name: str = "") -> None:
+        path = f"/apis/apps/v1/namespaces/default/deployments/{name or self.name}/scale"
+        await self.product.patch(path, {"spec": {"replicas": replicas}})
+
+    async def run(self, pods: int) -> list[Object]:
+        """So many pods are Running, each on a node of its own that is initialized: their NodeClaims."""
+        await self.deploy(pods)
+        await eventually(lambda: self.pods_run(pods))
+        return await eventually(lambda: self.nodes_are_initialized(pods))
+
+    async def claim_by_hand(self) -> str:
+        """A NodeClaim that a person makes, of no pool: its name."""
+        name = f"{self.name}-hand"
+        await self.make(node_claim(name))
+        return name
+
+    async def trouble(self, trouble: Trouble, *, node: str = "", count: int | None = None) -> Rule:
+        """Befalls this scene's machines, or one of its nodes."""
+        match = Match(node_name=node) if node else Match(nodepool=self.name)
+        rule = await self.product.nodes.add(trouble, match=match, count=count)
+        self._rules.append(rule)
+        return rule
+
+    def aws_fault(self, kind: str, action: str, value: str = "", **rule: Any) -> str:
+        """Befalls calls with this pool, or `value`, in a parameter called Value or InstanceId: the rule's id."""
+        named = {"InstanceId": value} if value.startswith("i-") else {"Value": value or self.name}
+        made = self.product.aws.add_fault(kind, service="ec2", action=action, match=named, **rule)
+        self._aws_rules.append(made)
+        return made
+
+    async def _forgive(self) -> None:
+        for rule in self._rules:
+            await self.product.nodes.remove(rule)
+        for made in self._aws_rules:
+            self.product.aws.remove_fault(made)
+        self._rules, self._aws_rules = [], []
+
+    # --- looking ---
+
+    async def claims(self) -> list[Object]:
+        """NodeClaims of the pool, and those made by hand; in order of birth."""
+        found = await self.product.items(NODE_CLAIMS.path(), label=f"{labels.NODEPOOL}={self.name}")
+        found += await self.product.items(NODE_CLAIMS.path(), label=f"{OF_TEST}={self.name}-hand")
+        return sorted(found, key=lambda claim: (claim["metadata"]["creationTimestamp"], claim["metadata"]["name"]))
+
+    async def nodes(self) -> list[Object]:
+        ours = {claim["status"].get("nodeName") for claim in await self.claims() if claim.get("status")}
+        found = await self.product.items(NODES.path())
+        return [one for one in found if _name(one) in ours or _label(one, labels.NODEPOOL) == self.name]
+
+    async def pods(self, name: str = "") -> list[Object]:
+        return await self.product.items(PODS.path(namespace="default"), label=f"app={name or self.name}")
+
+    async def lives(self) -> list[NodeLife]:
+        """Workflows of the pool's NodeClaims, ended ones too."""
+        return await self.product.lives.all(f"TenureNodePool = '{self.name}'")
+
+    async def life(self, claim: str) -> NodeLife:
+        (found,) = [life for life in await self.product.lives.all() if life.name == claim]
+        return found
+
+    def launched(self) -> list[str]:
+        """Every instance that EC2 ever gave this scene."""
+        ours = [fleet for fleet in self.product.aws.launches() if self._owns(fleet["tags"])]
+        return [instance for fleet in ours for instance in fleet["instances"]]
+
+    def alive(self) -> list[str]:
+        """Instances that are paid for."""
+        found = self.product.aws.instances()["instances"]
+        return [one["id"] for one in found if one["state"] in ALIVE and self._owns(one["tags"])]
+
+    async def events(self, about: str) -> list[Object]:
+        """Kubernetes events about an object of this name."""
+        return await self.product.items(EVENTS.path(namespace="default"), field=f"involvedObject.name={about}")
+
+    def _owns(self, tags: dict[str, str]) -> bool:
+        hand = f"{self.name}-hand"
+        return tags.get(labels.TAG_NODEPOOL) == self.name or tags.get(labels.TAG_NODECLAIM) == hand
+
+    # --- asserting ---
+
+    async def pods_run(self, pods: int, name: str = "") -> None:
+        phases = [one["status"].get("phase") for one in await self.pods(name) if not _deleting(one)]
+        assert phases == ["Running"] * pods, f"{name or self.name}: pods are {phases}"
+
+    async def nodes_are_initialized(self, count: int) -> list[Object]:
+        claims = await self.claims()
+        told = [condition(claim, "Initialized") for claim in claims]
+        assert told == ["True"] * count, f"{self.name}: Initialized is {told}"
+        return claims
+
+    async def one_node_was_bought(self) -> None:
+        """One NodeClaim, one instance, since the beginning."""
+        await self.nodes_were_bought(1)
+
+    async def nodes_were_bought(self, count: int) -> None:
+        lives = await self.lives()
+        assert len(lives) == count, f"{self.name}: NodeClaims {[life.name for life in lives]}"
+        launched = self.launched()
+        assert len(launched) == count, f"{self.name}: instances {launched}"
+
+    async def claims_are_gone(self, names: Sequence[str]) -> None:
+        left = [_name(claim) for claim in await self.claims() if _name(claim) in names]
+        assert not left, f"{self.name}: NodeClaims {left} are still there"
+
+    async def event(self, about: str, reason: str, *words: str) -> Object:
+        """An event of this reason, with these words in its message."""
+        found = await self.events(about)
+        for one in found:
+            if one["reason"] == reason and all(word in one["message"] for word in words):
+                return one
+        raise AssertionError(f"{about}: no {reason} {words} among {[(e['reason'], e['message']) for e in found]}")
+
+    async def nothing_is_left(self) -> None:
+        claims = [_name(claim) for claim in await self.claims()]
+        assert not claims, f"{self.name}: NodeClaims {claims} are left"
+        nodes = [_name(node) for node in await self.nodes()]
+        assert not nodes, f"{self.name}: Nodes {nodes} are left"
+        assert not self.alive(), f"{self.name}: instances {self.alive()} are left"
+        running = [life.name for life in await self.lives() if life.open]
+        assert not running, f"{self.name}: workflows of {running} are open"
+        assert await self.product.find(self.pool_path) is None, f"NodePool {self.name} is left"
+
+
+def condition(thing: Object, kind: str) -> str:
+    """Its status; empty when it is not there."""
+    return str(conditions(thing).get(kind, {}).get("status", ""))
+
+
+def conditions(thing: Object) -> dict[str, Object]:
+    return {one["type"]: one for one in (thing.get("status") or {}).get("conditions") or ()}
+
+
+def taints(node: Object) -> set[str]:
+    return {f"{one['key']}:{one['effect']}" for one in node["spec"].get("taints") or ()}
+
+
+def names(things: Sequence[Object]) -> list[str]:
+    return [_name(one) for one in things]
+
+
+def _name(thing: Object) -> str:
+    return str(thing["metadata"]["name"])
+
+
+def _label(thing: Object, key: str) -> str:
+    return str((thing["metadata"].get("labels") or {}).get(key, ""))
+
+
+def _deleting(thing: Object) -> bool:
+    return "deletionTimestamp" in thing["metadata"]

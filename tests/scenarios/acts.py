@@ -1,0 +1,27 @@
+"""The acts that the rows play in, with phase deadlines short enough to be lived through."""
+
+from tests.integration.acts import Act
+from tests.integration.product import Product
+
+
+async def kill(product: Product) -> None:
+    await product.kill()
+
+
+async def go_on(product: Product) -> None:
+    await product.go_on()
+
+
+CALM = Act(
+    "calm",
+    settings={
+        "LAUNCH_TIMEOUT": "30s",
+        "REGISTRATION_TIMEOUT": "45s",
+        "INITIALIZATION_TIMEOUT": "25s",
+        "NOT_READY_GRACE": "20s",
+    },
+)
+"""Nothing befalls the worker."""
+
+KILLED = Act("killed", between=(kill, go_on))
+"""The worker is killed at the first `yield`, and one like it is started at the second."""
