@@ -75,7 +75,8 @@ class Stage:
         )
         self.lives = Lives(self.temporal, self.sandbox.plan.cluster_name)
         self.worker = await self._make_worker()
-        self._stack.push_async_callback(self.worker.finish)
+        # Who wants it to end in good order calls `finish` before; an interrupted stage is thrown away.
+        self._stack.push_async_callback(self.worker.stop, 2.0)
         await self.worker.start()
 
     async def _make_worker(self) -> WorkerProcess:
