@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The access key that the worker has in the sandbox; `--policy` binds it.
+WORKER_KEY = "AKIATENUREWORKER0001"
 DEFAULT_CA = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCnN0YW5kLWluCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"
 
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from moto.iam.models import iam_backends
-
 from sandbox.aws.ec2.ids import not_found, require_well_formed
 from sandbox.aws.ec2.records import Image
 from sandbox.aws.ec2.world import World
+from sandbox.aws.profiles import profile_at, profile_named
 from sandbox.aws.wire.errors import AwsError, bad_combination, invalid_value, missing_parameter
 
 
@@ -69,16 +68,15 @@ def profile_of(world: World, wanted: dict[str, str] | None) -> tuple[str, str] |
     """(arn, id) of the instance profile. Raises InvalidParameterValue with the text that clients look for."""
     if not wanted:
         return None
-    for profile in iam_backends[world.account]["aws"].instance_profiles.values():
-        if wanted.get("Name") == profile.name or wanted.get("Arn") == profile.arn:
-            if not profile.roles:
-                raise invalid_value(f'IAM Instance Profile "{profile.arn}" has no associated IAM Roles')
-            return profile.arn, profile.id
-    kind = "name" if wanted.get("Name") else "arn"
-    value = wanted.get("Name") or wanted.get("Arn")
+    name, arn = wanted.get("Name"), wanted.get("Arn")
+    profile = profile_named(world.account, name) if name else profile_at(world.account, arn or "")
+    if profile is not None and not profile.roles:
+        raise invalid_value(f'IAM Instance Profile "{profile.arn}" has no associated IAM Roles')
+    if profile is not None:
+        return profile.arn, profile.id
     raise invalid_value(
-        f"Value ({value}) for parameter iamInstanceProfile.{kind} is invalid. "
-        f"Invalid IAM Instance Profile {'name' if kind == 'name' else 'ARN'}"
+        f"Value ({name or arn}) for parameter iamInstanceProfile.{'name' if name else 'arn'} is invalid. "
+        f"Invalid IAM Instance Profile {'name' if name else 'ARN'}"
     )
 
 

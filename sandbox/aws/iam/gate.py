@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from moto.iam.models import iam_backends
-
 from sandbox.aws.iam.policy import Statement, decide
+from sandbox.aws.profiles import profile_at
 from sandbox.aws.wire.errors import AwsError
 
 if TYPE_CHECKING:
@@ -151,12 +150,9 @@ class Gate:
             self.create(world, "RunInstances", kind, tags)
 
     def _pass_role(self, prepared: Prepared) -> None:
-        if prepared.profile is None:
-            return
-        profiles = iam_backends[self.account]["aws"].instance_profiles.values()
-        for profile in profiles:
-            if profile.arn == prepared.profile[0]:
-                self.pass_role(profile.roles[0].arn)
+        profile = profile_at(self.account, prepared.profile[0]) if prepared.profile else None
+        if profile is not None:
+            self.pass_role(profile.roles[0].arn)
 
     def pass_role(self, role_arn: str) -> None:
         self.require("iam:PassRole", role_arn, {"iam:passedtoservice": ["ec2.amazonaws.com"]})

@@ -10,9 +10,9 @@ from typing import Any
 
 from sandbox.aws.iam.gate import Gate
 from sandbox.aws.iam.policy import Statement, read_policy
-from sandbox.aws.settings import SimSettings
+from sandbox.aws.settings import WORKER_KEY, SimSettings
 
-WORKER_KEY = "AKIATENUREWORKER0001"
+__all__ = ["WORKER_KEY", "Keyring"]
 DENIALS_KEPT = 200
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from moto.iam.models import iam_backends
-
 from sandbox.aws.iam.gate import Context, Gate, Tags, request_context
+from sandbox.aws.profiles import profile_named
 from sandbox.aws.request import AwsCall
 from sandbox.aws.wire.errors import AwsError
 
@@ -52,7 +51,7 @@ def _iam(gate: Gate, call: AwsCall) -> Ask:
     form, prefix = call.form, f"arn:aws:iam::{gate.account}"
     name = form.get("InstanceProfileName")
     if name:
-        stored = _profile(gate.account, name)
+        stored = profile_named(gate.account, name)
         path = stored.path if stored is not None else form.get("Path", "/")
         present = _profile_tags(stored) if stored is not None and call.action != "CreateInstanceProfile" else {}
         context = request_context(_request_tags(form))
@@ -61,11 +60,6 @@ def _iam(gate: Gate, call: AwsCall) -> Ask:
     if form.get("RoleName"):
         return f"{prefix}:role/{form['RoleName']}", {}
     return "*", {}
-
-
-def _profile(account: str, name: str) -> Any | None:
-    profiles = iam_backends[account]["aws"].instance_profiles.values()
-    return next((one for one in profiles if one.name == name), None)
 
 
 def _profile_tags(profile: Any) -> Tags:

@@ -7,8 +7,7 @@ import uuid
 from typing import Any
 from xml.sax.saxutils import escape
 
-from moto.iam.models import iam_backends
-
+from sandbox.aws.profiles import instance_profiles
 from sandbox.aws.request import AwsCall
 from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.render import Response, xml_response
@@ -20,7 +19,7 @@ NAMESPACE = "https://iam.amazonaws.com/doc/2010-05-08/"
 def list_instance_profiles(standin: StandIn, call: AwsCall) -> Response:
     prefix, marker = call.form.get("PathPrefix", "/"), call.form.get("Marker", "")
     limit = int(call.form.get("MaxItems", "100"))
-    profiles = iam_backends[standin.settings.account]["aws"].instance_profiles.values()
+    profiles = instance_profiles(standin.settings.account)
     chosen = sorted((p for p in profiles if p.path.startswith(prefix) and p.name > marker), key=lambda p: str(p.name))
     shown = chosen[:limit]
     more = len(chosen) > limit

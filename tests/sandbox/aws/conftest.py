@@ -8,14 +8,13 @@ from tests.sandbox.aws.kit import StandInKit, start, stop
 
 
 @pytest.fixture(scope="session")
-def standin_url() -> Iterator[str]:
+def shared_kit() -> Iterator[StandInKit]:
     process, url = start("--clock-scale=0.000001")
-    yield url
+    yield StandInKit(url)
     stop(process)
 
 
 @pytest.fixture
-def kit(standin_url: str) -> Iterator[StandInKit]:
-    made = StandInKit(standin_url)
-    made.control.reset()
-    yield made
+def kit(shared_kit: StandInKit) -> StandInKit:
+    shared_kit.control.reset()
+    return shared_kit

@@ -84,7 +84,7 @@ def test_a_missing_role_is_named_in_lower_case(kit: StandInKit) -> None:
     with pytest.raises(ClientError) as missing:
         kit.iam.add_role_to_instance_profile(InstanceProfileName="empty", RoleName="nobody")
     assert code(missing) == "NoSuchEntity"
-    error = missing.value.response["Error"]
+    error = dict(missing.value.response["Error"])
     assert {error["Message"], error["message"]} == {"The role with name nobody cannot be found."}
 
 

@@ -1,0 +1,20 @@
+"""The instance profiles that moto keeps: read by launches, by the gate, and by the list of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moto.iam.models import iam_backends
+
+
+def instance_profiles(account: str) -> list[Any]:
+    """moto's own objects: name, arn, id, path, tags (a list of Key and Value), roles."""
+    return list(iam_backends[account]["aws"].instance_profiles.values())
+
+
+def profile_named(account: str, name: str) -> Any | None:
+    return next((profile for profile in instance_profiles(account) if profile.name == name), None)
+
+
+def profile_at(account: str, arn: str) -> Any | None:
+    return next((profile for profile in instance_profiles(account) if profile.arn == arn), None)
