@@ -3,17 +3,22 @@
 `nodeclaim.py` makes one per run and walks the phases with it. Handlers only replace `state`; phases do the rest.
 """
 
-from collections.abc import Callable
-from datetime import datetime
-from typing import Any
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
+from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
 from model.lifecycle import ClaimState, Phase, Step
 from policy.lifecycle import deadline_of, may_follow
 from workflows import attributes, details, ids
 from workflows.options import ROLL_AT_EVENTS
+
+T = TypeVar("T")
+AGAIN_IN = timedelta(seconds=20)
+"""Before a phase begins again after a fault that retries could not help."""
 
 
 class RollOver(Exception):
@@ -95,6 +100,35 @@ class Life:
         if not self.state.overdue:
             self.change(overdue=True)
             self.show()
+
+    async def insist(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
+        """Run an activity for as long as it takes; when its retries pass the deadline, the phase shows as overdue.
+
+        Costs no timer. Raises ActivityError for a fault that no retry can help.
+        """
+        if self.state.deadline is not None and not self.overdue():
+            try:
+                return await call(self.bounded(options))
+            except ActivityError as error:
+                if error.retry_state is not RetryState.TIMEOUT:
+                    raise
+        if self.state.deadline is not None:
+            self.mark_overdue()
+        return await call(options)
+
+    async def stumble(self, error: ActivityError) -> None:
+        """A fault that retries cannot help: a life is not ended by it. Say so, and let the phase begin again."""
+        if is_cancelled_exception(error):
+            raise error
+        self.block(str(error.cause or error)[:200])
+        if self.overdue():
+            self.mark_overdue()
+        await workflow.sleep(AGAIN_IN, summary="before trying again")
+
+    def bounded(self, options: Any) -> Any:
+        """The same options, with no retry beyond the phase's deadline."""
+        deadline = self.state.deadline
+        return {**options, "schedule_to_close_timeout": deadline - self.now} if deadline else options
 
     async def wait(self, happened: Callable[[], bool], *, until: datetime | None, summary: str) -> bool:
         """Sleep until something happened or the time is there; False for the latter. Calm: the run may roll over.

@@ -7,6 +7,7 @@ phase that follows; `policy/lifecycle.py` has the table of what may follow what.
 from collections.abc import Awaitable, Callable
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 from model.launches import Launched
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
@@ -42,8 +43,12 @@ class NodeClaimWorkflow:
         life.begin()
         try:
             while life.state.phase is not Phase.GONE:
-                following = await PHASES[life.state.phase](life)
-                life.enter(following, _cause(life.state, following))
+                try:
+                    following = await PHASES[life.state.phase](life)
+                except ActivityError as error:
+                    await life.stumble(error)
+                else:
+                    life.enter(following, _cause(life.state, following))
         except RollOver:
             await workflow.wait_condition(workflow.all_handlers_finished)
             workflow.continue_as_new(life.state)

@@ -16,6 +16,7 @@ ROLL_AT_EVENTS = 500
 class Options(TypedDict, total=False):
     start_to_close_timeout: timedelta
     schedule_to_start_timeout: timedelta
+    schedule_to_close_timeout: timedelta
     heartbeat_timeout: timedelta
     retry_policy: RetryPolicy
     cancellation_type: ActivityCancellationType

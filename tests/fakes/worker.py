@@ -82,6 +82,12 @@ class World:
         await self.see(handle, **seen)
         return handle
 
+    def handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
+        """The life of a claim that somebody else started."""
+        identity = self.lives.identity(claim)
+        name = ids.nodeclaim(self.cluster, identity.name, identity.uid)
+        return self.client.get_workflow_handle(name, result_type=ClaimOutcome)
+
     def observe(self, **seen: object) -> ClaimSeen:
         self.number += 1
         return ClaimSeen.model_validate({"number": self.number, **seen})

@@ -4,11 +4,13 @@ A drain without a termination grace period waits as long as a PodDisruptionBudge
 and says so; the deadline makes it overdue, never forceful.
 """
 
+from typing import Any
+
 from temporalio import workflow
 
 from activities.draining import DrainActivities
 from model.lifecycle import Phase
-from model.steps import DrainAsked
+from model.steps import DrainAsked, Drained
 from workflows.life import Life
 from workflows.options import DRAIN, named
 from workflows.phases.giving_up import ref
@@ -16,12 +18,14 @@ from workflows.phases.giving_up import ref
 
 async def drain(life: Life) -> Phase:
     while True:
-        asked = DrainAsked(claim=ref(life), known_blockers=life.state.blocked_by)
-        answer = await workflow.execute_activity_method(
-            DrainActivities.drain_node, asked, **named(DRAIN, f"drain {life.state.node_name}")
-        )
+        answer = await life.insist(lambda options: _drain(life, options), named(DRAIN, f"drain {life.state.node_name}"))
         if answer.outcome != "waiting":
             return Phase.TERMINATION
         life.block(answer.blockers)
         if life.overdue():
             life.mark_overdue()
+
+
+async def _drain(life: Life, options: Any) -> Drained:
+    asked = DrainAsked(claim=ref(life), known_blockers=life.state.blocked_by)
+    return await workflow.execute_activity_method(DrainActivities.drain_node, asked, **options)

@@ -62,8 +62,9 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
 
 
 async def _initialize(life: Life) -> bool:
-    answer = await workflow.execute_activity_method(
-        JoiningActivities.initialize_node, ref(life), **named(PATCH, f"initialize {life.state.node_name}")
+    answer = await life.insist(
+        lambda options: workflow.execute_activity_method(JoiningActivities.initialize_node, ref(life), **options),
+        named(PATCH, f"initialize {life.state.node_name}"),
     )
     if answer.outcome == "initialized":
         life.change(initialized=True, boot_id=answer.boot_id, expires=answer.expires)

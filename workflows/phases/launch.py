@@ -22,15 +22,24 @@ AGAIN_IN = timedelta(seconds=10)
 
 
 async def launch(life: Life) -> Phase:
-    if life.state.identity.group_id:
-        return await _with_its_group(life)
+    if life.state.identity.group_id and life.state.refused is None:
+        await _with_its_group(life)
     return await _alone(life)
 
 
-async def _with_its_group(life: Life) -> Phase:
-    """Wait for the group's word, even while being deleted: the instance may be on its way already."""
-    await life.wait(lambda: _answered(life), until=life.state.deadline, summary="launch deadline")
-    return await _after(life)
+async def _with_its_group(life: Life) -> None:
+    """Wait for the group's word, even while being deleted: the instance may be on its way already.
+
+    A refusal that may pass is the group's last word too: from there on the claim tries by itself, with its own tokens.
+    """
+    await life.wait(
+        lambda: _answered(life) or life.state.refused is not None, until=life.state.deadline, summary="launch deadline"
+    )
+    refused = life.state.refused
+    if refused and not refused.final:
+        life.change(launch_attempt=life.state.launch_attempt + 1)
+        life.block(f"{refused.reason}: {refused.message}")
+        await _pause(life)
 
 
 async def _alone(life: Life) -> Phase:
@@ -71,9 +80,11 @@ async def _attempt(life: Life) -> LaunchResult:
                             request=request,
                         )
                     )
-        assert life.state.group is not None
-        outcome = await workflow.execute_activity_method(
-            LaunchActivities.launch_alone, life.state.group, **named(CREATE_FLEET, "CreateFleet")
+        group = life.state.group
+        assert group is not None
+        outcome = await life.insist(
+            lambda options: workflow.execute_activity_method(LaunchActivities.launch_alone, group, **options),
+            named(CREATE_FLEET, "CreateFleet"),
         )
     except ActivityError as error:
         return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)

@@ -6,6 +6,7 @@ After launch, before initialization. A Node that never joins is given up at the 
 from datetime import datetime, timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError, RetryState
 
 from activities.joining import JoiningActivities
 from model.lifecycle import Phase
@@ -43,9 +44,14 @@ async def _news(life: Life, looked_at: int, again: datetime | None) -> bool:
 
 async def _register(life: Life) -> bool:
     life.change(node_name=life.state.seen.node_name)
-    answer = await workflow.execute_activity_method(
-        JoiningActivities.register_node, ref(life), **named(PATCH, f"register {life.state.node_name}")
-    )
+    options = life.bounded(named(PATCH, f"register {life.state.node_name}"))
+    try:
+        answer = await workflow.execute_activity_method(JoiningActivities.register_node, ref(life), **options)
+    except ActivityError as error:
+        if error.retry_state is not RetryState.TIMEOUT:
+            raise
+        life.block(str(error.cause or error)[:200])
+        return False
     match answer.outcome:
         case "registered":
             life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id)

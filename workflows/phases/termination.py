@@ -1,7 +1,8 @@
 """Termination: EC2 ends the instance, the Node object goes, the NodeClaim's finalizer comes off. The last phase."""
 
+from typing import Any
+
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from activities.termination import TerminationActivities
 from model.lifecycle import Phase
@@ -13,15 +14,11 @@ from workflows.phases.giving_up import ref
 
 async def termination(life: Life) -> Phase:
     """A claim that never had an instance still asks: its status may know of one that this workflow does not."""
+    await life.insist(lambda options: _terminate(life, options), named(TERMINATE, "terminate the instance"))
+    return Phase.GONE
+
+
+async def _terminate(life: Life, options: Any) -> None:
+    """Asked anew at every try: the launch group may have answered in between."""
     asked = TerminationAsked(claim=ref(life), reason=life.state.disruption or "Deleted")
-    while True:
-        try:
-            await workflow.execute_activity_method(
-                TerminationActivities.terminate_node, asked, **named(TERMINATE, "terminate the instance")
-            )
-            return Phase.GONE
-        except ActivityError as error:
-            life.block(str(error.cause or error))
-            if life.overdue():
-                life.mark_overdue()
-            await workflow.sleep(20, summary="before terminating again")
+    await workflow.execute_activity_method(TerminationActivities.terminate_node, asked, **options)
