@@ -68,8 +68,9 @@ class Caches:
         self.pending: dict[str, PodFact] = {}
         """Pods that are bound nowhere and not finished."""
         self.occupancy = Occupancy()
-        self.on_pod_settled: Callable[[str], None] = lambda uid: None
-        """Called with the UID of a pod that is bound now, or gone."""
+        self.on_pod_bound: Callable[[str], None] = lambda uid: None
+        self.on_pod_gone: Callable[[str], None] = lambda uid: None
+        """Called with the UID of a pod that was pending and has a node now, or of any that is gone or finished."""
         self._nodes_by_provider: dict[str, set[str]] = {}
         self._claim_by_provider: dict[str, str] = {}
         self._claims_by_pool: dict[str, set[str]] = {}
@@ -101,8 +102,10 @@ class Caches:
         if waiting != self.pending.get(uid):
             _put(self.pending, uid, waiting)
             self._dirty.pods = True
-            if waiting is None:
-                self.on_pod_settled(uid)
+            if new is not None and new.node_name:
+                self.on_pod_bound(uid)
+        if new is None or new.finished:
+            self.on_pod_gone(uid)
         for node in self.occupancy.change(old, new, self._now()):
             self._touch_node(node)
         self._change("pod", uid, new)

@@ -5,52 +5,67 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
+import structlog
+
 from activities.ports import Offerings
 from controller.caches import Caches
 from controller.digests import short
 from model import labels
 from model.catalogue import Catalogue
+from model.faults import Fault
 from model.kinds import EC2NodeClass
 
+log = structlog.get_logger(__name__)
+
 FRESH_FOR: Final = timedelta(minutes=5)
+AGAIN_IN: Final = timedelta(seconds=3)
+"""After a failure."""
 
 
 class CatalogueFeed:
     def __init__(self, caches: Caches, offerings: Offerings, now: Callable[[], datetime]) -> None:
         self._caches, self._offerings, self._now = caches, offerings, now
         self._asked_for: dict[str, str] = {}
-        self._asked_at: datetime | None = None
-        self._catalogue = Catalogue()
-        self._digest = _digest(self._catalogue)
+        self._next: datetime | None = None
+        self._failed_at: datetime | None = None
+        self.catalogue = Catalogue()
+        self._digest = _digest(self.catalogue)
         self._sent = ""
 
     def forget(self) -> None:
         """The planner is a new one and knows nothing."""
         self._sent = ""
 
+    def delivered(self) -> None:
+        """The planner has it."""
+        self._sent = self._digest
+
     def unknown(self) -> list[str]:
-        """NodeClasses of usable pools whose instance types nobody has asked for yet."""
+        """NodeClasses of usable pools whose instance types nobody could tell yet."""
         used = {view.fact.node_class for view in self._caches.pools.values() if view.fact.ready}
         return sorted(name for name in used if name in self._caches.node_classes and name not in self._asked_for)
 
-    async def news(self) -> Catalogue | None:
-        """The catalogue, if the planner does not have it. Raises what the port raises when there is none at all."""
+    async def refresh(self) -> bool:
+        """Ask where it is due; True when the planner has not got what is known now. An old catalogue is better than
+        none, so a failure is logged and tried again soon."""
         wanted = {name: _shape(one) for name, one in self._caches.node_classes.items()}
-        if wanted != self._asked_for or self._old():
-            await self._ask(wanted)
-        if self._digest == self._sent:
-            return None
-        self._sent = self._digest
-        return self._catalogue
+        now = self._now()
+        if wanted != self._asked_for or self._next is None or now >= self._next:
+            try:
+                await self._ask(wanted, now)
+            except Fault as fault:
+                log.warning("instance types not read", fault=str(fault))
+                self._asked_for = {name: known for name, known in self._asked_for.items() if name in wanted}
+        return self._digest != self._sent
 
-    async def _ask(self, wanted: dict[str, str]) -> None:
+    async def _ask(self, wanted: dict[str, str], now: datetime) -> None:
+        if self._failed_at is not None and now - self._failed_at < AGAIN_IN:
+            return
+        self._failed_at = now
         await self._offerings.refresh()
-        self._catalogue = await self._offerings.catalogue(list(self._caches.node_classes.values()))
-        self._digest = _digest(self._catalogue)
-        self._asked_for, self._asked_at = wanted, self._now()
-
-    def _old(self) -> bool:
-        return self._asked_at is None or self._now() - self._asked_at >= FRESH_FOR
+        self.catalogue = await self._offerings.catalogue(list(self._caches.node_classes.values()))
+        self._digest = _digest(self.catalogue)
+        self._asked_for, self._next, self._failed_at = wanted, now + FRESH_FOR, None
 
 
 def _shape(node_class: EC2NodeClass) -> str:

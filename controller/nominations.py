@@ -29,29 +29,35 @@ class Nominations:
         self._by_pod: dict[str, Nomination] = {}
         self._by_target: dict[str, set[str]] = {}
         self._ended: dict[str, datetime] = {}
+        self._lingering: dict[str, datetime] = {}
 
     def renew(self, answered: Mapping[str, str], now: datetime) -> None:
         """What a plan decided: pod UID to target. Earlier answers for the same pods are replaced."""
         for pod, target in answered.items():
-            self.drop(pod, now)
+            self.bound(pod, now)
             self._by_pod[pod] = Nomination(target, now)
             self._by_target.setdefault(target, set()).add(pod)
 
-    def drop(self, pod: str, now: datetime) -> str:
-        """The pod is bound, or gone: the name of the place that no longer expects it; empty when none did."""
-        nomination = self._by_pod.pop(pod, None)
+    def bound(self, pod: str, now: datetime) -> str:
+        """The pod has a node: the name of the place that no longer expects it; empty when none did."""
+        nomination = self._take(pod)
         if nomination is None:
             return ""
-        waiting = self._by_target[nomination.target]
-        waiting.discard(pod)
-        if not waiting:
-            del self._by_target[nomination.target]
+        if nomination.target not in self._by_target:
             self._ended[nomination.target] = now
         return nomination.target
+
+    def gone(self, pod: str) -> None:
+        """The pod is no more. Its place is still expected to fill: a successor is likely on its way."""
+        nomination = self._take(pod)
+        if nomination is not None:
+            last = self._lingering.get(nomination.target, nomination.at)
+            self._lingering[nomination.target] = max(last, nomination.at)
 
     def forget(self, target: str) -> tuple[str, ...]:
         """The target is gone or going: its pods are demand again."""
         self._ended.pop(target, None)
+        self._lingering.pop(target, None)
         pods = tuple(self._by_target.pop(target, ()))
         for pod in pods:
             del self._by_pod[pod]
@@ -62,19 +68,30 @@ class Nominations:
 
     def lapse(self, target: str, initialized_at: datetime | None) -> datetime | None:
         """When the last expectation on this target ends, or ended; None when there is none, or no end in sight."""
-        waiting = self._by_target.get(target)
-        if not waiting:
+        moments = [self._by_pod[pod].at for pod in self._by_target.get(target, ())]
+        if target in self._lingering:
+            moments.append(self._lingering[target])
+        if not moments:
             return self._ended.get(target)
         if initialized_at is None:
             return None
-        return max(self.lapses(self._by_pod[pod], initialized_at) for pod in waiting)
+        return max(*moments, initialized_at) + self._valid
 
     def expected(self, target: str) -> bool:
         """Whether any pod is written down for it, lapsed or not."""
-        return target in self._by_target
+        return target in self._by_target or target in self._lingering
 
     def lapses(self, nomination: Nomination, initialized_at: datetime) -> datetime:
         return max(nomination.at, initialized_at) + self._valid
+
+    def _take(self, pod: str) -> Nomination | None:
+        nomination = self._by_pod.pop(pod, None)
+        if nomination is not None:
+            waiting = self._by_target[nomination.target]
+            waiting.discard(pod)
+            if not waiting:
+                del self._by_target[nomination.target]
+        return nomination
 
     def targets(self) -> Iterable[str]:
         return tuple(self._by_target)

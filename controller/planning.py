@@ -115,10 +115,11 @@ class Planning:
         try:
             if changes:
                 await process.apply(changes)
-            catalogue = await self._catalogue.news()
-            if catalogue is not None:
-                await process.set_catalogue(catalogue)
+            if await self._catalogue.refresh():
+                await process.set_catalogue(self._catalogue.catalogue)
+                self._catalogue.delivered()
         except Fault:
+            # What it was told may be lost half-way, so it starts anew and is told all of it.
             await self.close()
             raise
         return process

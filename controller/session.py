@@ -56,8 +56,9 @@ class Session:
         self._awake = asyncio.Event()
         self.sent = sent
         self.caches = Caches(now, self._awake.set)
-        self.caches.on_pod_settled = self._pod_settled
         self._nominations = Nominations()
+        self.caches.on_pod_bound = self._pod_bound
+        self.caches.on_pod_gone = self._nominations.gone
         self._signaller = Signaller(temporal, settings.task_queue, sent)
         self._began = now()
         self._telling = Telling(
@@ -194,7 +195,7 @@ class Session:
     def _hearer(self, kind: str) -> Callable[[list[Delta]], None]:
         return lambda deltas: self.caches.hear(kind, deltas)
 
-    def _pod_settled(self, uid: str) -> None:
-        target = self._nominations.drop(uid, self._now())
+    def _pod_bound(self, uid: str) -> None:
+        target = self._nominations.bound(uid, self._now())
         if target:
             self.caches.touch_claim(target)

@@ -76,7 +76,8 @@ class ListWatch:
                 self.cut_since = self.now()
             failures = failures + 1 if self.now() - started < _SHORT else int(fault is not None)
             if failures:
-                log.info("watch interrupted", kind=self.resource.kind, fault=str(fault or ""), failures=failures)
+                say = log.debug if failures == 1 else log.warning
+                say("watch interrupted", kind=self.resource.kind, fault=str(fault or ""), failures=failures)
                 await asyncio.sleep(_pause(fault, failures))
 
     def fresh(self, within: float) -> bool:

@@ -64,16 +64,17 @@ def test_a_terminating_pod_of_a_statefulset_keeps_its_node(world: World) -> None
     assert world.caches.occupancy.occupied("n1")
 
 
-def test_a_pod_that_is_bound_is_settled_and_no_longer_pending(world: World) -> None:
-    settled: list[str] = []
-    world.caches.on_pod_settled = settled.append
+def test_a_pod_that_is_bound_or_gone_is_told_of_and_no_longer_pending(world: World) -> None:
+    bound: list[str] = []
+    gone: list[str] = []
+    world.caches.on_pod_bound, world.caches.on_pod_gone = bound.append, gone.append
     world.hear("pods", pod("a"))
     assert set(world.caches.pending) == {"uid-a"} and world.caches.take_dirty().pods
     world.hear("pods", pod("a", on="n1"))
-    assert not world.caches.pending and settled == ["uid-a"]
+    assert not world.caches.pending and (bound, gone) == (["uid-a"], [])
     world.hear("pods", pod("b"))
-    world.lose("pods", pod("b"))
-    assert settled == ["uid-a", "uid-b"]
+    world.lose("pods", pod("b"), pod("a", on="n1"))
+    assert (bound, gone) == (["uid-a"], ["uid-b", "uid-a"])
 
 
 def test_what_does_not_change_the_facts_is_no_change(world: World) -> None:

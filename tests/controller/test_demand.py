@@ -87,12 +87,23 @@ def test_expectations_end_with_their_pods() -> None:
     nominations.renew({"a": "up", "b": "up"}, at(0))
     assert nominations.expected("up") and nominations.lapse("up", at(-50)) == at(20)
     assert nominations.lapse("up", None) is None
-    assert nominations.drop("a", at(3)) == "up" and nominations.expected("up")
-    assert nominations.drop("b", at(5)) == "up" and not nominations.expected("up")
+    assert nominations.bound("a", at(3)) == "up" and nominations.expected("up")
+    assert nominations.bound("b", at(5)) == "up" and not nominations.expected("up")
     assert nominations.lapse("up", at(-50)) == at(5)
-    assert nominations.drop("b", at(6)) == ""
+    assert nominations.bound("b", at(6)) == ""
     nominations.renew({"a": "up"}, at(7))
     assert set(nominations.forget("up")) == {"a"} and nominations.of("a") is None
+
+
+def test_a_place_whose_pod_vanished_is_still_kept_for_a_while() -> None:
+    nominations = Nominations()
+    nominations.renew({"a": "up"}, at(0))
+    nominations.gone("a")
+    nominations.gone("a")
+    assert nominations.of("a") is None and nominations.expected("up")
+    assert nominations.lapse("up", None) is None and nominations.lapse("up", at(5)) == at(25)
+    nominations.forget("up")
+    assert not nominations.expected("up")
 
 
 # --- when the workflow is told ---

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
@@ -24,11 +24,13 @@ from model.kinds import NodeClaim
 from model.observations import ClaimSeen, DemandSeen
 from model.outcomes import ConditionPatch
 from model.plans import PlanRequest
+from sandbox.faults import Answer
 from sandbox.world import Sandbox
 from tests.controller.test_planning import Types
 from tests.kube.builders import claim_json, node_json, pod_json, pool_json
 from tests.kube.test_other_kinds import node_class_json
 
+Names = Callable[[str], str]
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 SETTLE = 0.6
 """Seconds after which what the host gathers has been sent."""
@@ -58,7 +60,7 @@ class Hosting:
         return [one.input.payloads[0].data for one in signals if one.signal_name == signal]
 
     async def claim_heard(self, claim: NodeClaim) -> list[ClaimSeen]:
-        said = await self.heard(f"{self.cluster}/nodeclaim/{claim.name}/{claim.uid[:8]}", "seen")
+        said = await self.heard(life_of(self, claim), "seen")
         return [ClaimSeen.model_validate_json(one) for one in said]
 
     async def demand_heard(self) -> list[DemandSeen]:
@@ -75,7 +77,17 @@ class Hosting:
 
 @pytest.fixture(scope="session")
 async def kube(world: Sandbox) -> AsyncIterator[KubeAdapters]:
+    """An admin, who sets the stage."""
     adapters = await connect_all(str(world.kubeconfig))
+    yield adapters
+    await adapters.close()
+
+
+@pytest.fixture(scope="session")
+async def rights(world: Sandbox) -> AsyncIterator[KubeAdapters]:
+    """What the host has: the rights that ship with the worker, past the proxy that can do wrong."""
+    kubeconfig = world.service_account_kubeconfig("tenure", "tenure", through_proxy=True)
+    adapters = await connect_all(str(kubeconfig))
     yield adapters
     await adapters.close()
 
@@ -127,7 +139,7 @@ async def _forget(temporal: Client, cluster: str) -> None:
 
 
 @pytest.fixture
-async def names(kube: KubeAdapters) -> AsyncIterator[Callable[[str], str]]:
+async def names(kube: KubeAdapters) -> AsyncIterator[Names]:
     """Unique names; what bears one is removed at the end."""
     made: list[str] = []
 
@@ -162,8 +174,10 @@ async def set_ready(kube: KubeAdapters, node: str) -> None:
     await kube.client.merge(NODES.path(node), {"spec": {"taints": None}})
 
 
-async def test_a_life_is_told_in_few_words(kube: KubeAdapters, temporal: Client, names: Callable[[str], str]) -> None:
-    async with hosting(kube, temporal) as watch:
+async def test_a_life_is_told_in_few_words(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    async with hosting(rights, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("life"))))
         await kube.claims.ensure_finalizer(claim.name, claim.uid)
         await watch.until(lambda: said(watch, claim, 1))
@@ -201,14 +215,16 @@ async def run_pod(kube: KubeAdapters, name: str, node: str) -> None:
     await kube.client.request("POST", PODS.path(namespace="default"), body=pod_json(name, node=node))
 
 
-async def test_a_successor_repeats_nothing(kube: KubeAdapters, temporal: Client, names: Callable[[str], str]) -> None:
+async def test_a_successor_repeats_nothing(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
     cluster = f"test-{uuid.uuid4().hex[:8]}"
-    async with hosting(kube, temporal, cluster=cluster) as first:
+    async with hosting(rights, temporal, cluster=cluster) as first:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("carried"))))
         await first.until(lambda: said(first, claim, 1))
         await first.until(lambda: carried(first, claim.name))
         last = first.progress[-1]
-    async with hosting(kube, temporal, cluster=cluster, carried=last) as second:
+    async with hosting(rights, temporal, cluster=cluster, carried=last) as second:
         await second.until(lambda: ready_to_plan(second))
         await asyncio.sleep(SETTLE)
         assert len(await second.claim_heard(claim)) == 1
@@ -225,7 +241,7 @@ async def ready_to_plan(watch: Hosting) -> bool:
 
 
 async def test_pods_that_find_no_node_are_told_and_planned_for(
-    kube: KubeAdapters, temporal: Client, names: Callable[[str], str]
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     pool, node_class = names("pool"), names("class")
     await kube.client.request("POST", EC2_NODE_CLASSES.path(), body=node_class_json(node_class))
@@ -234,7 +250,7 @@ async def test_pods_that_find_no_node_are_told_and_planned_for(
     await kube.client.request("POST", NODE_POOLS.path(), body=body)
     good = [ConditionPatch(type=one, status="True") for one in ("ValidationSucceeded", "NodeClassReady")]
     await kube.pools.patch_status(pool, conditions=good, now=datetime.now(UTC))
-    async with hosting(kube, temporal) as watch:
+    async with hosting(rights, temporal) as watch:
         await watch.until(lambda: ready_to_plan(watch))
         for _ in range(9):
             raw = pod_json(names("wants"), nodeSelector={"karpenter.sh/nodepool": pool})
@@ -259,8 +275,69 @@ async def demanded(watch: Hosting, pods: int) -> bool:
     return any(one.pods == pods for one in await watch.demand_heard())
 
 
+async def test_a_watch_that_is_cut_and_refused_misses_nothing(
+    world: Sandbox, kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    async with hosting(rights, temporal) as watch:
+        claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("cut"))))
+        await kube.claims.ensure_finalizer(claim.name, claim.uid)
+        await watch.until(lambda: said(watch, claim, 1))
+        with world.faults.during(Answer(429, retry_after=1), "watch=true"):
+            assert world.faults.cut_open("watch=true") >= 6
+            await kube.claims.delete(claim.name, claim.uid)
+            await asyncio.sleep(SETTLE)
+            assert len(await watch.claim_heard(claim)) == 1
+        await watch.until(lambda: said(watch, claim, 2))
+        assert (await watch.claim_heard(claim))[1].deleting
+        other = await kube.claims.create(NodeClaim.from_object(claim_json(names("after"))))
+        await watch.until(lambda: said(watch, other, 1))
+
+
+async def test_a_plan_on_caches_that_are_too_old_is_refused(
+    world: Sandbox, rights: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.host.FRESH_WITHIN", 0.2)
+    async with hosting(rights, temporal) as watch:
+        await watch.until(lambda: ready_to_plan(watch))
+        with world.faults.during(Answer(503), "pods.*watch=true"):
+            world.faults.cut_open("pods.*watch=true")
+            await asyncio.sleep(SETTLE)
+            outcome = await watch.host.plan(PlanRequest(plan_id="p"))
+            assert outcome.blocked == "caches are too old: pods"
+        await watch.until(lambda: plans(watch))
+
+
+async def plans(watch: Hosting) -> bool:
+    outcome = await watch.host.plan(PlanRequest(plan_id=uuid.uuid4().hex))
+    return not outcome.blocked
+
+
+async def test_a_life_that_was_ended_by_hand_is_started_again(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.resync.YOUNG", timedelta(0))
+    async with hosting(rights, temporal) as watch:
+        claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("ended"))))
+        await watch.until(lambda: said(watch, claim, 1))
+        await temporal.get_workflow_handle(life_of(watch, claim)).terminate()
+        await watch.until(lambda: mended(watch, claim))
+
+
+async def mended(watch: Hosting, claim: NodeClaim) -> bool:
+    """Visibility lags, so one comparison may come too early."""
+    session = watch.host._session
+    assert session is not None
+    await session.resync()
+    description = await watch.temporal.get_workflow_handle(life_of(watch, claim)).describe()
+    return description.status is WorkflowExecutionStatus.RUNNING
+
+
+def life_of(watch: Hosting, claim: NodeClaim) -> str:
+    return f"{watch.cluster}/nodeclaim/{claim.name}/{claim.uid[:8]}"
+
+
 async def test_another_controller_at_work_stops_the_watch(
-    kube: KubeAdapters, temporal: Client, names: Callable[[str], str]
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     lease = names("leader")
     spec = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.catalogue import FRESH_FOR
+from controller.catalogue import AGAIN_IN, FRESH_FOR
 from controller.nominations import Nominations
 from controller.planning import Planning
 from model.catalogue import Catalogue, InstanceType
-from model.faults import TryLater
+from model.faults import Throttled, TryLater
 from model.kinds import EC2NodeClass, NodeClaim
 from model.plans import PlanOutcome, PlanRequest
 from scheduling.state import PlanSettings
@@ -44,6 +44,7 @@ class Types:
     def __init__(self) -> None:
         self.kinds: Sequence[InstanceType] = COMMON
         self.asked = 0
+        self.broken = False
 
     async def refresh(self) -> None:
         return None
@@ -53,6 +54,8 @@ class Types:
 
     async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue:
         self.asked += 1
+        if self.broken:
+            raise Throttled("told to fail")
         return Catalogue(by_node_class={one.name: tuple(self.kinds) for one in node_classes})
 
 
@@ -172,6 +175,24 @@ async def test_instance_types_are_asked_for_when_a_class_changes_or_they_are_old
     stage.now += FRESH_FOR
     await stage.planning.feed()
     assert stage.types.asked == 3
+
+
+async def test_while_aws_does_not_answer_what_is_known_goes_on_counting(stage: Stage) -> None:
+    stage.types.broken = True
+    stage.want(3)
+    outcome = await stage.plan("plan-1")
+    assert outcome.blocked == "the instance types of EC2NodeClass default are not known yet"
+    process = stage.planning._process
+    for _ in range(5):
+        await stage.planning.feed()
+    assert stage.types.asked == 1 and stage.planning._process is process
+    stage.types.broken = False
+    stage.now += AGAIN_IN
+    assert (await stage.plan("plan-2")).created == 1
+    stage.types.broken = True
+    stage.now += FRESH_FOR
+    stage.want(9, "more")
+    assert (await stage.plan("plan-3")).created == 2
 
 
 async def test_a_claim_that_the_watch_lost_is_bought_again(stage: Stage) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kube.adapters import KubeAdapters
+from kube.client import KubeClient
 from kube.resources import NODE_CLAIMS
 from model.faults import BadInput
 from model.kinds import NodeClaim
@@ -72,10 +73,12 @@ async def test_a_map_in_the_status_is_replaced_whole(kube: KubeAdapters, unique:
     await kube.claims.delete(claim.name, claim.uid)
 
 
-async def test_a_write_by_somebody_else_in_between_is_kept(kube: KubeAdapters, unique: Unique) -> None:
+async def test_a_write_by_somebody_else_in_between_is_kept(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
     claim = await made(kube, unique("claim"))
     path = NODE_CLAIMS.path(claim.name)
-    await kube.client.merge(path, {"metadata": {"annotations": {"theirs": "kept"}}})
+    await admin.merge(path, {"metadata": {"annotations": {"theirs": "kept"}}})
     patched = await kube.claims.patch(
         claim.name, claim.uid, conditions=(ConditionPatch(type="Registered", status="True"),), now=NOW
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kube.adapters import KubeAdapters
+from kube.client import KubeClient
 from kube.resources import NODES
 from model import labels
 from model.kinds import NodeClaim
@@ -17,9 +18,9 @@ UNREGISTERED = {"key": labels.UNREGISTERED_TAINT_KEY, "effect": "NoExecute"}
 
 
 @pytest.fixture
-async def node(kube: KubeAdapters, unique: Unique) -> AsyncIterator[str]:
+async def node(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> AsyncIterator[str]:
     name = unique("node")
-    await kube.client.request("POST", NODES.path(), body=node_json(name, taints=[UNREGISTERED]))
+    await admin.request("POST", NODES.path(), body=node_json(name, taints=[UNREGISTERED]))
     yield name
     await kube.nodes.release(name)
     await kube.nodes.delete(name)
@@ -32,13 +33,15 @@ def claim_for(node: str, **spec: Any) -> NodeClaim:
     return NodeClaim.from_object(raw)
 
 
-async def stored(kube: KubeAdapters, name: str) -> dict[str, Any]:
-    found = await kube.client.get(NODES.path(name))
+async def stored(kube: KubeAdapters, admin: KubeClient, name: str) -> dict[str, Any]:
+    found = await admin.get(NODES.path(name))
     assert found is not None
     return found
 
 
-async def test_registration_gives_the_node_what_its_claim_says(kube: KubeAdapters, node: str) -> None:
+async def test_registration_gives_the_node_what_its_claim_says(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
     claim = claim_for(
         node,
         taints=[{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}],
@@ -51,20 +54,22 @@ async def test_registration_gives_the_node_what_its_claim_says(kube: KubeAdapter
     pairs = {(key, value) for key, value, _ in state.taints}
     assert {("dedicated", "gpu"), ("cni", "")} <= pairs
     assert labels.UNREGISTERED_TAINT_KEY not in {key for key, _ in pairs}
-    owner = (await stored(kube, node))["metadata"]["ownerReferences"][0]
+    owner = (await stored(kube, admin, node))["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodeClaim", claim.name, True)
 
 
-async def test_a_second_registration_brings_no_startup_taint_back(kube: KubeAdapters, node: str) -> None:
+async def test_a_second_registration_brings_no_startup_taint_back(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
     claim = claim_for(node, startupTaints=[{"key": "cni", "effect": "NoExecute"}])
     await kube.nodes.register(node, claim)
-    await kube.client.merge(NODES.path(node), {"spec": {"taints": None}})
+    await admin.merge(NODES.path(node), {"spec": {"taints": None}})
     state = await kube.nodes.register(node, claim)
     assert state is not None and "cni" not in {key for key, _, _ in state.taints}
 
 
-async def test_a_node_that_asks_for_it_keeps_its_own_taints(kube: KubeAdapters, node: str) -> None:
-    await kube.client.merge(NODES.path(node), {"metadata": {"labels": {labels.DO_NOT_SYNC_TAINTS: "true"}}})
+async def test_a_node_that_asks_for_it_keeps_its_own_taints(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    await admin.merge(NODES.path(node), {"metadata": {"labels": {labels.DO_NOT_SYNC_TAINTS: "true"}}})
     state = await kube.nodes.register(node, claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}]))
     assert state is not None and "dedicated" not in {key for key, _, _ in state.taints}
 
@@ -80,9 +85,9 @@ async def test_disruption_is_marked_once_and_taken_back_whole(kube: KubeAdapters
     assert labels.EXCLUDE_FROM_LOAD_BALANCERS not in cleared.labels
 
 
-async def test_marks_survive_writes_by_the_kubelet_in_between(kube: KubeAdapters, node: str) -> None:
+async def test_marks_survive_writes_by_the_kubelet_in_between(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await kube.nodes.get(node)
-    await kube.client.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}})
+    await admin.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}})
     marked = await kube.nodes.mark_disrupted(node)
     assert marked is not None and marked.labels["kubelet"] == "wrote"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kube.adapters import KubeAdapters
-from kube.client import connect
+from kube.client import KubeClient, connect
 from kube.resources import EC2_NODE_CLASSES, EVENTS, LEASES, NODE_POOLS
 from model import labels
 from model.faults import BadInput
@@ -18,9 +18,11 @@ Unique = Callable[[str], str]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
-async def test_a_pools_status_is_kept_and_its_readiness_follows(kube: KubeAdapters, unique: Unique) -> None:
+async def test_a_pools_status_is_kept_and_its_readiness_follows(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
     name = unique("pool")
-    await kube.client.request("POST", NODE_POOLS.path(), body=pool_json(name))
+    await admin.request("POST", NODE_POOLS.path(), body=pool_json(name))
     good = tuple(ConditionPatch(type=one, status="True") for one in labels.NODEPOOL_CONDITIONS)
     usage = {"resources": {"cpu": "4", "nodes": "1"}, "nodes": 1}
     assert await kube.pools.patch_status(name, status=usage, conditions=good, annotations={"hash": "1"}, now=NOW)
@@ -31,15 +33,15 @@ async def test_a_pools_status_is_kept_and_its_readiness_follows(kube: KubeAdapte
     assert await kube.pools.patch_status(name, status=usage, conditions=good, now=NOW + timedelta(hours=1))
     again = await kube.pools.get(name)
     assert again is not None and again.metadata.resource_version == pool.metadata.resource_version
-    await kube.client.request("DELETE", NODE_POOLS.path(name))
+    await admin.request("DELETE", NODE_POOLS.path(name))
     assert not await kube.pools.patch_status(name, status=usage, now=NOW)
 
 
-async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, unique: Unique) -> None:
+async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("class")
-    await kube.client.request("POST", EC2_NODE_CLASSES.path(), body=node_class_json(name))
+    await admin.request("POST", EC2_NODE_CLASSES.path(), body=node_class_json(name))
     assert await kube.node_classes.ensure_finalizer(name)
-    await kube.client.request("DELETE", EC2_NODE_CLASSES.path(name))
+    await admin.request("DELETE", EC2_NODE_CLASSES.path(name))
     going = await kube.node_classes.get(name)
     assert going is not None and going.metadata.deleting
     bad = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="none")
@@ -49,7 +51,9 @@ async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, unique:
     assert not await kube.node_classes.ensure_finalizer(name)
 
 
-async def test_a_lease_has_a_holder_only_while_it_is_renewed(kube: KubeAdapters, unique: Unique) -> None:
+async def test_a_lease_has_a_holder_only_while_it_is_renewed(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
     name = unique("lease")
     body = {
         "metadata": {"name": name},
@@ -59,15 +63,15 @@ async def test_a_lease_has_a_holder_only_while_it_is_renewed(kube: KubeAdapters,
             "renewTime": "2026-01-01T12:00:00.000000Z",
         },
     }
-    await kube.client.request("POST", LEASES.path(namespace="kube-system"), body=body)
+    await admin.request("POST", LEASES.path(namespace="kube-system"), body=body)
     for namespace in ("", "kube-system"):
         assert await kube.leases.holder(namespace, name, now=NOW + timedelta(seconds=10)) == "karpenter-abc"
         assert await kube.leases.holder(namespace, name, now=NOW + timedelta(seconds=20)) == ""
     assert await kube.leases.holder("default", name, now=NOW) == ""
-    await kube.client.request("DELETE", LEASES.path(name, namespace="kube-system"))
+    await admin.request("DELETE", LEASES.path(name, namespace="kube-system"))
 
 
-async def test_an_event_is_published_once(kube: KubeAdapters, unique: Unique) -> None:
+async def test_an_event_is_published_once(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
     name = unique("claim")
     for _ in range(3):
         await kube.events.publish(
@@ -75,7 +79,7 @@ async def test_an_event_is_published_once(kube: KubeAdapters, unique: Unique) ->
         )
     await kube.events.flush()
     params = {"fieldSelector": f"involvedObject.name={name}"}
-    found = await kube.client.request("GET", EVENTS.path(namespace="default"), params=params)
+    found = await admin.request("GET", EVENTS.path(namespace="default"), params=params)
     assert [(one["reason"], one["type"], one["source"]["component"]) for one in found["items"]] == [
         ("Unconsolidatable", "Warning", "karpenter")
     ]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kube.adapters import KubeAdapters
+from kube.client import KubeClient
 from kube.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
 from model.outcomes import DrainPod
 from tests.kube.builders import node_json, pod_json
@@ -18,18 +19,18 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 @pytest.fixture
-async def node(kube: KubeAdapters, unique: Unique) -> AsyncIterator[str]:
+async def node(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> AsyncIterator[str]:
     name = unique("node")
-    await kube.client.request("POST", NODES.path(), body=node_json(name))
+    await admin.request("POST", NODES.path(), body=node_json(name))
     yield name
     for pod in await kube.pods.on_node(name, now=datetime.now(UTC)):
         await kube.pods.force_delete(pod, grace_seconds=0)
     await kube.nodes.delete(name)
 
 
-async def run(kube: KubeAdapters, name: str, node: str, **more: Any) -> DrainPod:
+async def run(kube: KubeAdapters, admin: KubeClient, name: str, node: str, **more: Any) -> DrainPod:
     body = pod_json(name, node=node, terminationGracePeriodSeconds=0, **more)
-    await kube.client.request("POST", PODS.path(namespace="default"), body=body)
+    await admin.request("POST", PODS.path(namespace="default"), body=body)
     return await one(kube, node, name)
 
 
@@ -37,23 +38,27 @@ async def one(kube: KubeAdapters, node: str, name: str) -> DrainPod:
     return next(pod for pod in await kube.pods.on_node(node, now=datetime.now(UTC)) if pod.name == name)
 
 
-async def test_an_eviction_is_accepted_and_gone_is_accepted_too(kube: KubeAdapters, node: str) -> None:
-    pod = await run(kube, "leaves", node)
+async def test_an_eviction_is_accepted_and_gone_is_accepted_too(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    pod = await run(kube, admin, "leaves", node)
     assert pod.waits and pod.evictable and pod.reschedulable
     assert (await kube.pods.evict(pod)).accepted
     assert (await kube.pods.evict(pod)).accepted
     assert not await kube.pods.force_delete(pod, grace_seconds=0)
 
 
-async def test_another_pod_of_the_same_name_is_not_deleted(kube: KubeAdapters, node: str) -> None:
-    pod = await run(kube, "twin", node)
+async def test_another_pod_of_the_same_name_is_not_deleted(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    pod = await run(kube, admin, "twin", node)
     other = pod.model_copy(update={"uid": "00000000-0000-0000-0000-000000000009"})
     assert not await kube.pods.force_delete(other, grace_seconds=0)
     assert (await one(kube, node, "twin")).uid == pod.uid
     assert await kube.pods.force_delete(pod, grace_seconds=0)
 
 
-async def test_a_budget_in_the_way_is_told_in_the_servers_words(kube: KubeAdapters, node: str, unique: Unique) -> None:
+async def test_a_budget_in_the_way_is_told_in_the_servers_words(
+    kube: KubeAdapters, admin: KubeClient, node: str, unique: Unique
+) -> None:
     app = unique("app")
     budget = {
         "apiVersion": "policy/v1",
@@ -61,37 +66,39 @@ async def test_a_budget_in_the_way_is_told_in_the_servers_words(kube: KubeAdapte
         "metadata": {"name": app},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
     }
-    await kube.client.request("POST", BUDGETS, body=budget)
-    pod = await run(kube, app, node, metadata={"labels": {"app": app}})
-    await kube.client.merge(PODS.path(app, namespace="default", sub="status"), {"status": RUNNING})
-    await until_counted(kube, app)
+    await admin.request("POST", BUDGETS, body=budget)
+    pod = await run(kube, admin, app, node, metadata={"labels": {"app": app}})
+    await admin.merge(PODS.path(app, namespace="default", sub="status"), {"status": RUNNING})
+    await until_counted(kube, admin, app)
     eviction = await kube.pods.evict(pod)
     assert not eviction.accepted
     assert eviction.pod == f"default/{app}"
     assert app in eviction.blocked_by and "needs 1 healthy pods" in eviction.blocked_by
-    await kube.client.request("DELETE", f"{BUDGETS}/{app}")
+    await admin.request("DELETE", f"{BUDGETS}/{app}")
     assert (await kube.pods.evict(pod)).accepted
 
 
-async def test_volumes_of_pods_that_leave_are_waited_for(kube: KubeAdapters, node: str, unique: Unique) -> None:
+async def test_volumes_of_pods_that_leave_are_waited_for(
+    kube: KubeAdapters, admin: KubeClient, node: str, unique: Unique
+) -> None:
     leaving, staying = unique("pv"), unique("pv")
-    await run(kube, unique("db"), node, volumes=[claim_volume(leaving)])
-    await run(kube, unique("agent"), node, volumes=[claim_volume(staying)], tolerations=[{"operator": "Exists"}])
+    await run(kube, admin, unique("db"), node, volumes=[claim_volume(leaving)])
+    await run(kube, admin, unique("agent"), node, volumes=[claim_volume(staying)], tolerations=[{"operator": "Exists"}])
     for volume in (leaving, staying):
-        await kube.client.request("POST", PERSISTENT_VOLUME_CLAIMS.path(namespace="default"), body=claim(volume))
-        await kube.client.request("POST", VOLUME_ATTACHMENTS.path(), body=attachment(volume, node))
+        await admin.request("POST", PERSISTENT_VOLUME_CLAIMS.path(namespace="default"), body=claim(volume))
+        await admin.request("POST", VOLUME_ATTACHMENTS.path(), body=attachment(volume, node))
     assert await kube.pods.attached_volumes(node) == [leaving]
     for volume in (leaving, staying):
-        await kube.client.request("DELETE", VOLUME_ATTACHMENTS.path(volume))
-        await kube.client.request("DELETE", PERSISTENT_VOLUME_CLAIMS.path(volume, namespace="default"))
+        await admin.request("DELETE", VOLUME_ATTACHMENTS.path(volume))
+        await admin.request("DELETE", PERSISTENT_VOLUME_CLAIMS.path(volume, namespace="default"))
     assert await kube.pods.attached_volumes(node) == ()
 
 
-async def until_counted(kube: KubeAdapters, budget: str) -> None:
+async def until_counted(kube: KubeAdapters, admin: KubeClient, budget: str) -> None:
     """Until the controller of budgets has seen the healthy pod."""
     async with asyncio.timeout(30):
         while True:
-            found = await kube.client.request("GET", f"{BUDGETS}/{budget}")
+            found = await admin.request("GET", f"{BUDGETS}/{budget}")
             if found.get("status", {}).get("currentHealthy") == 1:
                 return
             await asyncio.sleep(0.1)
