@@ -107,12 +107,16 @@ class NodePoolWorkflow:
         timeout = max(self._again - workflow.now(), timedelta(0)) if self._again and self._state.asked else None
         try:
             await workflow.wait_condition(
-                lambda: self._state.seen != self._told or self._asked_anew or self._roll_due(),
+                lambda: self._state.seen != self._told or self._anew() or self._roll_due(),
                 timeout=timeout,
                 timeout_summary="look at the budget again",
             )
         except TimeoutError:
             return
+
+    def _anew(self) -> bool:
+        """A change that nobody wishes anything of is no reason to wake."""
+        return self._asked_anew and bool(self._state.asked)
 
     def _due(self) -> bool:
         return self._asked_anew or self._again is None or workflow.now() >= self._again
