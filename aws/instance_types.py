@@ -5,7 +5,7 @@ planning sees and what `fleet_request.py` launches from.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from aws.capacity import Machine, capacity_of
@@ -34,6 +34,10 @@ class Region:
     """Instance type to the zones that offer it."""
     zones: tuple[str, ...]
     prices: PriceBook
+
+    def with_prices(self, book: PriceBook) -> "Region":
+        """With what AWS says of prices in `book`, and the estimates that are here."""
+        return replace(self, prices=replace(book, estimates=self.prices.estimates))
 
 
 class ResolvedTypes:

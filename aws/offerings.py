@@ -13,7 +13,7 @@ import structlog
 from aws.client import AwsClients
 from aws.instance_types import Region, ResolvedTypes, resolve_types
 from aws.placement import PlacementGroups
-from aws.prices import PriceBook, estimate, price_list_is_there, read_on_demand, read_spot
+from aws.prices import PriceBook, estimate, read_prices
 from aws.settings import AwsSettings
 from aws.type_info import TypeInfo
 from model.catalogue import Catalogue, InstanceType
@@ -43,13 +43,15 @@ class AwsOfferings:
         self._clients, self._settings, self._clock = clients, settings, clock
         self._placement = placement
         self._region, self._epoch = region, 0
-        self._types_due = self._prices_due = clock() + _REFRESH_SECONDS if region else 0.0
+        self._due = clock() + _REFRESH_SECONDS if region else clock()
+        self._refreshing: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._resolved: dict[str, tuple[object, ResolvedTypes]] = {}
 
     async def refresh(self) -> None:
         """Read what is due. Types must be read; prices that cannot be read keep their last value."""
-        await self.region()
+        async with self._reading:
+            await self._read_what_is_due()
 
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         return (await self.resolved(node_class)).types
@@ -78,26 +80,29 @@ class AwsOfferings:
         return held[1]
 
     async def region(self) -> Region:
-        """Types, zones and prices, read when they are due."""
-        if self._region is None or self._is_due():
-            async with self._reading:
-                await self._read_what_is_due()
+        """Types, zones and prices. Waits for the first reading only; later ones go on beside those who ask."""
+        if self._region is None:
+            await self.refresh()
+        elif self._clock() >= self._due and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.create_task(self._refresh_quietly())
         assert self._region is not None
         return self._region
 
-    def _is_due(self) -> bool:
-        return self._clock() >= min(self._types_due, self._prices_due)
+    async def _refresh_quietly(self) -> None:
+        try:
+            await self.refresh()
+        except Fault as fault:
+            self._due = self._clock() + _AGAIN_SECONDS
+            _log.warning("instance types could not be read again; the last known ones stand", reason=fault.message)
 
     async def _read_what_is_due(self) -> None:
-        now = self._clock()
-        if self._region is None or now >= self._types_due:
-            self._region = await self._read_types()
-            self._types_due = now + _REFRESH_SECONDS
-            self._epoch += 1
-        if now >= self._prices_due:
-            self._region, complete = await self._with_prices(self._region)
-            self._prices_due = now + (_REFRESH_SECONDS if complete else _AGAIN_SECONDS)
-            self._epoch += 1
+        if self._region is not None and self._clock() < self._due:
+            return
+        types, prices = await asyncio.gather(self._read_types(), read_prices(self._clients, self._settings))
+        before = self._region.prices if self._region else PriceBook()
+        self._region = types.with_prices(before.merged(prices))
+        self._epoch += 1
+        self._due = self._clock() + (_REFRESH_SECONDS if prices.complete else _AGAIN_SECONDS)
 
     async def _read_types(self) -> Region:
         ec2 = self._clients.ec2
@@ -114,33 +119,12 @@ class AwsOfferings:
         zones_of: dict[str, set[str]] = {}
         for name, zone in rows:
             zones_of.setdefault(name, set()).add(zone)
-        types = {info.name: info for info in sorted(infos, key=lambda info: info.name)}
-        book = self._region.prices if self._region else PriceBook()
         return Region(
-            types=types,
+            types={info.name: info for info in sorted(infos, key=lambda info: info.name)},
             zones_of={name: frozenset(zones) for name, zones in zones_of.items()},
             zones=tuple(sorted({zone for _, zone in rows})),
-            prices=PriceBook(book.on_demand, book.spot, {name: estimate(info) for name, info in types.items()}),
+            prices=PriceBook(estimates={info.name: estimate(info) for info in infos}),
         )
-
-    async def _with_prices(self, region: Region) -> tuple[Region, bool]:
-        """The region with new prices, and whether all of them could be read."""
-        there = price_list_is_there(self._settings)
-        on_demand, spot = await asyncio.gather(
-            read_on_demand(self._clients, self._settings.region) if there else _nothing(),
-            read_spot(self._clients),
-            return_exceptions=True,
-        )
-        for answer in (on_demand, spot):
-            if isinstance(answer, BaseException) and not isinstance(answer, Fault):
-                raise answer
-            if isinstance(answer, Fault):
-                _log.warning("prices could not be read; the last known ones stand", reason=answer.message)
-        book = region.prices.merged(
-            {} if isinstance(on_demand, BaseException) else on_demand, {} if isinstance(spot, BaseException) else spot
-        )
-        complete = not isinstance(on_demand, BaseException) and not isinstance(spot, BaseException)
-        return Region(region.types, region.zones_of, region.zones, book), complete
 
 
 _TYPES: Final = {
@@ -150,7 +134,3 @@ _TYPES: Final = {
     ],
     "PaginationConfig": {"PageSize": 100},
 }
-
-
-async def _nothing() -> dict[str, float]:
-    return {}

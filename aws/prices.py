@@ -4,16 +4,24 @@ Prices order choices, they never decide whether a node may exist: where AWS give
 from the machine's size and spot is taken for as dear.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import structlog
 
 from aws.client import AwsClients
 from aws.settings import AwsSettings
 from aws.type_info import TypeInfo
 from model import labels
+from model.faults import Fault
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 _PRODUCTS: Final = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
 _COMMON: Final = {
@@ -47,9 +55,18 @@ class PriceBook:
             return self.spot.get((instance_type, zone))
         return (self.on_demand or self.estimates).get(instance_type)
 
-    def merged(self, on_demand: Mapping[str, float], spot: Mapping[tuple[str, str], float]) -> "PriceBook":
+    def merged(self, read: "PricesRead") -> "PriceBook":
         """New prices over old ones: what an answer leaves out keeps its last known price."""
-        return PriceBook({**self.on_demand, **on_demand}, {**self.spot, **spot}, self.estimates)
+        return PriceBook({**self.on_demand, **read.on_demand}, {**self.spot, **read.spot}, self.estimates)
+
+
+@dataclass(frozen=True, slots=True)
+class PricesRead:
+    """What one reading brought; incomplete when AWS did not answer for all."""
+
+    on_demand: Mapping[str, float]
+    spot: Mapping[tuple[str, str], float]
+    complete: bool
 
 
 def estimate(info: TypeInfo) -> float:
@@ -58,6 +75,15 @@ def estimate(info: TypeInfo) -> float:
     devices = (*info.gpus, *info.neuron)
     extras = sum(one.count * one.memory_mib / 1024 * _PER_GPU_GIB for one in devices) + info.nvme_gb * _PER_DISK_GB
     return round(machine * (_ARM_SHARE if info.architecture == "arm64" else 1) + extras, 5)
+
+
+async def read_prices(clients: AwsClients, settings: AwsSettings) -> PricesRead:
+    """Both kinds at a time; a fault of one costs that one alone, and is logged."""
+    ask = price_list_is_there(settings)
+    on_demand, spot = await asyncio.gather(
+        _or_none(read_on_demand(clients, settings.region)) if ask else _nothing(), _or_none(read_spot(clients))
+    )
+    return PricesRead(on_demand or {}, spot or {}, complete=on_demand is not None and spot is not None)
 
 
 def price_list_is_there(settings: AwsSettings) -> bool:
@@ -98,6 +124,18 @@ async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tu
         if price and (place not in latest or latest[place][0] < at):
             latest[place] = (at, price)
     return {place: price for place, (_, price) in latest.items()}
+
+
+async def _or_none(reading: Awaitable[T]) -> T | None:
+    try:
+        return await reading
+    except Fault as fault:
+        _log.warning("prices could not be read; the last known ones stand", reason=fault.message)
+        return None
+
+
+async def _nothing() -> dict[str, float]:
+    return {}
 
 
 def _spot_row(row: Mapping[str, Any]) -> tuple[tuple[str, str], datetime, float]:
