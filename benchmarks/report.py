@@ -52,7 +52,7 @@ class Step:
         return self.of([name for name in self.cost if name not in (*WORKER, *TEMPORAL)])
 
 
-def report(steps: Sequence[Step], *, fresh: bool, console: Console | None = None) -> None:
+def report(steps: Sequence[Step], *, fresh: bool, note: str = "", console: Console | None = None) -> None:
     out = console or Console(width=None if Console().is_terminal else 160, highlight=False)
     out.print(f"Measured on {machine()}")
     out.print(steps_table(steps, fresh=fresh))
@@ -62,6 +62,8 @@ def report(steps: Sequence[Step], *, fresh: bool, console: Console | None = None
     if events:
         spread = f"min {min(events)}, median {statistics.median(events):g}, max {max(events)}"
         out.print(f"History events a node, {len(events)} lives: {spread}")
+    if note:
+        out.print(note)
 
 
 def steps_table(steps: Sequence[Step], *, fresh: bool) -> Table:

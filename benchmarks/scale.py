@@ -28,6 +28,8 @@ from cli.exits import Failed, Refused, code_of, leave, line_of
 from cli.lives import NodeLife
 from cli.rights import RBAC, aws_arguments
 from cli.stage import Stage
+from cli.worker_metrics import line_of as line_of_failures
+from cli.worker_metrics import read_failed_tasks
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from model.labels import NODEPOOL
 from sandbox.errors import SandboxError
@@ -51,11 +53,11 @@ def scale(
     directory = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
     try:
         with Sandbox(directory, plan=world()) as sandbox:
-            taken = asyncio.run(_run(sandbox, sizes))
+            taken, note = asyncio.run(_run(sandbox, sizes))
     except (Failed, SandboxError):
         print(f"The logs are in {directory / 'logs'}", file=sys.stderr)
         raise
-    report(taken, fresh=fresh)
+    report(taken, fresh=fresh, note=note)
     if json_file:
         json_file.write_text(json.dumps([step.as_json() for step in taken], indent=2) + "\n")
     shutil.rmtree(directory, ignore_errors=True)
@@ -98,13 +100,15 @@ def node_pool() -> dict[str, Any]:
     return pool
 
 
-async def _run(sandbox: Sandbox, sizes: list[int]) -> list[Step]:
+async def _run(sandbox: Sandbox, sizes: list[int]) -> tuple[list[Step], str]:
+    """The steps, and what else is to be said."""
     async with Stage(sandbox, deployment=DEPLOYMENT) as stage:
         bench = Bench(stage)
         await bench.prepare()
         taken = [await bench.step(size) for size in sizes]
+        note = line_of_failures(await read_failed_tasks(stage.worker.metrics_port))
         await bench.leave()
-        return taken
+        return taken, note
 
 
 class Bench:

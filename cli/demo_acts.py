@@ -15,6 +15,7 @@ from cli.demo_timeline import LifeStory, calls_table, timeline
 from cli.exits import DONE, FAILED
 from cli.stage import Stage
 from cli.view import View
+from cli.worker_metrics import line_of, read_failed_tasks
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from model.labels import NODEPOOL
 from model.lifecycle import Phase
@@ -43,6 +44,7 @@ class Demo:
     def __init__(self, stage: Stage, options: Options, screen: Screen) -> None:
         self._stage, self._options, self._screen = stage, options, screen
         self._facts = Facts(asked=options.pods)
+        self._note = ""
         self._zero = datetime.now(UTC)
         self._first_node = 0.0
 
@@ -138,6 +140,7 @@ class Demo:
         if not self._options.keep:
             templates = await stage.aws.launch_templates()
             facts.left["launch templates"] = [f"{templates} not deleted"] if templates else []
+        self._note = line_of(await read_failed_tasks(stage.worker.metrics_port))
         return await stage.aws.calls()
 
     async def _leave(self) -> None:
@@ -156,6 +159,8 @@ class Demo:
         screen.console.print(timeline(stories, start=self._zero))
         screen.console.print(calls_table(calls))
         screen.say(f"Instances: {facts.launched} launched, {facts.terminated} terminated")
+        if self._note:
+            screen.say(self._note)
 
     def _verdict(self) -> int:
         screen, wrong = self._screen, broken(self._facts, kept=self._options.keep)

@@ -24,6 +24,7 @@ class WorkerProcess(Process):
 
     def __init__(self, log: Path, *, environment: Mapping[str, str], health_port: int, metrics_port: int) -> None:
         ports = {"HEALTH_PROBE_PORT": str(health_port), "METRICS_PORT": str(metrics_port)}
+        self.metrics_port = metrics_port
         super().__init__(
             "worker",
             command([]),

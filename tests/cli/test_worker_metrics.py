@@ -1,0 +1,23 @@
+"""Tasks that failed are counted per workflow, in the worker's own exposition."""
+
+from cli.worker_metrics import failed_tasks, line_of
+
+EXPOSITION = """\
+# HELP temporal_workflow_task_execution_failed Count of workflow task execution failures
+# TYPE temporal_workflow_task_execution_failed counter
+temporal_workflow_task_execution_failed{failure_reason="WorkflowError",workflow_type="NodePoolWorkflow"} 11
+temporal_workflow_task_execution_failed{failure_reason="NonDeterminism",workflow_type="NodePoolWorkflow"} 1
+temporal_workflow_task_execution_failed{failure_reason="WorkflowError",workflow_type="WatchWorkflow"} 0
+# HELP temporal_workflow_completed Count of completed workflows
+# TYPE temporal_workflow_completed counter
+temporal_workflow_completed{workflow_type="NodeClaimWorkflow"} 5
+"""
+
+
+def test_failures_are_added_up_by_workflow_and_zeroes_are_left_out() -> None:
+    assert failed_tasks(EXPOSITION) == {"NodePoolWorkflow": 12}
+    assert line_of(failed_tasks(EXPOSITION)).endswith("repeated: NodePoolWorkflow 12")
+
+
+def test_nothing_is_said_when_nothing_failed() -> None:
+    assert line_of(failed_tasks("")) == ""
