@@ -30,8 +30,11 @@ class DisruptionActivities:
             why_not = await self._still_in_use(asked)
             if why_not:
                 return Disrupted(outcome="not now", why=why_not)
-            reason = ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=asked.reason)
-            await self._claims.patch(ref.name, ref.uid, conditions=(reason,), now=datetime.now(UTC))
+            marks = (
+                ConditionPatch(type=labels.CONSOLIDATABLE, status="True"),
+                ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=asked.reason),
+            )
+            await self._claims.patch(ref.name, ref.uid, conditions=marks, now=datetime.now(UTC))
         await self._claims.delete(ref.name, ref.uid)
         return Disrupted(outcome="deleting")
 

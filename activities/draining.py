@@ -20,6 +20,11 @@ from model.steps import ClaimRef, DrainAsked, Drained
 LOOK_FIRST = 0.5
 LOOK_SLOWEST = 5.0
 """Seconds between looks at a node whose pods are leaving."""
+DONE = (
+    ConditionPatch(type=labels.DRAINED, status="True"),
+    ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"),
+)
+LATE = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.TERMINATION_GRACE_PERIOD_ELAPSED),)
 
 
 class DrainActivities:
@@ -69,15 +74,17 @@ class DrainActivities:
             now = datetime.now(UTC)
             waited = [pod for pod in await self._pods.on_node(node, now=now) if pod.waits]
             blockers = await self._push(waited, deadline, now) if waited else ""
-            if not waited and not await self._pods.attached_volumes(node):
-                await self._write(asked.claim, labels.DRAINED, "True")
+            volumes = () if waited else await self._pods.attached_volumes(node)
+            if not waited and not volumes:
+                await self._write(asked.claim, DONE)
                 return Drained(outcome="drained", deadline=deadline)
             if deadline and now >= deadline:
+                await self._write(asked.claim, LATE)
                 return Drained(outcome="deadline passed", pods=len(waited), deadline=deadline)
-            blockers = blockers or ("" if waited else "volumes are still attached")
+            blockers = blockers or (f"volumes are still attached: {', '.join(volumes[:3])}" if volumes else "")
             patience_over = now - began >= timedelta(seconds=asked.patience)
             if (blockers and blockers != asked.known_blockers) or patience_over:
-                await self._write(asked.claim, labels.DRAINED, "Unknown", labels.DRAINING, blockers)
+                await self._write(asked.claim, _waiting(blockers, waited), say=blockers)
                 return Drained(outcome="waiting", blockers=blockers, pods=len(waited), deadline=deadline)
             await asyncio.sleep(pause)
             pause = min(LOOK_SLOWEST, pause * 1.5)
@@ -101,13 +108,27 @@ class DrainActivities:
                 blockers.append(f"{pod.namespace}/{pod.name}: {pod.why_not}")
         return "; ".join(sorted(blockers)[:5])
 
-    async def _write(self, ref: ClaimRef, condition: str, status: str, reason: str = "", message: str = "") -> None:
-        patch = ConditionPatch(type=condition, status=status, reason=reason, message=message)
-        await self._claims.patch(ref.name, ref.uid, conditions=(patch,), now=datetime.now(UTC))
-        if message:
-            await self._say(ref, "FailedDraining", message)
+    async def _write(self, ref: ClaimRef, conditions: Sequence[ConditionPatch], say: str = "") -> None:
+        await self._claims.patch(ref.name, ref.uid, conditions=conditions, now=datetime.now(UTC))
+        if say:
+            await self._say(ref, "FailedDraining", say)
 
     async def _say(self, ref: ClaimRef, reason: str, message: str) -> None:
         await self._events.publish(
             kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=True
         )
+
+
+def _waiting(blockers: str, waited: Sequence[DrainPod]) -> Sequence[ConditionPatch]:
+    """Pods first; volumes are only looked at once no pod waits (reference 3.13)."""
+    if waited:
+        return (ConditionPatch(type=labels.DRAINED, status="Unknown", reason=labels.DRAINING, message=blockers),)
+    return (
+        ConditionPatch(type=labels.DRAINED, status="True"),
+        ConditionPatch(
+            type=labels.VOLUMES_DETACHED,
+            status="Unknown",
+            reason=labels.AWAITING_VOLUME_DETACHMENT,
+            message=blockers,
+        ),
+    )

@@ -9,9 +9,10 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from activities.disruption import DisruptionActivities
+from model import labels
 from model.lifecycle import Phase
 from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn
-from model.steps import DisruptionAsked
+from model.steps import DisruptionAsked, Report
 from policy.ready import Verdict, decide_ready
 from workflows.life import Life
 from workflows.options import PATCH, named
@@ -51,11 +52,22 @@ async def ready(life: Life) -> Phase:
 
 
 async def _wait(life: Life, verdict: Verdict) -> None:
-    """News that changes nothing leaves the timer as it is."""
+    """News that changes nothing leaves the timer as it is. A refusal is said on the NodeClaim, once for each."""
+    refused = bool(verdict.blocked_by) and life.state.permit is not None
+    if refused and verdict.blocked_by != life.state.blocked_by:
+        await _say_blocked(life, verdict.blocked_by)
     life.block(verdict.blocked_by)
     await life.wait(
         lambda: decide_ready(life.state, life.now) != verdict, until=verdict.until, summary=verdict.why or "expiry"
     )
+
+
+async def _say_blocked(life: Life, why: str) -> None:
+    """It could go and may not: Karpenter's words for both (reference 3.9, 5.2)."""
+    report = Report(
+        claim=ref(life), condition=labels.CONSOLIDATABLE, status="True", event="DisruptionBlocked", message=why
+    )
+    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, "say what blocks it"))
 
 
 async def _ask(life: Life, verdict: Verdict) -> None:
