@@ -10,7 +10,7 @@ from model import labels
 from model.kinds import NodeClaim, Taint
 from model.quantity import parse_resources
 from model.steps import ClaimRef, Initialized, Registered
-from policy.initialization import decide_waiting_for
+from policy.initialization import decide_undeclared, decide_waiting_for
 
 
 class JoiningActivities:
@@ -60,6 +60,7 @@ class JoiningActivities:
             return Initialized(outcome="waiting", waiting_for=waiting[0])
         if not await self._nodes.mark_initialized(node.name):
             return Initialized(outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster")
+        await self._explain_taints(claim, node)
         done = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
         await self._claims.patch(ref.name, ref.uid, conditions=(done,), now=datetime.now(UTC))
         return Initialized(outcome="initialized", boot_id=node.boot_id, expires=_expires(claim))
@@ -67,6 +68,21 @@ class JoiningActivities:
     async def _claim(self, ref: ClaimRef) -> NodeClaim | None:
         claim = await self._claims.get(ref.name)
         return claim if claim is not None and claim.metadata.uid == ref.uid else None
+
+    async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:
+        """What nobody declared counts as a real taint: the pods that the node was made for may not go there."""
+        strange = decide_undeclared(_taints(node), (*claim.spec.taints, *claim.spec.startup_taints))
+        if not strange:
+            return
+        await self._events.publish(
+            kind="NodeClaim",
+            name=claim.metadata.name,
+            uid=claim.metadata.uid,
+            reason="UndeclaredTaint",
+            message=f"Node {node.name} is tainted {', '.join(strange)}: only pods that tolerate it go there, and "
+            "others get another node; if it goes by itself, declare it in the NodePool's startupTaints",
+            warning=True,
+        )
 
     async def _warn_if_open(self, claim: NodeClaim, node: NodeState) -> None:
         """A Node that came without the taint may have taken pods before it carried its own (reference 3.3)."""
@@ -86,11 +102,15 @@ class JoiningActivities:
 def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
     return decide_waiting_for(
         ready=node.ready,
-        taints=[Taint(key=key, value=value, effect=effect) for key, value, effect in node.taints],
+        taints=_taints(node),
         startup_taints=claim.spec.startup_taints,
         allocatable=node.allocatable,
         requests=parse_resources(claim.spec.resources.requests),
     )
+
+
+def _taints(node: NodeState) -> list[Taint]:
+    return [Taint(key=key, value=value, effect=effect) for key, value, effect in node.taints]
 
 
 def _not_initialized(waiting: tuple[str, ...]) -> ConditionPatch:

@@ -4,7 +4,7 @@ The Provisioning workflow asks for it through `host.py`, and freezes and launche
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,6 +24,7 @@ from model.faults import Fault
 from model.kinds import NodeClaim
 from model.plans import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
 from scheduling.facts import Change
+from scheduling.inflight import is_home
 from scheduling.state import PlanSettings
 
 log = structlog.get_logger(__name__)
@@ -134,6 +135,7 @@ class Planning:
         nominated = self._nominate(plan, {claim.name: planned[claim.name] for claim in made})
         unplaced = (*plan.unplaced, *refused)
         await self._say(plan, unplaced)
+        await self._say_overruled({claim.pool for claim in allowed})
         self.passes += 1
         log.info(
             "planned", plan=plan_id, created=len(made), nominated=nominated, unplaced=len(unplaced), took=plan.seconds
@@ -198,4 +200,21 @@ class Planning:
                     uid=uid,
                     reason="Nominated",
                     message=f"Pod should schedule on {target}",
+                )
+
+    async def _say_overruled(self, pools: Iterable[str]) -> None:
+        """Nodes that have been NotReady for so long that new ones are bought without counting on them."""
+        for claim in (one for pool in sorted(pools) for one in self._caches.claims_of_pool(pool)):
+            for node in self._caches.nodes_of(claim):
+                gone = claim.deleting or node.deleting or not claim.initialized
+                if gone or is_home(node, self._now(), self._grace):
+                    continue
+                await self._events.publish(
+                    kind="NodeClaim",
+                    name=claim.name,
+                    uid=claim.uid,
+                    reason="NotReadyGraceOver",
+                    message=f"Node {node.name} is NotReady since {node.ready_changed or node.created}, longer than the "
+                    f"grace of {self._grace.total_seconds():g} s: nodes are bought without counting on it",
+                    warning=True,
                 )

@@ -7,6 +7,8 @@ from model.kinds import Taint
 from model.resources import Resources
 from model.taints import is_known_ephemeral
 
+_OWN_KEYS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/")
+
 
 def decide_waiting_for(
     *,
@@ -31,6 +33,20 @@ def decide_waiting_for(
     if missing:
         waiting.append(f"{labels.RESOURCE_NOT_REGISTERED}: {', '.join(missing)}")
     return tuple(waiting)
+
+
+def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tuple[str, ...]:
+    """Taints that neither the NodePool declares nor Kubernetes and Tenure set of their own, as `key:effect`."""
+    known = tuple(declared)
+    strange = [
+        taint
+        for taint in taints
+        if not any(taint.matches(one) for one in known)
+        and not is_known_ephemeral(taint)
+        and not taint.key.startswith(_OWN_KEYS)
+        and taint.effect != labels.PREFER_NO_SCHEDULE
+    ]
+    return tuple(f"{taint.key}:{taint.effect}" for taint in strange)
 
 
 def _written(taints: Iterable[Taint]) -> str:

@@ -17,6 +17,7 @@ from workflows import attributes, details, ids
 from workflows.options import ROLL_AT_EVENTS
 
 T = TypeVar("T")
+OVERDUE = "tenure_overdue_total"
 AGAIN_IN = timedelta(seconds=20)
 """Before a phase begins again after a fault that retries could not help."""
 
@@ -97,9 +98,15 @@ class Life:
         return deadline is not None and self.now >= deadline
 
     def mark_overdue(self) -> None:
+        """Seen as TenureOverdue, and counted in the worker's metrics."""
         if not self.state.overdue:
             self.change(overdue=True)
             self.show()
+            self._count_overdue()
+
+    def _count_overdue(self) -> None:
+        counter = workflow.metric_meter().create_counter(OVERDUE, "Phases of nodes' lives that passed their deadline")
+        counter.add(1, {"phase": self.state.phase.value, "nodepool": self.state.identity.pool})
 
     async def insist(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
         """Run an activity for as long as it takes; when its retries pass the deadline, the phase shows as overdue.

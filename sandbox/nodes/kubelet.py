@@ -111,7 +111,7 @@ class Kubelet:
             resources=body.resources,
             boot_id=new_boot_id(),
         )
-        node["spec"]["taints"] += more_taints
+        node["spec"]["taints"] = together(node["spec"]["taints"], more_taints)
         while not self.uid:
             created = await self._api.create(node) or await self._own()
             if created:

@@ -20,7 +20,6 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from cli.lives import Lives
 from cli.rights import WORKER_KEY, service_account
-from tests.integration.crew import TestedWorker
 from kube.resources import EC2_NODE_CLASSES
 from sandbox.aws.control import AwsControl
 from sandbox.errors import ApiError
@@ -29,6 +28,7 @@ from sandbox.kubeapi import KubeApi
 from sandbox.nodes.control import NodesControl
 from sandbox.ports import Ports
 from sandbox.world import Sandbox
+from tests.integration.crew import TestedWorker
 from tests.integration.eventually import eventually
 from tests.integration.objects import NODE_CLASS, node_class
 from tests.integration.scene import Scene
@@ -176,9 +176,16 @@ class Product:
         async with aiohttp.ClientSession() as session, session.get(f"{worker.probes}/{probe}") as response:
             return await response.text()
 
-    async def metrics(self) -> str:
+    async def metric(self, name: str, **labels: str) -> float:
+        """A sample that the worker exports; asserts that it is there and above zero."""
         async with aiohttp.ClientSession() as session, session.get(self.worker.metrics) as response:
-            return await response.text()
+            text = await response.text()
+        lines = [line for line in text.splitlines() if line.startswith(name)]
+        found = [line for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items())]
+        assert found, f"no sample of {name} with {labels} among {lines}"
+        value = float(found[0].rpartition(" ")[2])
+        assert value > 0, found[0]
+        return value
 
     # --- scenes ---
 

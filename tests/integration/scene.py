@@ -7,6 +7,7 @@ of it may be left.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from cli.lives import NodeLife
@@ -39,7 +40,7 @@ class Scene:
 
     async def __aexit__(self, *failed: object) -> None:
         """Remove all of it; a failed test leaves nothing either, but is not told so twice."""
-        await self._forgive()
+        await self._forgive_all()
         for path in reversed(self._paths):
             await self.product.delete(path)
         for claim in await self.claims():
@@ -65,9 +66,9 @@ class Scene:
         path = f"/apis/apps/v1/namespaces/default/deployments/{name or self.name}/scale"
         await self.product.patch(path, {"spec": {"replicas": replicas}})
 
-    async def run(self, pods: int) -> list[Object]:
+    async def run(self, pods: int, **pod: Any) -> list[Object]:
         """So many pods are Running, each on a node of its own that is initialized: their NodeClaims."""
-        await self.deploy(pods)
+        await self.deploy(pods, **pod)
         await eventually(lambda: self.pods_run(pods))
         return await eventually(lambda: self.nodes_are_initialized(pods))
 
@@ -91,12 +92,17 @@ class Scene:
         self._aws_rules.append(made)
         return made
 
-    async def _forgive(self) -> None:
+    def forgive(self, made: str) -> None:
+        """That AWS fault is over."""
+        self._aws_rules.remove(made)
+        self.product.aws.remove_fault(made)
+
+    async def _forgive_all(self) -> None:
         for rule in self._rules:
             await self.product.nodes.remove(rule)
-        for made in self._aws_rules:
-            self.product.aws.remove_fault(made)
-        self._rules, self._aws_rules = [], []
+        for made in list(self._aws_rules):
+            self.forgive(made)
+        self._rules = []
 
     # --- looking ---
 
@@ -162,6 +168,47 @@ class Scene:
         launched = self.launched()
         assert len(launched) == count, f"{self.name}: instances {launched}"
 
+    async def instances_alive(self, count: int) -> None:
+        assert len(self.alive()) == count, f"{self.name}: instances {self.alive()}"
+
+    async def newest_claim(self, count: int) -> str:
+        """The name of the youngest of so many."""
+        found = [_name(claim) for claim in await self.claims()]
+        assert len(found) == count, f"{self.name}: NodeClaims {found}"
+        return found[-1]
+
+    async def claims_stand(self, names: Sequence[str]) -> None:
+        standing = [_name(claim) for claim in await self.claims() if not _deleting(claim)]
+        assert set(names) <= set(standing), f"{self.name}: of {names} only {standing} stand"
+
+    async def claim_is_deleting(self, claim: Object) -> None:
+        found = await self.product.find(NODE_CLAIMS.path(_name(claim)))
+        assert found is not None and _deleting(found), f"{_name(claim)} is not being deleted"
+
+    async def node_is(self, name: str, *, ready: str) -> Object:
+        """The Node, whose condition Ready has this status."""
+        node = await self.product.kube.request("GET", NODES.path(name))
+        assert condition(node, "Ready") == ready, f"{name}: {conditions(node)['Ready']}"
+        return node
+
+    async def initialization_waits(self, why: str) -> list[Object]:
+        """For this reason, as every NodeClaim of the scene says: these."""
+        claims = await self.claims()
+        told = [reason(claim, "Initialized") for claim in claims]
+        assert told and all(why in one for one in told), f"{self.name}: Initialized waits for {told}"
+        return claims
+
+    async def says(self, claim: str, *words: str) -> None:
+        """A NodeClaim says this in its conditions."""
+        found = await self.product.kube.request("GET", NODE_CLAIMS.path(claim))
+        told = " | ".join(reason(found, kind) for kind in conditions(found))
+        assert all(word in told for word in words), f"{claim} has conditions {told}"
+
+    async def is_blocked_by(self, claim: str, *words: str) -> None:
+        """Its workflow says so."""
+        blocked = (await self.life(claim)).blocked_by
+        assert all(word in blocked for word in words), f"{claim} is blocked by {blocked!r}"
+
     async def claims_are_gone(self, names: Sequence[str]) -> None:
         left = [_name(claim) for claim in await self.claims() if _name(claim) in names]
         assert not left, f"{self.name}: NodeClaims {left} are still there"
@@ -188,6 +235,17 @@ class Scene:
 def condition(thing: Object, kind: str) -> str:
     """Its status; empty when it is not there."""
     return str(conditions(thing).get(kind, {}).get("status", ""))
+
+
+def reason(thing: Object, kind: str) -> str:
+    """Reason and message of a condition."""
+    found = conditions(thing).get(kind, {})
+    return f"{found.get('reason', '')}: {found.get('message', '')}"
+
+
+def ready(node: Object) -> datetime:
+    """When the condition Ready last changed."""
+    return datetime.fromisoformat(conditions(node)["Ready"]["lastTransitionTime"])
 
 
 def conditions(thing: Object) -> dict[str, Object]:

@@ -3,6 +3,9 @@
 from tests.integration.acts import Act
 from tests.integration.product import Product
 
+GRACE = 20
+"""Seconds for which a NotReady node is expected back (NOT_READY_GRACE)."""
+
 
 async def kill(product: Product) -> None:
     await product.kill()
@@ -17,8 +20,8 @@ CALM = Act(
     settings={
         "LAUNCH_TIMEOUT": "30s",
         "REGISTRATION_TIMEOUT": "45s",
-        "INITIALIZATION_TIMEOUT": "25s",
-        "NOT_READY_GRACE": "20s",
+        "INITIALIZATION_TIMEOUT": "40s",
+        "NOT_READY_GRACE": f"{GRACE}s",
     },
 )
 """Nothing befalls the worker."""

@@ -1,18 +1,25 @@
 """Promise 1: an empty node goes away, or says why not."""
 
+import asyncio
+from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from kube.resources import NODES, PODS
 from model.lifecycle import Phase
-from tests.integration.eventually import eventually
+from sandbox.nodes.rules import NeverRegister, NotReady
+from tests.integration.eventually import eventually, throughout
+from tests.integration.objects import daemon_set, pod_spec, static_pod
 from tests.integration.product import Product
-from tests.integration.scene import names
+from tests.integration.scene import Scene, names
 from tests.scenarios.acts import CALM
 
 AFTER = 4.0
 """consolidateAfter, in seconds."""
 BOUND = AFTER + 60
+FINALIZER = "tests.tenure.sh/held"
 
 
 @pytest.mark.row("000-a")
@@ -28,3 +35,97 @@ async def test_emptied_nodes_all_go(product: Product) -> None:
             assert outcome.reason == "Empty"
             assert moments[Phase.DRAIN] - moments[Phase.READY] >= timedelta(seconds=AFTER)
         await scene.nodes_were_bought(3)
+
+
+@pytest.mark.row("000-b")
+@CALM.scenario
+async def test_a_claim_that_lost_its_node_and_one_that_never_had_one_hold_up_no_other(product: Product) -> None:
+    async with product.scene("000-b", after="2s") as scene:
+        claims = await scene.run(3)
+        phantom, *others = names(claims)
+        await scene.trouble(NeverRegister(), count=1)
+        await scene.scale(4)
+        childless = await eventually(lambda: scene.newest_claim(4))
+        node = NODES.path(claims[0]["status"]["nodeName"])
+        await product.patch(node, {"metadata": {"finalizers": None}})
+        await product.delete(node)
+        await scene.scale(0)
+        await eventually(lambda: scene.claims_are_gone(others), seconds=BOUND)
+        await eventually(lambda: scene.event(phantom, "NodeNotFound", "left the cluster"))
+        await eventually(lambda: scene.is_blocked_by(phantom, "NodeNotFound"))
+        await eventually(lambda: scene.says(childless, "NodeNotFound"))
+
+
+@pytest.mark.row("000-e")
+@CALM.scenario
+async def test_a_budget_that_rounds_to_nothing_is_named_by_node_and_pool(product: Product) -> None:
+    """10 % of two nodes rounds up to one, and the node that is NotReady uses that up."""
+    async with product.scene("000-e", after="1s", budget="10%") as scene:
+        claims = await scene.run(2)
+        broken = claims[0]["status"]["nodeName"]
+        await scene.trouble(NotReady(), node=broken)
+        await eventually(lambda: scene.node_is(broken, ready="False"))
+        await scene.scale(0)
+        words = ("budget 10% of 2 nodes allows 1", "1 in use")
+        await eventually(lambda: scene.event(scene.name, "DisruptionBlocked", *words))
+        for name in names(claims):
+            await eventually(partial(scene.says, name, *words))
+            await eventually(partial(scene.is_blocked_by, name, *words))
+            await eventually(partial(scene.event, name, "DisruptionBlocked", *words))
+        await throughout(lambda: scene.claims_stand(names(claims)), seconds=3)
+        await product.patch(scene.pool_path, {"spec": {"disruption": {"budgets": [{"nodes": "100%"}]}}})
+        await eventually(lambda: scene.claims_are_gone(names(claims)), seconds=BOUND)
+
+
+@pytest.mark.row("000-h")
+@CALM.scenario
+async def test_daemons_static_and_terminating_pods_do_not_make_a_node_occupied(product: Product) -> None:
+    async with product.scene("000-h", after="2s") as scene:
+        daemon = f"{scene.name}-daemon"
+        await scene.make(daemon_set(daemon, pool=scene.name))
+        (claim,) = await scene.run(1)
+        node = await product.kube.request("GET", NODES.path(claim["status"]["nodeName"]))
+        await scene.make(static_pod(f"{scene.name}-static", node))
+        leaving = await _terminating_pod(scene)
+        await eventually(lambda: scene.pods_run(1, daemon))
+        await scene.scale(0)
+        await eventually(lambda: scene.claim_is_deleting(claim))
+        still = await product.kube.request("GET", leaving)
+        assert still["metadata"]["deletionTimestamp"] and await scene.pods(daemon)
+        await product.patch(leaving, {"metadata": {"finalizers": None}})
+        await eventually(lambda: scene.claims_are_gone(names([claim])))
+        (life,) = await scene.lives()
+        assert (await product.lives.outcome(life)).reason == "Empty"
+
+
+@pytest.mark.row("000-k")
+@CALM.scenario
+async def test_pools_of_every_kind_scale_in_alike_and_trouble_stays_in_its_pool(product: Product) -> None:
+    async with AsyncExitStack() as stack:
+        cpu, gpu, spot, arm = [
+            await stack.enter_async_context(product.scene("000-k", **pool))
+            for pool in ({}, {"types": ["g4dn.xlarge"]}, {"capacity_type": "spot"}, {"types": ["m6g.large"]})
+        ]
+        device = {"containers": pod_spec(gpu.name, **{"nvidia.com/gpu": "1"})["containers"]}
+        started = await asyncio.gather(cpu.run(1), gpu.run(1, **device), spot.run(1), arm.run(1))
+        claims = [names(found) for found in started]
+        (instance,) = gpu.alive()
+        refusal = gpu.aws_fault("error", "TerminateInstances", instance, code="OperationNotPermitted", http=400)
+        await asyncio.gather(*(scene.scale(0) for scene in (cpu, gpu, spot, arm)))
+        for scene, gone in ((cpu, claims[0]), (spot, claims[2]), (arm, claims[3])):
+            await eventually(partial(scene.claims_are_gone, gone), seconds=BOUND)
+        assert gpu.alive() == [instance]
+        gpu.forgive(refusal)
+        await eventually(lambda: gpu.claims_are_gone(claims[1]))
+
+
+async def _terminating_pod(scene: Scene) -> str:
+    """A pod of nobody that was deleted and does not end: its path."""
+    name = f"{scene.name}-leaving"
+    claim = (await scene.claims())[0]
+    spec = pod_spec(scene.name, cpu="10m") | {"nodeName": claim["status"]["nodeName"]}
+    metadata = {"name": name, "namespace": "default", "finalizers": [FINALIZER]}
+    await scene.make({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    path = PODS.path(name, namespace="default")
+    await scene.product.delete(path)
+    return path

@@ -6,6 +6,7 @@ from temporalio import workflow
 
 from activities.disruption import DisruptionActivities
 from activities.termination import TerminationActivities
+from model import labels
 from model.steps import ClaimRef, DisruptionAsked, Report
 from workflows.life import Life
 from workflows.options import PATCH, named
@@ -38,10 +39,20 @@ async def lost(life: Life) -> bool:
     if not runs:
         await give_up(life, reason="GarbageCollected", message="the Node and its instance are gone")
         return True
-    life.block("NodeNotFound: the Node left the cluster while its instance runs on")
+    await _say_lost(life)
     seen = life.state.seen
     await life.wait(lambda: life.state.seen is not seen, until=life.now + LOOK_AGAIN, summary="the Node's return")
     return False
+
+
+async def _say_lost(life: Life) -> None:
+    """Once, however often it is looked for."""
+    why = f"{labels.NODE_NOT_FOUND}: the Node left the cluster while its instance runs on"
+    if life.state.blocked_by == why:
+        return
+    life.block(why)
+    report = Report(claim=ref(life), event=labels.NODE_NOT_FOUND, message=why.partition(": ")[2], warning=True)
+    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, "say that it is lost"))
 
 
 def ref(life: Life) -> ClaimRef:
