@@ -52,6 +52,10 @@ class Step:
         return self.of([name for name in self.cost if name not in (*WORKER, *TEMPORAL)])
 
 
+def as_json(steps: Sequence[Step], *, note: str = "") -> dict[str, Any]:
+    return {"machine": machine(), "steps": [step.as_json() for step in steps], "note": note}
+
+
 def report(steps: Sequence[Step], *, fresh: bool, note: str = "", console: Console | None = None) -> None:
     out = console or Console(width=None if Console().is_terminal else 160, highlight=False)
     out.print(f"Measured on {machine()}")

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from benchmarks.report import Step, report
+from benchmarks.report import Step, as_json, report
 from benchmarks.usage import Usage, children_of, measure
 from cli.aws_view import since
 from cli.demo_acts import EXAMPLES, NAME
@@ -59,7 +59,7 @@ def scale(
         raise
     report(taken, fresh=fresh, note=note)
     if json_file:
-        json_file.write_text(json.dumps([step.as_json() for step in taken], indent=2) + "\n")
+        json_file.write_text(json.dumps(as_json(taken, note=note), indent=2) + "\n")
     shutil.rmtree(directory, ignore_errors=True)
     return 0
 
