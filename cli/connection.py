@@ -33,7 +33,15 @@ class Connection:
         except TimeoutError:
             raise Refused(self._line(f"no answer within {SECONDS:g} s")) from None
         except (RuntimeError, ValueError) as error:
-            raise Refused(self._line(" ".join(str(error).split())[:200])) from error
+            raise Refused(self._line(_why(str(error)))) from error
 
     def _line(self, why: str) -> str:
         return f"--temporal-address: no Temporal at {self.address} (or TEMPORAL_ADDRESS): {why}"
+
+
+def _why(said: str) -> str:
+    """The core of what the client's transport says at length."""
+    for sign, meaning in (("ConnectionRefused", "connection refused"), ("dns error", "no such host")):
+        if sign in said:
+            return meaning
+    return " ".join(said.split())[:160]
