@@ -4,12 +4,16 @@
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Final
 
 from controller.caches import Caches
 from controller.nominations import Nominations
 from model.facts import PodFact
 from scheduling.demand import is_provisionable, is_reschedulable, shuns_pools
+
+OPEN: Final = datetime.max.replace(tzinfo=UTC)
+"""No end in sight."""
 
 
 def unanswered(caches: Caches, nominations: Nominations, now: datetime) -> list[PodFact]:
@@ -33,16 +37,28 @@ def leaving(caches: Caches) -> Iterable[str]:
 
 def answered(pod: PodFact, caches: Caches, nominations: Nominations, now: datetime) -> bool:
     """A plan gave it a place that is still there, and that it still has time to take."""
+    lapses = _answer_lapses(pod, caches, nominations)
+    return lapses is not None and now < lapses
+
+
+def next_lapse(caches: Caches, nominations: Nominations, now: datetime) -> datetime | None:
+    """When the next pod that waits at an answered place is demand again, if nothing changes until then."""
+    lapses = (_answer_lapses(pod, caches, nominations) for pod in wanting(caches, now))
+    return min((one for one in lapses if one is not None and now < one < OPEN), default=None)
+
+
+def _answer_lapses(pod: PodFact, caches: Caches, nominations: Nominations) -> datetime | None:
+    """`OPEN` while the place is still coming; None for a pod without an answer, or with one that is void."""
     nomination = nominations.of(pod.uid)
     if nomination is None:
-        return False
+        return None
     claim = caches.claims.get(nomination.target)
     if claim is not None:
         if claim.deleting:
-            return False
-        return claim.initialized_at is None or now < nominations.lapses(nomination, claim.initialized_at)
+            return None
+        return nominations.lapses(nomination, claim.initialized_at) if claim.initialized_at else OPEN
     node = caches.nodes.get(nomination.target)
-    return node is not None and not node.deleting and now < nominations.lapses(nomination, nomination.at)
+    return nominations.lapses(nomination, nomination.at) if node is not None and not node.deleting else None
 
 
 def place_of(target: str, caches: Caches) -> str:

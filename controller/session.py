@@ -14,7 +14,7 @@ from temporalio.client import Client
 from activities.ports import Offerings
 from controller.caches import Caches
 from controller.calling import Calls
-from controller.demand import unanswered
+from controller.demand import next_lapse, unanswered
 from controller.nominations import Nominations
 from controller.planning import Planning
 from controller.resync import mend, open_lives
@@ -70,6 +70,8 @@ class Session:
             began=self._began,
         )
         self._calls = Calls()
+        self._lapse: datetime | None = None
+        """When a pod is demand again though nothing changed."""
         self._planning = Planning(
             caches=self.caches,
             nominations=self._nominations,
@@ -158,7 +160,8 @@ class Session:
             self._call(now)
 
     async def _until_awake(self) -> None:
-        times = [moment for moment in (self._telling.next(), self._calls.again) if moment is not None]
+        moments = (self._telling.next(), self._calls.again, self._lapse)
+        times = [moment for moment in moments if moment is not None]
         left = (min(times) - self._now()).total_seconds() if times else None
         try:
             await asyncio.wait_for(self._awake.wait(), None if left is None else max(left, 0.0))
@@ -168,6 +171,7 @@ class Session:
     def _call(self, now: datetime) -> None:
         if not self._watches["pods"].synced.is_set():
             return
+        self._lapse = next_lapse(self.caches, self._nominations, now)
         demand = self._calls.decide(unanswered(self.caches, self._nominations, now), now)
         if demand is None:
             return

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from controller.calling import Calls
-from controller.demand import place_of, unanswered
+from controller.demand import next_lapse, place_of, unanswered
 from controller.nominations import Nominations
 from kube.pod_facts import pod_fact
 from model.facts import PodFact
@@ -151,3 +151,15 @@ def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
     calls.decide(facts("a"), at(1))
     assert calls.decide([], at(2)) is None and calls.again is None
     assert calls.decide(facts("a"), at(2) + timedelta(seconds=1)) is not None
+
+
+def test_the_next_lapse_is_known_so_that_a_quiet_cluster_forgets_no_pod(world: World) -> None:
+    world.hear("pods", pod("p"), pod("q"), pod("r"))
+    nominations = Nominations()
+    assert next_lapse(world.caches, nominations, at(0)) is None
+    nominations.renew({"uid-p": "coming"}, at(0))
+    assert next_lapse(world.caches, nominations, at(0)) is None
+    nominations.renew({"uid-q": "up"}, at(3))
+    nominations.renew({"uid-r": "up"}, at(5))
+    assert next_lapse(world.caches, nominations, at(6)) == at(23)
+    assert next_lapse(world.caches, nominations, at(23)) == at(25)

@@ -40,6 +40,8 @@ class Scene:
 
     async def __aexit__(self, *failed: object) -> None:
         """Remove all of it; a failed test leaves nothing either, but is not told so twice."""
+        if isinstance(failed[1], Exception):
+            failed[1].add_note(await self.told())
         await self._forgive_all()
         for path in reversed(self._paths):
             await self.product.delete(path)
@@ -138,6 +140,15 @@ class Scene:
         found = self.product.aws.instances()["instances"]
         return [one["id"] for one in found if one["state"] in ALIVE and self._owns(one["tags"])]
 
+    async def told(self) -> str:
+        """Every NodeClaim's life so far, for whoever has to find out why a test failed."""
+        lives = [f"{one.name} {one.phase} on {one.node_name}: {one.blocked_by}" for one in await self.lives()]
+        claims = [f"{_name(one)}: {[reason(one, kind) for kind in conditions(one)]}" for one in await self.claims()]
+        pods = [
+            f"{_name(one)}: {one['status'].get('phase')} {one['spec'].get('nodeName')}" for one in await self.pods()
+        ]
+        return "\n".join(["lives", *lives, "NodeClaims", *claims, "pods", *pods])
+
     async def events(self, about: str) -> list[Object]:
         """Kubernetes events about an object of this name."""
         return await self.product.items(EVENTS.path(namespace="default"), field=f"involvedObject.name={about}")
@@ -189,6 +200,12 @@ class Scene:
         """The Node, whose condition Ready has this status."""
         node = await self.product.kube.request("GET", NODES.path(name))
         assert condition(node, "Ready") == ready, f"{name}: {conditions(node)['Ready']}"
+        return node
+
+    async def node_is_cordoned_off(self, name: str) -> Object:
+        """NotReady, and the taint that keeps new pods away is there."""
+        node = await self.node_is(name, ready="False")
+        assert labels.NOT_READY_TAINT_KEY in {key.partition(":")[0] for key in taints(node)}, taints(node)
         return node
 
     async def initialization_waits(self, why: str) -> list[Object]:

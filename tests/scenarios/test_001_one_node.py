@@ -47,7 +47,7 @@ async def test_a_node_that_is_not_ready_for_a_while_keeps_its_pending_pod(produc
         (claim,) = await scene.run(1)
         node = claim["status"]["nodeName"]
         await scene.trouble(NotReady(for_seconds=8), node=node)
-        await eventually(lambda: scene.node_is(node, ready="False"))
+        await eventually(lambda: scene.node_is_cordoned_off(node))
         await _replace_the_pod(scene)
         await eventually(lambda: scene.pods_run(1))
         await eventually(lambda: scene.node_is(node, ready="True"))
@@ -62,7 +62,7 @@ async def test_a_node_that_does_not_come_back_is_replaced_after_the_grace_and_no
         (claim,) = await scene.run(1)
         node = claim["status"]["nodeName"]
         await scene.trouble(NotReady(), node=node)
-        lost = ready(await eventually(lambda: scene.node_is(node, ready="False")))
+        lost = ready(await eventually(lambda: scene.node_is_cordoned_off(node)))
         await _replace_the_pod(scene)
         second = await eventually(lambda: scene.newest_claim(2))
         (born,) = [one for one in await scene.claims() if one["metadata"]["name"] == second]
