@@ -47,6 +47,10 @@ async def in_phase(handle: Handle, phase: Phase) -> None:
     raise AssertionError(f"never reached {phase}, is in {state.phase}: {state}")
 
 
+async def has_come(handle: Handle, phase: Phase) -> bool:
+    return (await state_of(handle)).phase is phase
+
+
 async def blocked(handle: Handle, text: str) -> bool:
     return text in (await state_of(handle)).blocked_by
 

@@ -60,9 +60,7 @@ async def test_a_node_whose_pool_has_no_workflow_yet_says_so_and_goes_later(
     assert (await handle.result()).reason == "Empty"
 
 
-async def test_a_pod_that_the_watch_has_not_seen_yet_keeps_the_node(
-    fake: World, skipping: WorkflowEnvironment
-) -> None:
+async def test_a_pod_that_the_watch_has_not_seen_yet_keeps_the_node(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready(fake, skipping)
     pools = await pool(fake)
     fake.pods.place("node-a", "web")
@@ -172,5 +170,3 @@ async def test_an_empty_node_that_is_to_stay_costs_nothing_and_says_why(
 
 async def wishes(pools: Any, count: int) -> bool:
     return len((await pools.query(NodePoolWorkflow.state)).asked) == count
-
-

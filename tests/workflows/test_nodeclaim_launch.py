@@ -12,7 +12,7 @@ from model.lifecycle import Phase
 from model.messages import GroupAnswered
 from model.outcomes import InstanceFacts
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, state_of
+from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, state_of
 from tests.workflows.lives import born, launched
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -190,7 +190,3 @@ async def test_a_launch_held_up_by_faults_is_shown_as_overdue_and_goes_on(
     assert state.phase is Phase.LAUNCH and state.overdue
     await in_time(skipping, lambda: has_come(handle, Phase.REGISTRATION), seconds=15)
     assert len(fake.instances.running) == 1
-
-
-async def has_come(handle: Handle, phase: Phase) -> bool:
-    return (await state_of(handle)).phase is phase
