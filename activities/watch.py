@@ -4,6 +4,7 @@
 watch it also polls the plan queue, which `WatchHost.run` starts and stops.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from temporalio import activity
 from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from model.base import Message
+from model.faults import TryLater
 from model.plans import PlanOutcome, PlanRequest
 
 
@@ -32,6 +34,10 @@ class WatchHost(Protocol):
         ...
 
 
+def _beat(progress: WatchProgress) -> None:
+    activity.heartbeat(progress.model_dump(mode="json"))
+
+
 class WatchActivities:
     def __init__(self, host: WatchHost) -> None:
         self._host = host
@@ -39,10 +45,20 @@ class WatchActivities:
     @activity.defn
     @faults_mapped
     async def watch_cluster(self) -> None:
-        """Runs for as long as this process may host the watch."""
+        """Runs for as long as this process may host the watch; a process that stops hands it on at once."""
         details = activity.info().heartbeat_details
         carried = WatchProgress.model_validate(details[0]) if details else None
-        await self._host.run(carried, lambda progress: activity.heartbeat(progress.model_dump(mode="json")))
+        hosting = asyncio.create_task(self._host.run(carried, _beat))
+        leaving = asyncio.create_task(activity.wait_for_worker_shutdown())
+        try:
+            await asyncio.wait({hosting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if hosting.done():
+                return hosting.result()
+        finally:
+            leaving.cancel()
+            hosting.cancel()
+            await asyncio.gather(hosting, return_exceptions=True)
+        raise TryLater("this worker stops; another one hosts the watch")
 
     @activity.defn
     @faults_mapped
