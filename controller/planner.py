@@ -102,8 +102,9 @@ class PlannerProcess:
 
 
 def serve(pipe: Connection, settings: PlanSettings) -> None:
-    """The child: answers until its parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """The child: answers until its parent is gone. What is sent to the whole group is for the parent to heed."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
     state = ClusterState(settings)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
