@@ -47,6 +47,7 @@ class Dirty:
     pools: set[str] = field(default_factory=set)
     node_classes: set[str] = field(default_factory=set)
     pods: bool = False
+    """Which pods want a node, or when that is to be looked at again, may have changed."""
     gone_claims: dict[str, ClaimFact] = field(default_factory=dict)
     """By UID: NodeClaims that left the API server."""
     gone_pools: set[str] = field(default_factory=set)
@@ -151,11 +152,9 @@ class Caches:
         self._claims_by_pool.setdefault(new.pool, set()).add(new.name)
         self._dirty.claims.add(new.name)
         self._dirty.pools.add(new.pool)
-        if new.deleting and (old is None or not old.deleting):
+        if old is None or new.deleting != old.deleting or new.initialized_at != old.initialized_at:
             self._dirty.node_classes.add(new.node_class)
             self._dirty.pods = True
-        elif old is None:
-            self._dirty.node_classes.add(new.node_class)
         self._change("claim", new.name, new)
 
     def _lose_claim(self, name: str, uid: str) -> None:
@@ -231,6 +230,11 @@ class Caches:
         if name in self.claims:
             self._dirty.claims.add(name)
             self._woken()
+
+    def touch_pods(self) -> None:
+        """Something outside these caches changed which pods want a node."""
+        self._dirty.pods = True
+        self._woken()
 
     # --- what is asked ---
 

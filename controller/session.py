@@ -142,12 +142,12 @@ class Session:
         first = self._planning.passes == 1
         for name in tuple(self.caches.claims) if first else self._nominations.targets():
             self.caches.touch_claim(name)
-        self._awake.set()
+        self.caches.touch_pods()
         return outcome
 
     async def _synced(self, watch: ListWatch) -> None:
         await watch.synced.wait()
-        self._awake.set()
+        self.caches.touch_pods()
 
     async def _tell(self) -> None:
         """Wait for a change or for a time that was set, gather what comes with it, and tell whom it concerns."""
@@ -156,8 +156,11 @@ class Session:
             await asyncio.sleep(GATHER)
             self._awake.clear()
             now = self._now()
-            self._telling.tell(self.caches.take_dirty(), self._known(), now)
-            self._call(now)
+            dirty = self.caches.take_dirty()
+            self._telling.tell(dirty, self._known(), now)
+            due = [moment for moment in (self._calls.again, self._lapse) if moment is not None]
+            if dirty.pods or (due and min(due) <= now):
+                self._call(now)
 
     async def _until_awake(self) -> None:
         moments = (self._telling.next(), self._calls.again, self._lapse)

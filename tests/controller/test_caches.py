@@ -142,3 +142,12 @@ def test_the_planner_gets_the_latest_form_of_each_object_once(world: World) -> N
     world.hear("pods", pod("c"))
     assert {one.key for one in world.caches.snapshot()} == {"general", "n1", "c1", "uid-a", "uid-c"}
     assert world.caches.take_changes() == (), "a snapshot has the changes that were waiting"
+
+
+def test_a_claim_that_is_initialized_starts_the_time_that_its_pods_have(world: World) -> None:
+    world.hear("nodeclaims", claim("c2", phase="Registered"))
+    assert world.caches.take_dirty().pods
+    world.hear("nodeclaims", claim("c2", phase="Registered", annotations={"a": "b"}))
+    assert not world.caches.take_dirty().pods
+    world.hear("nodeclaims", claim("c2", phase="Initialized"))
+    assert world.caches.take_dirty().pods
