@@ -64,11 +64,11 @@ class NodePoolWorkflow:
 
     @workflow.signal
     def withdrawn(self, withdrawn: PermitWithdrawn) -> None:
+        """A permit given back is for the next in line at once."""
         uid = withdrawn.claim_uid
-        self._change(
-            asked=tuple(one for one in self._state.asked if one.claim_uid != uid),
-            permits=tuple(one for one in self._state.permits if one.claim_uid != uid),
-        )
+        left = tuple(one for one in self._state.permits if one.claim_uid != uid)
+        self._asked_anew = self._asked_anew or left != self._state.permits
+        self._change(asked=tuple(one for one in self._state.asked if one.claim_uid != uid), permits=left)
 
     @workflow.update
     def pause(self, pause: Pause) -> Verdict:
@@ -125,9 +125,12 @@ class NodePoolWorkflow:
         self._told = self._state.seen
         if not self._told.exists:
             return
-        await workflow.execute_activity_method(
-            PoolActivities.update_pool, PoolAsked(name=self._state.name), **named(PATCH, "write the status")
-        )
+        try:
+            await workflow.execute_activity_method(
+                PoolActivities.update_pool, PoolAsked(name=self._state.name), **named(PATCH, "write the status")
+            )
+        except ActivityError as error:
+            self._change(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
     async def _permits(self) -> None:
         """Read what the budget allows now, less the leases out, and answer every wish, oldest first."""

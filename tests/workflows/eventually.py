@@ -69,5 +69,5 @@ async def rolled(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:
 
 
 def latest(client: Client, handle: Handle) -> Handle:
-    """Whichever run is open now."""
+    """Whichever run of a life is open now."""
     return client.get_workflow_handle(handle.id, result_type=ClaimOutcome)
