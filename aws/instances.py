@@ -30,7 +30,7 @@ class AwsInstances:
         self._clients, self._settings = clients, settings
         self._reserved = settings.gate(RESERVED_CAPACITY)
         self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe, idle=0.1, longest=1.0, size=500)
-        self._ends: Batcher[str, bool] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
+        self._ends: Batcher[str, bool | Fault] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
         """As EC2 has it now; None once it is terminated or no longer listed."""
@@ -48,7 +48,10 @@ class AwsInstances:
 
     async def terminate(self, instance_id: str) -> bool:
         """False when it is gone already; one that is shutting down counts as asked for."""
-        return bool(await self._ends.ask(instance_id))
+        answer = await self._ends.ask(instance_id)
+        if isinstance(answer, Fault):
+            raise answer
+        return bool(answer)
 
     async def _describe(self, ids: Sequence[str]) -> Mapping[str, InstanceFacts]:
         """By filter, where an unknown id is merely absent; what is absent is asked for once more by itself."""
@@ -76,8 +79,11 @@ class AwsInstances:
         )
         return [one for reservation in reservations for one in reservation]
 
-    async def _terminate(self, ids: Sequence[str]) -> Mapping[str, bool]:
-        """All at once; when EC2 refuses the whole for one of them, those that are there, and at last one by one."""
+    async def _terminate(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
+        """All at once; when EC2 refuses the whole for one of them, those that are there, and at last one by one.
+
+        One by one each hears of its own fault alone: an instance that may not be ended holds up no other.
+        """
         try:
             return await self._terminate_together(ids)
         except NotFound:
@@ -91,7 +97,7 @@ class AwsInstances:
                 raise
             return await self._terminate_each(ids)
 
-    async def _terminate_together(self, ids: Sequence[str]) -> Mapping[str, bool]:
+    async def _terminate_together(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
         answer = await self._clients.call(self._clients.ec2.terminate_instances, InstanceIds=list(ids))
         changes = answer.get("TerminatingInstances", [])
         ended = {one["InstanceId"]: one for one in changes if one["CurrentState"]["Name"] in _ENDING}
@@ -100,15 +106,17 @@ class AwsInstances:
         gone = {key: one["PreviousState"]["Name"] != _TERMINATED for key, one in ended.items()}
         return {**gone, **rest}
 
-    async def _terminate_each(self, ids: Sequence[str]) -> Mapping[str, bool]:
+    async def _terminate_each(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
         answers = await asyncio.gather(*(self._terminate_one(one) for one in ids))
         return dict(zip(ids, answers, strict=True))
 
-    async def _terminate_one(self, instance_id: str) -> bool:
+    async def _terminate_one(self, instance_id: str) -> bool | Fault:
         try:
             return (await self._terminate_together([instance_id])).get(instance_id, False)
         except NotFound:
             return False
+        except Fault as fault:
+            return fault
 
     def _of_reservation(self, reservation: Mapping[str, Any]) -> list[InstanceFacts]:
         return [instance_facts(one, reserved=self._reserved) for one in reservation.get("Instances", ())]

@@ -177,6 +177,18 @@ async def test_one_instance_that_is_gone_does_not_keep_others_from_their_end(
     assert await cloud.instances.get("i-0123456789abcdef0") is None
 
 
+async def test_one_instance_that_may_not_be_ended_keeps_no_other_from_its_end(
+    cloud: AwsAdapters, control: AwsControl
+) -> None:
+    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=3))
+    protected, *others = [one.instance_id for one in answer.instances]
+    match = {"InstanceId": protected}
+    control.add_fault("error", action="TerminateInstances", match=match, code="OperationNotPermitted", http=400)
+    asked = (cloud.instances.terminate(one) for one in (protected, *others))
+    refused, *ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(refused, BadInput) and ended == [True, True]
+
+
 async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) -> None:
     one = await resolved(cloud)
     request = await prepared(cloud, one, claim((labels.CAPACITY_TYPE, "In", "spot", "on-demand")))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 from cli.lives import NodeLife
 from kube.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
 from model import labels
+from sandbox.faults import Fault as ApiFault
+from sandbox.faults import Rule as ApiRule
 from sandbox.nodes.rules import Match, Rule, Trouble
 from tests.integration.eventually import eventually
 from tests.integration.objects import OF_TEST, Object, deployment, node_claim, node_pool
@@ -33,6 +35,7 @@ class Scene:
         self._paths: list[str] = []
         self._rules: list[Rule] = []
         self._aws_rules: list[str] = []
+        self._api_rules: list[ApiRule] = []
 
     async def __aenter__(self) -> Self:
         await self.make(node_pool(self.name, **self._pool))
@@ -87,6 +90,22 @@ class Scene:
         self._rules.append(rule)
         return rule
 
+    def api_fault(self, fault: ApiFault, path: str, method: str) -> ApiRule:
+        """Befalls workers' requests to paths that `path` is found in."""
+        rule = self.product.faults.add(fault, path, method=method)
+        self._api_rules.append(rule)
+        return rule
+
+    def pardon(self, rule: ApiRule) -> None:
+        """That fault of the API server is over."""
+        self._api_rules.remove(rule)
+        self.product.faults.remove(rule)
+
+    def hits(self, made: str) -> int:
+        """How many calls an AWS fault has befallen."""
+        (found,) = [rule["hits"] for rule in self.product.aws.faults() if rule["id"] == made]
+        return int(found)
+
     def aws_fault(self, kind: str, action: str, value: str = "", **rule: Any) -> str:
         """Befalls calls with this pool, or `value`, in a parameter called Value or InstanceId: the rule's id."""
         named = {"InstanceId": value} if value.startswith("i-") else {"Value": value or self.name}
@@ -104,6 +123,8 @@ class Scene:
             await self.product.nodes.remove(rule)
         for made in list(self._aws_rules):
             self.forgive(made)
+        for api_rule in list(self._api_rules):
+            self.pardon(api_rule)
         self._rules = []
 
     # --- looking ---
@@ -134,6 +155,10 @@ class Scene:
         """Every instance that EC2 ever gave this scene."""
         ours = [fleet for fleet in self.product.aws.launches() if self._owns(fleet["tags"])]
         return [instance for fleet in ours for instance in fleet["instances"]]
+
+    def tokens(self) -> list[str]:
+        """The client tokens that EC2 launched anything for."""
+        return [fleet["client_token"] for fleet in self.product.aws.launches() if self._owns(fleet["tags"])]
 
     def alive(self) -> list[str]:
         """Instances that are paid for."""

@@ -26,5 +26,13 @@ CALM = Act(
 )
 """Nothing befalls the worker."""
 
+
+async def rest(product: Product) -> None:
+    await product.rest()
+
+
 KILLED = Act("killed", between=(kill, go_on))
 """The worker is killed at the first `yield`, and one like it is started at the second."""
+
+AWAY = Act("away", between=(rest, go_on))
+"""The worker is stopped at the first `yield`, as for a new version of it, and one like it is started at the second."""

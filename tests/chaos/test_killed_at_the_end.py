@@ -1,0 +1,56 @@
+"""The worker is killed between drain and termination: one instance launched, one terminated, one NodeClaim gone."""
+
+from collections.abc import AsyncGenerator
+
+from kube.resources import NODE_CLAIMS
+from model.lifecycle import Phase
+from tests.integration.eventually import eventually
+from tests.integration.product import Product
+from tests.integration.scene import Scene, names
+from tests.scenarios.acts import KILLED
+
+
+@KILLED.scenario
+async def test_killed_after_the_drain_and_before_ec2_terminates(product: Product) -> AsyncGenerator[None, None]:
+    async with product.scene("drained") as scene:
+        (claim,) = await scene.run(1)
+        (instance,) = scene.alive()
+        refused = scene.aws_fault("5xx", "TerminateInstances", instance)
+        await product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
+        await scene.scale(0)
+        await eventually(lambda: _terminating(scene, refused))
+        yield
+        assert scene.alive() == [instance]
+        scene.forgive(refused)
+        yield
+        await _is_over(scene, claim["metadata"]["name"])
+
+
+@KILLED.scenario
+async def test_killed_after_ec2_terminates_and_before_the_answer(product: Product) -> AsyncGenerator[None, None]:
+    async with product.scene("ended") as scene:
+        (claim,) = await scene.run(1)
+        (instance,) = scene.alive()
+        lost = scene.aws_fault("answer-lost", "TerminateInstances", instance)
+        await product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
+        await scene.scale(0)
+        await eventually(lambda: _terminating(scene, lost))
+        yield
+        await eventually(lambda: scene.instances_alive(0))
+        assert names(await scene.claims()) == names([claim])
+        scene.forgive(lost)
+        yield
+        await _is_over(scene, claim["metadata"]["name"])
+
+
+async def _terminating(scene: Scene, fault: str) -> None:
+    (life,) = await scene.lives()
+    assert life.phase == Phase.TERMINATION.value and scene.hits(fault), life
+
+
+async def _is_over(scene: Scene, name: str) -> None:
+    await eventually(lambda: scene.claims_are_gone([name]))
+    await scene.one_node_was_bought()
+    assert not scene.alive()
+    (life,) = await scene.lives()
+    assert life.name == name and (await scene.product.lives.outcome(life)).reason == "Deleted"
