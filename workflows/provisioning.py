@@ -41,13 +41,11 @@ class ProvisioningWorkflow:
             self._start(self._freeze(draft))
         while True:
             self._describe()
-            await workflow.wait_condition(lambda: self._state.demand is not None or self._roll_due())
-            if self._roll_due():
-                break
+            await workflow.wait_condition(lambda: self._state.demand is not None or self._may_roll())
+            if self._may_roll():
+                workflow.continue_as_new(self._state)
             await self._batch()
             await self._pass()
-        await workflow.wait_condition(lambda: not self._groups)
-        workflow.continue_as_new(self._state)
 
     @workflow.signal
     def demand(self, demand: DemandSeen) -> None:
@@ -163,9 +161,16 @@ class ProvisioningWorkflow:
     def _change(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
 
-    def _roll_due(self) -> bool:
-        info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= 2 * ROLL_AT_EVENTS
+    def _may_roll(self) -> bool:
+        """Between groups when there is such a moment; else all the same, and the next run asks again with their tokens.
+
+        Demand never waits for it.
+        """
+        events = workflow.info().get_current_history_length()
+        if events >= 4 * ROLL_AT_EVENTS:
+            return True
+        due = workflow.info().is_continue_as_new_suggested() or events >= 2 * ROLL_AT_EVENTS
+        return due and not self._groups
 
     def _describe(self) -> None:
         workflow.set_current_details(details.of_provisioning(self._state))

@@ -1,0 +1,289 @@
+"""Provisioning: when demand is planned, and how the NodeClaims of a plan get their instances."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+import workflows.options
+from model.coordination import ProvisioningState
+from model.faults import BadInput, TryLater
+from model.kinds import NodeClaim
+from model.labels import LAUNCH_GROUP, NODEPOOL
+from model.launches import Member
+from model.lifecycle import Phase
+from model.observations import DemandSeen
+from model.plans import LaunchDraft, PlanOutcome
+from tests.fakes.worker import World
+from tests.workflows.eventually import eventually, in_phase, in_time, rolled
+from workflows import ids
+from workflows.provisioning import ProvisioningWorkflow
+
+Provisioning = WorkflowHandle[ProvisioningWorkflow, None]
+
+
+@pytest.fixture
+async def planning(fake: World) -> AsyncIterator[World]:
+    """With a process that hosts the watch and so plans."""
+    async with fake.planning():
+        yield fake
+
+
+async def provisioning(fake: World, state: ProvisioningState | None = None) -> Provisioning:
+    return await fake.client.start_workflow(
+        ProvisioningWorkflow.run,
+        state or ProvisioningState(cluster=fake.cluster),
+        id=ids.provisioning(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
+    )
+
+
+async def demand(fake: World, handle: Provisioning, newest: datetime) -> None:
+    fake.number += 1
+    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=fake.number, pods=1, newest=newest))
+
+
+async def group(fake: World, skipping: WorkflowEnvironment, *names: str, group_id: str = "group-1") -> LaunchDraft:
+    """NodeClaims that a plan made, and the draft of their launch."""
+    born = await skipping.get_current_time()
+    for name in names:
+        fake.claims.add(name, born=born, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: group_id})
+    members = tuple(Member(name=name, uid=f"uid-{name}") for name in sorted(names))
+    return LaunchDraft(group_id=group_id, pool="default", node_class="default", members=members)
+
+
+def claim(fake: World, name: str) -> NodeClaim:
+    return NodeClaim.model_validate(fake.claims.found[name])
+
+
+async def planned_at(handle: Provisioning) -> list[datetime]:
+    """When each pass of planning was asked for."""
+    events = (await handle.fetch_history()).events
+    return [
+        event.event_time.ToDatetime().astimezone()
+        for event in events
+        if event.activity_task_scheduled_event_attributes.activity_type.name == "plan_capacity"
+    ]
+
+
+async def passes(fake: World, count: int) -> bool:
+    return len(fake.host.planned) == count
+
+
+async def test_a_batch_closes_when_no_newer_pod_came_for_the_idle_time(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await provisioning(planning)
+    newest = await skipping.get_current_time()
+    await demand(planning, handle, newest)
+    await in_time(skipping, lambda: passes(planning, 1))
+    assert (await planned_at(handle))[0] - newest >= timedelta(seconds=1)
+
+
+async def test_pods_that_keep_coming_are_planned_after_the_longest_window(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await provisioning(planning)
+    began = await skipping.get_current_time()
+    last = began
+    while last - began < timedelta(seconds=16):
+        last = await skipping.get_current_time()
+        await demand(planning, handle, last)
+        await skipping.sleep(timedelta(seconds=0.5))
+    first = (await planned_at(handle))[0]
+    assert timedelta(seconds=10) <= first - began and first < last
+
+
+async def test_pods_that_have_waited_already_are_planned_at_once(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: passes(planning, 1))
+
+
+async def test_older_demand_is_no_new_demand(planning: World, skipping: WorkflowEnvironment) -> None:
+    planning.host.gate = asyncio.Event()
+    handle = await provisioning(planning)
+    now = await skipping.get_current_time()
+    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=5, pods=3, newest=now))
+    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=4, pods=1, newest=now))
+    state = await handle.query(ProvisioningWorkflow.state)
+    assert state.demand is not None and state.demand.pods == 3
+
+
+async def test_demand_that_comes_during_a_pass_is_planned_in_the_next(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    planning.host.gate = asyncio.Event()
+    handle = await provisioning(planning)
+    earlier = await skipping.get_current_time() - timedelta(minutes=1)
+    await demand(planning, handle, earlier)
+    await eventually(lambda: passes(planning, 1))
+    await demand(planning, handle, earlier + timedelta(seconds=1))
+    planning.host.gate.set()
+    await eventually(lambda: passes(planning, 2))
+    assert len({request.plan_id for request in planning.host.planned}) == 2
+
+
+async def test_a_group_launches_with_one_call_and_every_member_hears_of_it(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b", "c"),))]
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await launched(planning, "a", "b", "c")
+    assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 3
+    assert (await handle.query(ProvisioningWorkflow.state)).groups == ()
+
+
+async def test_a_lost_answer_is_asked_for_again_and_doubles_nothing(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    planning.fleet.lost = [TryLater("connection cut"), TryLater("connection cut")]
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await skipping.sleep(timedelta(seconds=10))
+    await launched(planning, "a", "b")
+    assert len(planning.fleet.calls) == 3 and len(set(planning.fleet.calls)) == 1
+    assert len(planning.instances.running) == 2
+
+
+async def test_a_group_that_is_refused_gives_its_members_up(planning: World, skipping: WorkflowEnvironment) -> None:
+    planning.node_classes.add("default", ready="False")
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
+    lives = [planning.handle(claim(planning, name)) for name in "ab"]
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: empty(planning))
+    assert [(await life.result()).reason for life in lives] == ["NodeClassNotReady", "NodeClassNotReady"]
+    state = await handle.query(ProvisioningWorkflow.state)
+    assert state.drafts == () and state.groups == () and planning.fleet.calls == []
+
+
+async def test_a_launch_that_no_retry_helps_gives_the_members_up_and_the_next_group_launches(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    planning.fleet.faults["create"] = [BadInput("InvalidParameterValue")]
+    drafts = (await group(planning, skipping, "a"),)
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=drafts)]
+    handle = await provisioning(planning)
+    life = planning.handle(claim(planning, "a"))
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: empty(planning))
+    assert (await life.result()).reason == "LaunchFailed"
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "b", group_id="2"),))]
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await launched(planning, "b")
+
+
+async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    planning.fleet.capacity = 1
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
+    other = planning.handle(claim(planning, "b"))
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await launched(planning, "a")
+    assert (await other.result()).reason == "InsufficientCapacity"
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: passes(planning, 2))
+    marks = planning.host.planned[1].unavailable
+    assert [(mark.instance_type, mark.zone) for mark in marks] == [("m5.large", "us-west-2a")]
+    await skipping.sleep(timedelta(minutes=4))
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: passes(planning, 3))
+    assert planning.host.planned[2].unavailable == ()
+
+
+async def test_a_slow_group_holds_up_no_other(planning: World, skipping: WorkflowEnvironment) -> None:
+    planning.fleet.gate = asyncio.Event()
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a"),))]
+    handle = await provisioning(planning)
+    earlier = await skipping.get_current_time() - timedelta(minutes=1)
+    await demand(planning, handle, earlier)
+    await eventually(lambda: called(planning, 1))
+    await demand(planning, handle, earlier)
+    await eventually(lambda: passes(planning, 2))
+    planning.fleet.gate.set()
+    await launched(planning, "a")
+
+
+async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await provisioning(fake)
+    await demand(fake, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await in_time(skipping, lambda: blocked_by(handle, "no plan"), seconds=5)
+    async with fake.planning():
+        await in_time(skipping, lambda: passes(fake, 1), seconds=5)
+        await in_time(skipping, lambda: blocked_by(handle, ""), seconds=5)
+
+
+async def test_a_pass_on_caches_that_are_too_old_is_made_again(planning: World, skipping: WorkflowEnvironment) -> None:
+    planning.host.outcomes = [PlanOutcome(plan_id="", blocked="caches are too old: pods")]
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: blocked_by(handle, "caches are too old"))
+    await in_time(skipping, lambda: passes(planning, 2))
+
+
+async def test_continuing_as_new_waits_for_no_group_and_buys_nothing_twice(
+    planning: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 30)
+    planning.fleet.gate = asyncio.Event()
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
+    first = await provisioning(planning)
+    earlier = await skipping.get_current_time() - timedelta(minutes=1)
+    await demand(planning, first, earlier)
+    await eventually(lambda: called(planning, 1))
+    following: Provisioning = planning.client.get_workflow_handle(first.id)
+    while not await rolled(planning.client, first):
+        await one_more_pass(planning, following, earlier)
+    planning.fleet.gate.set()
+    await launched(planning, "a", "b")
+    assert len(set(planning.fleet.calls)) == 1 and len(planning.instances.running) == 2
+    assert (await following.query(ProvisioningWorkflow.state)).groups == ()
+
+
+async def test_a_rebuilt_workflow_goes_on_with_the_drafts_that_it_carries(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    draft = await group(planning, skipping, "a", "b")
+    await provisioning(planning, ProvisioningState(cluster=planning.cluster, drafts=(draft,)))
+    await launched(planning, "a", "b")
+
+
+async def launched(fake: World, *names: str) -> None:
+    await eventually(lambda: have_instances(fake, *names))
+    for name in names:
+        await in_phase(fake.handle(claim(fake, name)), Phase.REGISTRATION)
+
+
+async def have_instances(fake: World, *names: str) -> bool:
+    return all("providerID" in fake.claims.found[name]["status"] for name in names)
+
+
+async def called(fake: World, times: int) -> bool:
+    return len(fake.fleet.calls) == times
+
+
+async def one_more_pass(fake: World, handle: Provisioning, newest: datetime) -> None:
+    count = len(fake.host.planned) + 1
+    await demand(fake, handle, newest)
+    await eventually(lambda: passes(fake, count))
+
+
+async def empty(fake: World) -> bool:
+    return not fake.claims.found
+
+
+async def blocked_by(handle: Provisioning, text: str) -> bool:
+    found = (await handle.query(ProvisioningWorkflow.state)).blocked_by
+    return text in found if text else not found
