@@ -6,21 +6,19 @@ changes, in the same order, go to the planner process.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeVar
 
 import structlog
 from pydantic import ValidationError
 
+from controller.dirty import Dirty, PoolView, pool_view
 from controller.occupancy import Occupancy
-from kube.errors import Json
-from kube.facts import claim_fact, is_ours, node_fact, pool_fact
+from kube.facts import claim_fact, is_ours, node_fact
 from kube.listwatch import Delta
 from kube.pod_facts import daemonset_fact, pod_fact
-from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, PoolFact
-from model.hashing import nodepool_hash
-from model.kinds import EC2NodeClass, NodePool
+from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact
+from model.kinds import EC2NodeClass
 from scheduling.facts import Change, Fact, Kind
 
 log = structlog.get_logger(__name__)
@@ -28,30 +26,6 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 _REMEMBERED_DELETIONS: Final = 2000
-
-
-@dataclass(frozen=True)
-class PoolView:
-    """A NodePool: what planning needs, and what a ready node decides on."""
-
-    fact: PoolFact
-    policy: str
-    """`<consolidationPolicy>/<consolidateAfter>`."""
-
-
-@dataclass
-class Dirty:
-    """What changed since it was last asked for."""
-
-    claims: set[str] = field(default_factory=set)
-    pools: set[str] = field(default_factory=set)
-    node_classes: set[str] = field(default_factory=set)
-    pods: bool = False
-    """Which pods want a node, or when that is to be looked at again, may have changed."""
-    gone_claims: dict[str, ClaimFact] = field(default_factory=dict)
-    """By UID: NodeClaims that left the API server."""
-    gone_pools: set[str] = field(default_factory=set)
-    gone_node_classes: set[str] = field(default_factory=set)
 
 
 class Caches:
@@ -282,16 +256,6 @@ class Caches:
         # A later change of an object replaces an earlier one and goes last, so order holds between kinds.
         self._changes.pop((kind, key), None)
         self._changes[kind, key] = Change.model_construct(kind=kind, key=key, fact=fact)
-
-
-def pool_view(pool: Json) -> PoolView:
-    """Raises ValueError for a pool that cannot be read."""
-    typed = NodePool.from_object(pool)
-    disruption = typed.spec.disruption
-    return PoolView(
-        fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
-        policy=f"{disruption.consolidation_policy}/{disruption.consolidate_after}",
-    )
 
 
 def _put(table: dict[str, T], key: str, value: T | None) -> None:

@@ -132,19 +132,24 @@ class Planning:
         await process.commit(planned, now=self._now())
         made = await self._create(plan_id, planned)
         await self._take_back(process, set(names) - {claim.name for claim in made})
-        nominated = self._nominate(plan, {claim.name: planned[claim.name] for claim in made})
+        answered = self._nominate(plan, {claim.name: planned[claim.name] for claim in made})
         unplaced = (*plan.unplaced, *refused)
-        await self._say(plan, unplaced)
+        await self._say(answered, unplaced)
         await self._say_overruled({claim.pool for claim in allowed})
         self.passes += 1
         log.info(
-            "planned", plan=plan_id, created=len(made), nominated=nominated, unplaced=len(unplaced), took=plan.seconds
+            "planned",
+            plan=plan_id,
+            created=len(made),
+            nominated=len(answered),
+            unplaced=len(unplaced),
+            took=plan.seconds,
         )
         return PlanOutcome(
             plan_id=plan_id,
             drafts=drafts(made),
             created=len(made),
-            nominated=nominated,
+            nominated=len(answered),
             unplaced=len(unplaced),
             planned_at=self._now(),
         )
@@ -173,13 +178,14 @@ class Planning:
         if names:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in sorted(names)])
 
-    def _nominate(self, plan: Plan, made: Mapping[str, PlannedClaim]) -> int:
+    def _nominate(self, plan: Plan, made: Mapping[str, PlannedClaim]) -> dict[str, str]:
+        """Pod UID to the Node or NodeClaim where it is expected now."""
         answered = {pod: place_of(target, self._caches) for pod, target in plan.nominations.items()}
         answered.update({pod: name for name, claim in made.items() for pod in claim.pods})
         self._nominations.renew(answered, self._now())
-        return len(answered)
+        return answered
 
-    async def _say(self, plan: Plan, unplaced: Sequence[Unplaced]) -> None:
+    async def _say(self, answered: Mapping[str, str], unplaced: Sequence[Unplaced]) -> None:
         for one in unplaced[:MOST_EVENTS]:
             await self._events.publish(
                 kind="Pod",
@@ -190,7 +196,7 @@ class Planning:
                 message=one.reason,
                 warning=True,
             )
-        for uid, target in plan.nominations.items():
+        for uid, target in answered.items():
             pod = self._caches.pods.get(uid)
             if pod is not None:
                 await self._events.publish(
@@ -199,7 +205,7 @@ class Planning:
                     namespace=pod.namespace,
                     uid=uid,
                     reason="Nominated",
-                    message=f"Pod should schedule on {target}",
+                    message=f"Pod should schedule on: {self._kind_of(target)}/{target}",
                 )
 
     async def _say_overruled(self, pools: Iterable[str]) -> None:
@@ -218,3 +224,6 @@ class Planning:
                     f"grace of {self._grace.total_seconds():g} s: nodes are bought without counting on it",
                     warning=True,
                 )
+
+    def _kind_of(self, target: str) -> str:
+        return "nodeclaim" if target in self._caches.claims else "node"

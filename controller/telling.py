@@ -12,8 +12,9 @@ from typing import Final
 
 import structlog
 
-from controller.caches import Caches, Dirty
+from controller.caches import Caches
 from controller.digests import Digest, View, claim_digest, fingerprint, node_class_digest, pool_digest
+from controller.dirty import Dirty
 from controller.due import Due
 from controller.nominations import Nominations
 from controller.signaller import Signal, Signaller, Start

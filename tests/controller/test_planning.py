@@ -99,6 +99,8 @@ async def test_pods_become_claims_that_are_expected_and_remembered(stage: Stage)
     names = {member.name for member in outcome.drafts[0].members}
     assert names == set(stage.claims.found) == set(stage.caches.claims)
     assert {stage.nominations.of(f"uid-p{number}").target for number in range(14)} == names  # type: ignore[union-attr]
+    said = {message for _, reason, message in stage.events.said if reason == "Nominated"}
+    assert said == {f"Pod should schedule on: nodeclaim/{name}" for name in names}
 
 
 async def test_the_next_pass_counts_on_what_is_coming(stage: Stage) -> None:

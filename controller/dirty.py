@@ -1,0 +1,43 @@
+"""What `caches.py` hands over beside facts: what became dirty, and a NodePool as planning and ready nodes see it."""
+
+from dataclasses import dataclass, field
+
+from kube.errors import Json
+from kube.facts import pool_fact
+from model.facts import ClaimFact, PoolFact
+from model.hashing import nodepool_hash
+from model.kinds import NodePool
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """A NodePool: what planning needs, and what a ready node decides on."""
+
+    fact: PoolFact
+    policy: str
+    """`<consolidationPolicy>/<consolidateAfter>`."""
+
+
+@dataclass
+class Dirty:
+    """What changed since it was last asked for."""
+
+    claims: set[str] = field(default_factory=set)
+    pools: set[str] = field(default_factory=set)
+    node_classes: set[str] = field(default_factory=set)
+    pods: bool = False
+    """Which pods want a node, or when that is to be looked at again, may have changed."""
+    gone_claims: dict[str, ClaimFact] = field(default_factory=dict)
+    """By UID: NodeClaims that left the API server."""
+    gone_pools: set[str] = field(default_factory=set)
+    gone_node_classes: set[str] = field(default_factory=set)
+
+
+def pool_view(pool: Json) -> PoolView:
+    """Raises ValueError for a pool that cannot be read."""
+    typed = NodePool.from_object(pool)
+    disruption = typed.spec.disruption
+    return PoolView(
+        fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
+        policy=f"{disruption.consolidation_policy}/{disruption.consolidate_after}",
+    )
