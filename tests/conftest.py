@@ -12,6 +12,10 @@ from tests.integration.acts import Programme
 from tests.integration.product import Product
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "last: looks at what the whole run leaves behind")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever asks for the world is a sandbox test; the mark needs no repeating. What looks at the end comes last."""
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
+import boto3
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecution
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -164,12 +165,48 @@ class Product:
     async def open_workflows(self) -> list[WorkflowExecution]:
         return [one async for one in self.temporal.list_workflows("ExecutionStatus = 'Running'")]
 
-    async def watching(self) -> str:
-        """The Temporal identity of the worker that hosts the watch: `pid@host`."""
+    async def failed_workflows(self) -> list[str]:
+        """Ids of those that ended in another way than of themselves or by being asked to."""
+        bad = "ExecutionStatus IN ('Failed', 'TimedOut', 'Terminated')"
+        return [one.id async for one in self.temporal.list_workflows(bad)]
+
+    async def launch_templates(self) -> list[str]:
+        """By name, whoever made them."""
+        answer = await asyncio.to_thread(self._ec2().describe_launch_templates)
+        return [one["LaunchTemplateName"] for one in answer["LaunchTemplates"]]
+
+    async def dismiss(self) -> None:
+        """Cancel what runs for the whole cluster, the watch and provisioning, as the demo does at its end."""
+        await eventually(self._only_singletons_run)
+        for one in await self.open_workflows():
+            await self.temporal.get_workflow_handle(one.id).cancel()
+        await eventually(self._no_workflow_runs)
+
+    async def _only_singletons_run(self) -> None:
+        cluster = self.sandbox.plan.cluster_name
+        running = {one.id for one in await self.open_workflows()}
+        assert running <= {ids.watch(cluster), ids.provisioning(cluster)}, running
+
+    async def _no_workflow_runs(self) -> None:
+        running = [one.id for one in await self.open_workflows()]
+        assert not running, running
+
+    def _ec2(self) -> Any:
+        region = self.sandbox.plan.region
+        session = boto3.session.Session("admin", "admin", region_name=region)
+        return session.client("ec2", endpoint_url=self.sandbox.aws_endpoint)
+
+    async def hosts(self) -> list[str]:
+        """The Temporal identities, `pid@host`, of workers that host the watch at this moment."""
         described = await self.temporal.get_workflow_handle(ids.watch(self.sandbox.plan.cluster_name)).describe()
-        pending = [one for one in described.raw_description.pending_activities if one.state == _STARTED]
-        assert len(pending) == 1, f"{len(pending)} watches are under way"
-        return pending[0].last_worker_identity
+        pending = described.raw_description.pending_activities
+        return [one.last_worker_identity for one in pending if one.state == _STARTED]
+
+    async def watching(self) -> str:
+        """The identity of the one that does."""
+        hosts = await self.hosts()
+        assert len(hosts) == 1, f"{hosts} host the watch"
+        return hosts[0]
 
     async def says(self, worker: TestedWorker, probe: str = "readyz") -> str:
         """What a worker answers to a probe."""

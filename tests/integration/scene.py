@@ -264,6 +264,11 @@ class Scene:
         raise AssertionError(f"{about}: no {reason} {words} among {[(e['reason'], e['message']) for e in found]}")
 
     async def nothing_is_left(self) -> None:
+        await self.nothing_runs()
+        assert await self.product.find(self.pool_path) is None, f"NodePool {self.name} is left"
+
+    async def nothing_runs(self) -> None:
+        """No node in any shape: NodeClaim, Node, instance, workflow."""
         claims = [_name(claim) for claim in await self.claims()]
         assert not claims, f"{self.name}: NodeClaims {claims} are left"
         nodes = [_name(node) for node in await self.nodes()]
@@ -271,7 +276,6 @@ class Scene:
         assert not self.alive(), f"{self.name}: instances {self.alive()} are left"
         running = [life.name for life in await self.lives() if life.open]
         assert not running, f"{self.name}: workflows of {running} are open"
-        assert await self.product.find(self.pool_path) is None, f"NodePool {self.name} is left"
 
 
 def condition(thing: Object, kind: str) -> str:

@@ -1,0 +1,85 @@
+"""Another controller of NodeClaims renews its lease: Tenure does nothing, says so, and begins when the lease lapses."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import aiohttp
+
+from tests.integration.eventually import eventually, throughout
+from tests.integration.product import Product
+from tests.integration.scene import Scene
+
+NAME = "karpenter-leader-election"
+PATH = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
+HOLDER = "karpenter-7d9c4f2a"
+LASTS = 3
+"""Seconds after the last renewal."""
+
+
+async def test_a_worker_waits_until_karpenters_lease_lapses(product: Product) -> None:
+    await product.rest()
+    async with product.scene("lease") as scene:
+        await scene.deploy(1)
+        async with _karpenter(product):
+            worker = product.hire()
+            starting = asyncio.create_task(worker.start())
+            await eventually(lambda: _refuses(product))
+            await throughout(lambda: _untouched(scene), seconds=4)
+            assert not starting.done(), "the worker calls itself ready"
+        await starting
+        await eventually(lambda: scene.pods_run(1))
+        await scene.one_node_was_bought()
+        async with _karpenter(product):
+            await eventually(lambda: _nobody_watches(product))
+            await scene.scale(2)
+            await throughout(scene.one_node_was_bought, seconds=4)
+        await eventually(lambda: scene.pods_run(2))
+        await scene.nodes_were_bought(2)
+
+
+@asynccontextmanager
+async def _karpenter(product: Product) -> AsyncIterator[None]:
+    """Its leader renews the lease inside the block."""
+    await _renew(product)
+    renewing = asyncio.create_task(_keep_renewing(product))
+    try:
+        yield
+    finally:
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+
+
+async def _keep_renewing(product: Product) -> None:
+    while True:
+        await asyncio.sleep(LASTS / 3)
+        await _renew(product)
+
+
+async def _renew(product: Product) -> None:
+    spec = {
+        "holderIdentity": HOLDER,
+        "leaseDurationSeconds": LASTS,
+        "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
+    await product.kube.apply(lease | {"metadata": {"name": NAME, "namespace": "kube-system"}})
+
+
+async def _refuses(product: Product) -> None:
+    try:
+        said = await product.says(product.worker)
+    except aiohttp.ClientError as error:
+        raise AssertionError(f"the worker does not answer yet: {error}") from error
+    assert HOLDER in said and NAME in said, said
+
+
+async def _untouched(scene: Scene) -> None:
+    assert not await scene.claims() and not scene.launched()
+    assert not [one for one in await scene.product.open_workflows() if one.id.endswith(f"/{scene.name}")]
+
+
+async def _nobody_watches(product: Product) -> None:
+    hosts = await product.hosts()
+    assert not hosts, f"{hosts} still watch"

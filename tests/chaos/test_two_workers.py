@@ -1,0 +1,36 @@
+"""Two workers share the work, and one of them hosts the watch; when that one is killed, the other takes it over."""
+
+from tests.integration.crew import TestedWorker
+from tests.integration.eventually import eventually
+from tests.integration.product import Product
+
+
+async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: Product) -> None:
+    await product.work()
+    first, second = product.worker, product.hire()
+    await second.start()
+    host = await eventually(product.watching)
+    watcher, other = (first, second) if _is(host, first) else (second, first)
+    assert _is(host, watcher) and not _is(host, other)
+    async with product.scene("two") as scene:
+        await scene.run(1)
+        assert await product.watching() == host
+        await product.kill(watcher)
+        await scene.scale(2)
+        await eventually(lambda: _watches(product, other))
+        await eventually(lambda: scene.pods_run(2))
+        await eventually(lambda: scene.nodes_are_initialized(2))
+        await scene.nodes_were_bought(2)
+        await scene.scale(0)
+        await eventually(lambda: scene.nothing_runs())
+    await product.rest()
+
+
+async def _watches(product: Product, worker: TestedWorker) -> None:
+    host = await product.watching()
+    assert _is(host, worker), f"{host} hosts the watch, not {worker.pid}"
+
+
+def _is(identity: str, worker: TestedWorker) -> bool:
+    """Temporal knows a worker as `pid@host`."""
+    return identity.partition("@")[0] == str(worker.pid)

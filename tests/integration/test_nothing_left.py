@@ -1,0 +1,53 @@
+"""The last test of a run: whatever the others did, nothing of it is left when the product is asked to go."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cli.rights import WORKER_KEY
+from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
+from tests.integration.eventually import eventually
+from tests.integration.objects import NODE_CLASS
+from tests.integration.product import Product
+from tests.integration.scene import ALIVE, names
+
+
+@pytest.mark.last
+async def test_nothing_is_left(product: Product) -> None:
+    await product.work()
+    await product.delete(EC2_NODE_CLASSES.path(NODE_CLASS))
+    for kind in (NODE_CLAIMS, NODE_POOLS, EC2_NODE_CLASSES):
+        await eventually(partial(_none, product, kind.path()))
+    await product.dismiss()
+    await product.rest()
+    assert await _our_nodes(product) == []
+    assert [one["id"] for one in product.aws.instances()["instances"] if one["state"] in ALIVE] == []
+    assert await product.launch_templates() == []
+    assert [one.id for one in await product.open_workflows()] == []
+    assert await product.failed_workflows() == []
+    assert [one["action"] for one in product.aws.denials() if one["access_key"] == WORKER_KEY] == []
+    assert [worker.pid for worker in product.workers if _still_there(worker.session)] == []
+
+
+async def _none(product: Product, path: str) -> None:
+    left = names(await product.items(path))
+    assert not left, f"{path}: {left}"
+
+
+async def _our_nodes(product: Product) -> list[str]:
+    return names(await product.items(NODES.path(), label="karpenter.sh/nodepool"))
+
+
+def _still_there(session: int) -> list[str]:
+    """Processes of a worker's session, such as its planner."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:
+            continue
+        name, _, fields = text.partition("(")[2].rpartition(")")
+        if int(fields.split()[3]) == session:
+            found.append(name)
+    return found
