@@ -6,14 +6,14 @@ watch it also polls the plan queue, which `WatchHost.run` starts and stops.
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Protocol
 
 from temporalio import activity
 
-from activities.errors import faults_mapped
+from activities.errors import faults_mapped, not_yet
 from activities.heartbeats import heartbeating
 from model.base import Message
-from model.faults import TryLater
 from model.plans import PlanOutcome, PlanRequest
 
 
@@ -58,7 +58,7 @@ class WatchActivities:
             leaving.cancel()
             hosting.cancel()
             await asyncio.gather(hosting, return_exceptions=True)
-        raise TryLater("this worker stops; another one hosts the watch")
+        raise not_yet("this worker stops; another one hosts the watch", again_in=timedelta(milliseconds=100))
 
     @activity.defn
     @faults_mapped
