@@ -1,11 +1,10 @@
 """From a plan to NodeClaims: names that the plan's id determines, objects, and groups that launch together."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from model import labels
-from model.hashing import HASH_VERSION
 from model.kinds import NodeClaim
 from model.launches import Member
 from model.plans import LaunchDraft, PlannedClaim
@@ -49,7 +48,7 @@ def node_claim(planned: PlannedClaim, *, name: str, plan_id: str, group_id: str)
                     labels.NODEPOOL: planned.pool,
                     labels.nodeclass_label(planned.node_class_group, planned.node_class_kind): planned.node_class,
                 },
-                "annotations": {**_annotations(planned), labels.PLAN: plan_id, labels.LAUNCH_GROUP: group_id},
+                "annotations": {**planned.annotations, labels.PLAN: plan_id, labels.LAUNCH_GROUP: group_id},
                 "finalizers": [labels.TERMINATION_FINALIZER],
                 "ownerReferences": [_owner(planned)],
             },
@@ -88,12 +87,6 @@ def _same_launch(claim: PlannedClaim) -> str:
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         left_out.add("requests")
     return claim.model_dump_json(exclude=left_out)
-
-
-def _annotations(planned: PlannedClaim) -> Mapping[str, str]:
-    if labels.NODEPOOL_HASH not in planned.annotations:
-        return planned.annotations
-    return {**planned.annotations, labels.NODEPOOL_HASH_VERSION: HASH_VERSION}
 
 
 def _owner(planned: PlannedClaim) -> dict[str, Any]:

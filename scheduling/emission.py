@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from model.facts import Expression
+from model.hashing import HASH_VERSION
 from model.labels import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
@@ -24,7 +25,6 @@ from scheduling.pools import INTERNAL, Refusal, without_internal
 from scheduling.typetable import Indices
 
 MAX_INSTANCE_TYPES: Final = 600
-HASH_VERSION: Final = "v3"
 
 
 def planned_claim(

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from model.catalogue import UnavailableOffering
+from model.hashing import HASH_VERSION
 from model.labels import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
@@ -278,7 +279,7 @@ def test_a_claim_carries_what_its_pool_says() -> None:
     assert claim.pods == ("only",)
     assert claim.labels == {"site": "x", NODEPOOL: "p", "karpenter.k8s.aws/ec2nodeclass": "default"}
     assert claim.annotations["note"] == "y"
-    assert (claim.annotations[NODEPOOL_HASH], claim.annotations[NODEPOOL_HASH_VERSION]) == ("42", "v3")
+    assert (claim.annotations[NODEPOOL_HASH], claim.annotations[NODEPOOL_HASH_VERSION]) == ("42", HASH_VERSION)
     assert (claim.expire_after, claim.termination_grace_period, claim.pool_uid) == ("24h", "1h", "uid-p")
     keys = [expression.key for expression in claim.requirements]
     assert keys == sorted(keys)
