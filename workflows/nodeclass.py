@@ -27,12 +27,12 @@ class NodeClassWorkflow:
     @workflow.run
     async def run(self, state: NodeClassState) -> None:
         while self._state.seen.exists:
+            known = self._state.seen
             if self._state.seen.deleting:
                 if await self._remove():
                     return
             else:
                 await self._resolve()
-            known = self._state.seen
             self._describe()
             await self._sleep(known)
             if self._roll_due():

@@ -20,12 +20,16 @@ class FakeHost(Faulty):
     """One entry for every time the watch was started here: what its predecessor left."""
     ends: int = 0
     """How often the watch returns at once before it stays."""
+    silent: bool = False
+    """The process hangs: no heartbeat comes any more."""
 
     async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         self.carried.append(carried)
         if self.ends:
             self.ends -= 1
             return
+        if self.silent:
+            await asyncio.Event().wait()
         while True:
             heartbeat(WatchProgress(digests={"a-workflow": "a-digest"}))
             await asyncio.sleep(0.2)

@@ -1,0 +1,173 @@
+"""NodeClass: what it names is resolved, kept fresh, and let go when nothing holds it any more."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+import workflows.options
+from model.coordination import NodeClassState
+from model.faults import BadInput, Throttled
+from model.observations import NodeClassSeen
+from model.outcomes import ConditionPatch
+from tests.fakes.worker import World
+from tests.workflows.eventually import eventually, in_time, rolled
+from workflows import ids
+from workflows.nodeclass import NodeClassWorkflow
+
+NodeClass = WorkflowHandle[NodeClassWorkflow, None]
+UNREADY = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="no subnet matches")
+
+
+async def node_class(fake: World, **seen: object) -> NodeClass:
+    """Started as the watch does it: by the signal that says what it saw."""
+    return await fake.client.start_workflow(
+        NodeClassWorkflow.run,
+        NodeClassState(cluster=fake.cluster, name="default"),
+        id=ids.nodeclass(fake.cluster, "default"),
+        task_queue=ids.task_queue(fake.cluster),
+        start_signal="seen",
+        start_signal_args=[observed(fake, **seen)],
+    )
+
+
+def observed(fake: World, **seen: object) -> NodeClassSeen:
+    fake.number += 1
+    return NodeClassSeen.model_validate({"number": fake.number, "generation": 1, **seen})
+
+
+async def see(fake: World, handle: NodeClass, **seen: object) -> None:
+    await handle.signal(NodeClassWorkflow.seen, observed(fake, **seen))
+
+
+async def test_it_resolves_at_once_and_shows_what_it_found(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await node_class(fake)
+    await eventually(lambda: is_ready(handle, "True"))
+    assert fake.node_classes.statuses["default"] == {"amis": [], "AMIsReady": "True"}
+    assert fake.node_classes.finalizers == {"default"}
+
+
+async def test_it_looks_again_every_five_minutes_and_not_more_often(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await node_class(fake)
+    await eventually(lambda: is_ready(handle, "True"))
+    before = fake.resolver.resolved
+    await skipping.sleep(timedelta(minutes=14))
+    assert fake.resolver.resolved == before + 2
+
+
+async def test_what_is_not_ready_is_looked_at_every_minute(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.resolver.conditions = (UNREADY,)
+    handle = await node_class(fake)
+    await eventually(lambda: is_ready(handle, "False"))
+    assert "no subnet matches" in (await handle.query(NodeClassWorkflow.state)).message
+    fake.resolver.conditions = (ConditionPatch(type="SubnetsReady", status="True"),)
+    await skipping.sleep(timedelta(seconds=65))
+    await eventually(lambda: is_ready(handle, "True"))
+
+
+async def test_a_new_generation_is_resolved_at_once(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await node_class(fake)
+    await eventually(lambda: is_ready(handle, "True"))
+    before = fake.resolver.resolved
+    await see(fake, handle, generation=2)
+    await eventually(lambda: resolved(fake, before + 1))
+
+
+async def test_a_change_that_comes_while_it_resolves_is_not_missed(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.resolver.gate = asyncio.Event()
+    handle = await node_class(fake)
+    await eventually(lambda: resolved(fake, 1))
+    await see(fake, handle, generation=2)
+    fake.resolver.gate.set()
+    await eventually(lambda: resolved(fake, 2))
+
+
+async def test_claims_that_come_and_go_are_no_reason_to_look(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await node_class(fake)
+    await eventually(lambda: is_ready(handle, "True"))
+    before = fake.resolver.resolved
+    for claims in range(5):
+        await see(fake, handle, claims=claims)
+    await skipping.sleep(timedelta(minutes=2))
+    assert fake.resolver.resolved == before
+
+
+async def test_faults_of_aws_are_outlasted(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.resolver.faults["resolve"] = [Throttled("slow down"), BadInput("malformed filter")]
+    handle = await node_class(fake)
+    await in_time(skipping, lambda: is_ready(handle, "Unknown"), seconds=10)
+    assert "malformed filter" in (await handle.query(NodeClassWorkflow.state)).message
+    await in_time(skipping, lambda: is_ready(handle, "True"), seconds=10)
+
+
+async def test_a_class_that_is_deleted_waits_for_its_claims_and_then_goes(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.claims.add("a")
+    fake.node_classes.add("default", deleting=True)
+    handle = await node_class(fake, deleting=True, claims=1)
+    await eventually(lambda: says(handle, "waits for 1 NodeClaims"))
+    assert fake.resolver.cleaned == [] and "default" in fake.node_classes.found
+    fake.claims.found.clear()
+    await see(fake, handle, deleting=True, claims=0)
+    await handle.result()
+    assert fake.resolver.cleaned == ["default"] and fake.node_classes.found == {}
+
+
+async def test_a_clean_up_that_fails_is_tried_again(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.node_classes.add("default", deleting=True)
+    fake.resolver.faults["clean_up"] = [BadInput("DeleteConflict")]
+    handle = await node_class(fake, deleting=True)
+    await eventually(lambda: says(handle, "DeleteConflict"))
+    await handle.result()
+    assert fake.resolver.cleaned == ["default"]
+
+
+async def test_a_class_deleted_while_it_resolves_is_let_go_at_once(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.resolver.gate = asyncio.Event()
+    handle = await node_class(fake)
+    await eventually(lambda: resolved(fake, 1))
+    fake.node_classes.add("default", deleting=True)
+    await see(fake, handle, deleting=True)
+    fake.resolver.gate.set()
+    await eventually(lambda: gone(fake))
+    await handle.result()
+
+
+async def test_the_workflow_ends_with_its_class(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.node_classes.found.clear()
+    handle = await node_class(fake)
+    await handle.result()
+    assert fake.resolver.resolved == 0
+
+
+async def test_a_long_life_continues_as_new(
+    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 40)
+    first = await node_class(fake)
+    await eventually(lambda: is_ready(first, "True"))
+    for _ in range(6):
+        await skipping.sleep(timedelta(minutes=5))
+    await eventually(lambda: rolled(fake.client, first))
+    before = fake.resolver.resolved
+    await skipping.sleep(timedelta(minutes=6))
+    assert fake.resolver.resolved > before
+
+
+async def is_ready(handle: NodeClass, ready: str) -> bool:
+    return (await handle.query(NodeClassWorkflow.state)).ready == ready
+
+
+async def says(handle: NodeClass, text: str) -> bool:
+    return text in (await handle.query(NodeClassWorkflow.state)).message
+
+
+async def resolved(fake: World, times: int) -> bool:
+    return fake.resolver.resolved == times
+
+
+async def gone(fake: World) -> bool:
+    return not fake.node_classes.found
