@@ -149,9 +149,7 @@ async def test_a_long_life_continues_as_new(
     monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 40)
     first = await node_class(fake)
     await eventually(lambda: is_ready(first, "True"))
-    for _ in range(6):
-        await skipping.sleep(timedelta(minutes=5))
-    await eventually(lambda: rolled(fake.client, first))
+    await in_time(skipping, lambda: rolled(fake.client, first), minutes=5)
     before = fake.resolver.resolved
     await skipping.sleep(timedelta(minutes=6))
     assert fake.resolver.resolved > before
