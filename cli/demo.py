@@ -5,7 +5,6 @@ All on one machine and on real parts. `demo_acts.py` is what happens; `demo_chec
 
 import asyncio
 import shutil
-import signal
 import tempfile
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from cli.demo_acts import Demo, Options, stay
 from cli.demo_screen import Screen, console_for_output, screen_for
 from cli.exits import DONE, FAILED, Failed, Refused
 from cli.held import held, let_go, tenure
+from cli.interrupts import end_like_ctrl_c
 from cli.rights import RBAC, aws_arguments
 from cli.sandbox import default_directory
 from cli.stage import Stage
@@ -38,8 +38,7 @@ def demo(
     """Show nodes come and go on this machine, without an AWS account."""
     if keep and tell < 0:
         return held(tenure("demo", f"--pods={pods}", f"--boot-seconds={boot_seconds}", "--keep"))
-    # Asked to end in another way than by Ctrl-C, the demo ends in the same way.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_like_ctrl_c()
     options = Options(pods=pods, boot_seconds=boot_seconds, keep=keep, tell=tell, began=time.monotonic())
     directory = _directory(keep=keep)
     screen = screen_for(console_for_output())

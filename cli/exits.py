@@ -33,7 +33,11 @@ def line_of(error: BaseException, command: str) -> str:
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context else command
-        said = " ".join(error.format_message().split())
+        said = error.format_message()
+        if said.startswith("Usage: "):
+            # The answer to a group without a command is its help, which has lines of its own.
+            return said
+        said = " ".join(said.split())
         return f"{path}: {said} (see `{path} --help`)"
     return f"{command}: {error}"
 

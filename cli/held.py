@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.interrupts import end_like_ctrl_c
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -31,8 +33,7 @@ def held(command: Sequence[str]) -> int:
         start_new_session=True,
     )
     os.close(writing)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_like_ctrl_c()
     with os.fdopen(reading) as pipe:
         try:
             said = pipe.read()

@@ -16,6 +16,7 @@ import typer
 
 from cli.exits import DONE, FAILED, Failed, Refused
 from cli.held import held, let_go, tenure
+from cli.interrupts import end_like_ctrl_c
 from cli.rights import RBAC, aws_arguments
 from sandbox.errors import DirectoryInUse, NoPort, SandboxError
 from sandbox.plan import CRDS, PARTS, Plan
@@ -25,7 +26,7 @@ from sandbox.world import Sandbox
 SECONDS_TO_STOP = 30.0
 LOOK_SECONDS = 0.5
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Directory = Annotated[Path | None, typer.Option("--dir", help="Where its state and logs are.")]
 Port = Annotated[int | None, typer.Option(min=1, max=65535, help="A free one when it is not given.")]
@@ -160,9 +161,7 @@ def _alone(plan: Plan, directory: Path | None, ports: Mapping[str, int | None]) 
 
 def _hold(world: Sandbox, tell: int = -1) -> int:
     """Until it is interrupted, or a part ends by itself."""
-    # Asked to end in another way than by Ctrl-C, it ends in the same way.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_like_ctrl_c()
     try:
         with world:
             _say(world.reach(), world.environment())

@@ -36,6 +36,13 @@ def test_wrong_input_is_one_line_and_exit_code_2(arguments: list[str], said: str
     assert captured.out == ""
 
 
+@pytest.mark.parametrize("group", [[], ["sandbox"]])
+def test_a_group_without_a_command_shows_its_help_as_it_stands(group: list[str], capsys: CaptureFixture[str]) -> None:
+    assert cli_main.main(group) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Usage: tenure") and "Commands:" in lines
+
+
 def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
     monkeypatch.setitem(cli_main.VERBS, "demo", cli_main.Verb("a_package_that_is_not_installed"))
     assert cli_main.main(["demo"]) == 2

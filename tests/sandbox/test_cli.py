@@ -80,6 +80,22 @@ async def test_an_interrupt_ends_all_parts_and_nothing_is_left(tmp_path: Path, n
     assert names_in(tmp_path) == ["logs", "sandbox.json", "sandbox.lock"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_part_that_a_script_put_in_the_background_ends_as_well(tmp_path: Path, number: signal.Signals) -> None:
+    """Without job control a shell's `&` starts it with SIGINT ignored."""
+    command = (sys.executable, "-m", "cli", "sandbox", "aws", f"--dir={tmp_path}")
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    part = await asyncio.create_subprocess_exec(sys.executable, "-c", ignoring, *command, cwd=ROOT, stdout=PIPE)
+    await until_said(part, "Ctrl-C")
+    record = Record.read(tmp_path)
+    assert record
+    part.send_signal(number)
+    assert await asyncio.wait_for(part.wait(), 30) == 0
+    assert not any(map(alive, record.processes.values()))
+
+
 async def test_an_interrupt_of_the_start_leaves_nothing_either(tmp_path: Path) -> None:
     up = await tenure("up", f"--dir={tmp_path}", "--parts=temporal,kubernetes")
     await until_true((tmp_path / "logs" / "kube-apiserver.log").exists)
