@@ -63,7 +63,7 @@ async def scheduled(handle: WorkflowHandle[Any, Any], activity: str) -> int:
 
 async def rolled(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:
     """The run that the handle was made with has continued as new."""
-    first = client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id)
+    first = client.get_workflow_handle(handle.id, run_id=handle.result_run_id)
     events = (await first.fetch_history()).events
     return events[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
 

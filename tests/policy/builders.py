@@ -1,0 +1,44 @@
+"""States and verdict inputs, each with what a test does not speak of left at what is usual."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from model.lifecycle import ClaimIdentity, ClaimState, Phase
+from model.messages import PermitAnswered
+from model.observations import ClaimSeen
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def before(**ago: float) -> datetime:
+    return NOW - timedelta(**ago)
+
+
+def after(**ahead: float) -> datetime:
+    return NOW + timedelta(**ahead)
+
+
+def node(seen: dict[str, Any] | None = None, *, born: datetime | None = None, **state: Any) -> ClaimState:
+    """A ready node of a pool, busy unless `seen` says otherwise."""
+    identity = ClaimIdentity(cluster="test", name="a", uid="uid-a", pool="default", created=born or before(hours=1))
+    usual: dict[str, Any] = {"number": 1, "node_name": "node-a", "node_ready": True, "boot_id": "boot-1"}
+    return ClaimState(
+        **{
+            "identity": identity,
+            "phase": Phase.READY,
+            "boot_id": "boot-1",
+            "seen": ClaimSeen(**{**usual, **(seen or {})}),
+            **state,
+        }
+    )
+
+
+def empty_for(policy: str = "WhenEmpty/30s", **ago: float) -> dict[str, Any]:
+    return {"empty": True, "empty_since": before(**ago), "policy": policy}
+
+
+def permit(**until: float) -> PermitAnswered:
+    return PermitAnswered(granted=True, reason="Empty", until=after(**until))
+
+
+REFUSED = PermitAnswered(granted=False, reason="Empty", blocked_by="budget 1 of 3 nodes allows 1, 1 in use")

@@ -1,0 +1,160 @@
+"""Disruption budgets: the arithmetic, the reasons, the windows in UTC, and what cannot be read."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from model.coordination import PoolCount
+from model.kinds import Budget
+from policy.budgets import MACROS, decide_allowance, is_active, nodes_of
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+"""A Monday."""
+
+
+def count(total: int, consuming: int = 0) -> PoolCount:
+    names = tuple(f"uid-{number}" for number in range(total))
+    return PoolCount(standing=names, consuming=names[:consuming])
+
+
+def allowed(budgets: list[dict[str, Any]], nodes: PoolCount, *, reason: str = "Empty", now: datetime = NOON) -> int:
+    found = [Budget.model_validate(one) for one in budgets]
+    return decide_allowance(found, nodes, reason=reason, now=now).allowed
+
+
+@pytest.mark.parametrize(
+    ("written", "total", "nodes"),
+    [
+        ("0", 10, 0),
+        ("3", 10, 3),
+        ("3", 1, 3),
+        ("0%", 10, 0),
+        ("10%", 0, 0),
+        ("10%", 1, 1),
+        ("10%", 2, 1),
+        ("10%", 10, 1),
+        ("10%", 11, 2),
+        ("55%", 20, 11),
+        ("100%", 7, 7),
+    ],
+)
+def test_a_share_of_the_pool_is_rounded_up(written: str, total: int, nodes: int) -> None:
+    assert nodes_of(Budget(nodes=written), total) == nodes
+
+
+@pytest.mark.parametrize(
+    ("budgets", "nodes", "left"),
+    [
+        ([{"nodes": "2"}], count(5), 2),
+        ([{"nodes": "2"}], count(5, 1), 1),
+        ([{"nodes": "2"}], count(5, 2), 0),
+        ([{"nodes": "2"}], count(5, 4), 0),
+        ([{"nodes": "10%"}], count(2, 1), 0),
+        ([{"nodes": "50%"}, {"nodes": "1"}], count(10), 1),
+        ([{"nodes": "0"}, {"nodes": "100%"}], count(10), 0),
+        ([], count(4), 4),
+    ],
+)
+def test_the_strictest_budget_counts_less_what_is_in_use(
+    budgets: list[dict[str, Any]], nodes: PoolCount, left: int
+) -> None:
+    assert allowed(budgets, nodes) == left
+
+
+@pytest.mark.parametrize(
+    ("budgets", "reason", "left"),
+    [
+        ([{"nodes": "0", "reasons": ["Drifted"]}], "Empty", 10),
+        ([{"nodes": "0", "reasons": ["Drifted"]}], "Drifted", 0),
+        ([{"nodes": "0", "reasons": ["Drifted", "Empty"]}], "Empty", 0),
+        ([{"nodes": "3"}, {"nodes": "1", "reasons": ["Empty"]}], "Empty", 1),
+        ([{"nodes": "3"}, {"nodes": "1", "reasons": ["Empty"]}], "Drifted", 3),
+        ([{"nodes": "0", "reasons": []}], "Empty", 0),
+    ],
+)
+def test_a_budget_counts_for_its_reasons_and_without_reasons_for_all(
+    budgets: list[dict[str, Any]], reason: str, left: int
+) -> None:
+    assert allowed(budgets, count(10), reason=reason) == left
+
+
+@pytest.mark.parametrize(
+    ("schedule", "duration", "now", "active"),
+    [
+        ("0 9 * * *", "8h", datetime(2026, 6, 1, 8, 59, tzinfo=UTC), False),
+        ("0 9 * * *", "8h", datetime(2026, 6, 1, 9, 0, tzinfo=UTC), True),
+        ("0 9 * * *", "8h", datetime(2026, 6, 1, 16, 59, tzinfo=UTC), True),
+        ("0 9 * * *", "8h", datetime(2026, 6, 1, 17, 1, tzinfo=UTC), False),
+        ("0 9 * * 1-5", "8h", datetime(2026, 6, 6, 12, 0, tzinfo=UTC), False),
+        ("0 22 * * *", "4h", datetime(2026, 6, 2, 1, 0, tzinfo=UTC), True),
+        ("30 23 31 12 *", "2h30m", datetime(2027, 1, 1, 1, 30, tzinfo=UTC), True),
+        ("@daily", "10m", datetime(2026, 6, 1, 0, 5, tzinfo=UTC), True),
+        ("@daily", "10m", datetime(2026, 6, 1, 0, 15, tzinfo=UTC), False),
+        ("@hourly", "30m", datetime(2026, 6, 1, 12, 29, tzinfo=UTC), True),
+        ("@hourly", "30m", datetime(2026, 6, 1, 12, 31, tzinfo=UTC), False),
+        ("@weekly", "24h", datetime(2026, 6, 7, 12, 0, tzinfo=UTC), True),
+        ("@monthly", "24h", datetime(2026, 6, 1, 12, 0, tzinfo=UTC), True),
+        ("@yearly", "24h", datetime(2026, 1, 1, 12, 0, tzinfo=UTC), True),
+    ],
+)
+def test_a_window_is_open_from_each_hit_for_its_duration(
+    schedule: str, duration: str, now: datetime, active: bool
+) -> None:
+    assert is_active(Budget(nodes="1", schedule=schedule, duration=duration), now) is active
+
+
+def test_windows_are_in_utc_whatever_zone_the_clock_is_in() -> None:
+    budget = Budget(nodes="1", schedule="0 9 * * *", duration="1h")
+    berlin = timezone(timedelta(hours=2))
+    assert is_active(budget, datetime(2026, 6, 1, 11, 30, tzinfo=berlin))
+    assert not is_active(budget, datetime(2026, 6, 1, 9, 30, tzinfo=berlin))
+
+
+def test_a_budget_outside_its_window_limits_nothing() -> None:
+    closed = {"nodes": "0", "schedule": "0 9 * * *", "duration": "1h"}
+    assert allowed([closed], count(3)) == 3
+    assert allowed([closed, {"nodes": "2"}], count(3)) == 2
+    assert allowed([closed], count(3), now=NOON.replace(hour=9, minute=30)) == 0
+
+
+@pytest.mark.parametrize("macro", MACROS)
+def test_every_macro_stands_for_a_schedule_that_can_be_read(macro: str) -> None:
+    assert is_active(Budget(nodes="1", schedule=macro, duration="9000h"), NOON)
+
+
+def test_the_macros_are_those_that_the_crd_accepts() -> None:
+    names = ("annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly")
+    assert set(MACROS) == {f"@{name}" for name in names}
+        f"@{name}" for name in ["annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly"]
+    }
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        {"nodes": "five"},
+        {"nodes": "%"},
+        {"nodes": "1", "schedule": "99 9 * * *", "duration": "1h"},
+        {"nodes": "1", "schedule": "@fortnightly", "duration": "1h"},
+        {"nodes": "1", "schedule": "0 0 30 2 *", "duration": "1h"},
+        {"nodes": "1", "schedule": "0 9 * * *", "duration": "a while"},
+    ],
+)
+def test_one_budget_that_cannot_be_read_closes_the_pool_and_is_named(budget: dict[str, Any]) -> None:
+    budgets = [Budget(nodes="100%"), Budget.model_validate(budget)]
+    found = decide_allowance(budgets, count(10), reason="Empty", now=NOON)
+    assert found.allowed == 0
+    assert "cannot be read" in found.why
+
+
+def test_a_bad_schedule_is_answered_with_what_to_write() -> None:
+    budget = Budget(nodes="1", schedule="99 9 * * *", duration="1h")
+    found = decide_allowance([budget], count(1), reason="Empty", now=NOON)
+    assert "99 9 * * *" in found.why and "write five cron fields" in found.why
+
+
+def test_the_arithmetic_is_put_into_words() -> None:
+    found = decide_allowance([Budget(nodes="10%")], count(12, 1), reason="Empty", now=NOON)
+    assert found.allowed == 1
+    assert found.why == "budget 10% of 12 nodes allows 2, 1 in use (NotReady or going)"

@@ -1,0 +1,120 @@
+"""What a ready node does next, case by case."""
+
+from typing import Any
+
+import pytest
+
+from model.lifecycle import ClaimState
+from model.messages import Pause
+from policy.ready import Verdict, consolidate_after, decide_ready
+from tests.policy.builders import NOW, REFUSED, after, before, empty_for, node, permit
+
+PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
+OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
+
+CASES: dict[str, tuple[ClaimState, Verdict]] = {
+    "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
+    "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
+    "gone from the API server": (node({"exists": False}), Verdict(do="drain", why="Deleted")),
+    "deleted counts before expired": (
+        node({"deleting": True}, expires=before(hours=1)),
+        Verdict(do="drain", why="Deleted"),
+    ),
+    "another boot id": (node({"boot_id": "boot-2"}), Verdict(do="initialize", why="Rebooted")),
+    "no boot id seen": (node({"boot_id": ""}), Verdict(do="wait")),
+    "no boot id known": (node({"boot_id": "boot-2"}, boot_id=""), Verdict(do="wait")),
+    "expired": (node(expires=NOW), Verdict(do="expire", why="Expired")),
+    "expires later": (node(expires=after(hours=1)), Verdict(do="wait", until=after(hours=1))),
+    "expired counts before paused": (node(expires=NOW, pause=PAUSE), Verdict(do="expire", why="Expired")),
+    "its Node left the cluster": (node({"node_name": ""}), Verdict(do="look", why="NodeNotFound")),
+    "NotReady is no reason to go": (node({"node_ready": False}), Verdict(do="wait")),
+    "empty for less than consolidateAfter": (
+        node(empty_for(seconds=20)),
+        Verdict(do="wait", until=after(seconds=10), why="Empty"),
+    ),
+    "expires before it may be consolidated": (
+        node(empty_for(seconds=20), expires=after(seconds=5)),
+        Verdict(do="wait", until=after(seconds=5), why="Empty"),
+    ),
+    "empty for just consolidateAfter": (node(empty_for(seconds=30)), Verdict(do="ask", why="Empty")),
+    "consolidateAfter 0s": (node(empty_for("WhenEmpty/0s", seconds=0)), Verdict(do="ask", why="Empty")),
+    "the other policy empties too": (
+        node(empty_for("WhenEmptyOrUnderutilized/30s", seconds=30)),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "consolidateAfter Never": (node(empty_for("WhenEmpty/Never", hours=9)), Verdict(do="wait")),
+    "standalone": (
+        node(empty_for("", hours=9)),
+        Verdict(do="wait", blocked_by="no NodePool: a standalone NodeClaim goes only by hand or expiry"),
+    ),
+    "annotated do-not-disrupt": (
+        node({**empty_for(hours=9), "do_not_disrupt": True}),
+        Verdict(do="wait", blocked_by="the annotation karpenter.sh/do-not-disrupt on the Node"),
+    ),
+    "paused": (
+        node(empty_for(hours=9), pause=PAUSE),
+        Verdict(do="wait", until=after(hours=1), why="Paused", blocked_by="paused by ops: upgrade"),
+    ),
+    "the pause is over": (node(empty_for(hours=9), pause=OVER), Verdict(do="ask", why="Empty")),
+    "asked and not answered": (
+        node(empty_for(hours=9), permit_asked=before(seconds=10)),
+        Verdict(do="wait", until=after(seconds=20), why="the pool's permit"),
+    ),
+    "asked and never answered": (
+        node(empty_for(hours=9), permit_asked=before(seconds=30)),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "refused": (
+        node(empty_for(hours=9), permit_asked=before(minutes=1), permit=REFUSED),
+        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REFUSED.blocked_by),
+    ),
+    "refused long ago": (
+        node(empty_for(hours=9), permit_asked=before(minutes=10), permit=REFUSED),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "permitted": (
+        node(empty_for(hours=9), permit_asked=before(seconds=1), permit=permit(seconds=60)),
+        Verdict(do="disrupt", why="Empty"),
+    ),
+    "the permit has lapsed": (
+        node(empty_for(hours=9), permit_asked=before(minutes=5), permit=permit(seconds=0)),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "permitted and busy again": (
+        node(permit_asked=before(seconds=1), permit=permit(seconds=60)),
+        Verdict(do="withdraw"),
+    ),
+    "permitted and paused": (
+        node(empty_for(hours=9), permit_asked=before(seconds=1), permit=permit(seconds=60), pause=PAUSE),
+        Verdict(do="withdraw", why="Paused"),
+    ),
+    "asked, used and empty again": (
+        node(empty_for(seconds=5), permit_asked=before(seconds=1)),
+        Verdict(do="withdraw", why="Empty"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_ready_node(case: str) -> None:
+    state, verdict = CASES[case]
+    assert decide_ready(state, NOW) == verdict
+
+
+def test_every_kind_of_verdict_stands_in_the_table() -> None:
+    field: Any = Verdict.model_fields["do"]
+    assert {verdict.do for _, verdict in CASES.values()} == set(field.annotation.__args__)
+
+
+def test_waiting_until_a_moment_changes_the_verdict_at_that_moment() -> None:
+    for state, verdict in CASES.values():
+        if verdict.do == "wait" and verdict.until is not None:
+            assert decide_ready(state, verdict.until) != verdict
+
+
+@pytest.mark.parametrize(
+    ("policy", "seconds"), [("WhenEmpty/30s", 30), ("WhenEmpty/1h", 3600), ("WhenEmpty/Never", None), ("", None)]
+)
+def test_consolidate_after_is_read_from_the_digest(policy: str, seconds: int | None) -> None:
+    found = consolidate_after(policy)
+    assert (found.total_seconds() if found is not None else None) == seconds
