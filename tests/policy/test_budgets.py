@@ -126,8 +126,6 @@ def test_every_macro_stands_for_a_schedule_that_can_be_read(macro: str) -> None:
 def test_the_macros_are_those_that_the_crd_accepts() -> None:
     names = ("annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly")
     assert set(MACROS) == {f"@{name}" for name in names}
-        f"@{name}" for name in ["annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly"]
-    }
 
 
 @pytest.mark.parametrize(
