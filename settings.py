@@ -6,10 +6,10 @@ A wrong value is one line that says which variable, what it holds, and what to w
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationError, field_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from model.durations import DurationError, parse_duration
+from model.durations import DurationError, format_duration, parse_duration
 from model.lifecycle import Deadlines
 
 GATES = {
@@ -39,7 +39,21 @@ def _duration(value: Any) -> Any:
     return parsed
 
 
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
+def _some(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("must be longer than nothing; write a duration such as 10s")
+    return value
+
+
+def _not_negative(value: timedelta) -> timedelta:
+    if value < timedelta(0):
+        raise ValueError("cannot be negative; write a duration such as 1s, or 0s")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_some)]
+DurationOrNone = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_not_negative)]
+"""`0s` switches off what it is for."""
 
 
 def _gates(value: Any) -> Any:
@@ -71,45 +85,78 @@ class Settings(BaseSettings):
     cluster_endpoint: str = _named("CLUSTER_ENDPOINT", default="", description="API server URL; found by EKS if empty")
     cluster_ca_bundle: str = _named("CLUSTER_CA_BUNDLE", default="", description="base64 CA; the client's if empty")
     kubeconfig: str = _named("KUBECONFIG", default="", description="path; the service account if empty")
-    aws_region: str = _named("AWS_REGION", default="us-west-2")
+    aws_region: str = _named("AWS_REGION", default="us-west-2", description="region of the cluster")
     aws_endpoint_url: str = _named("AWS_ENDPOINT_URL", default="", description="for a stand-in; AWS itself if empty")
-    interruption_queue: str = _named("INTERRUPTION_QUEUE", default="")
-    isolated_vpc: bool = _named("ISOLATED_VPC", default=False)
-    vm_memory_overhead_percent: float = _named("VM_MEMORY_OVERHEAD_PERCENT", default=0.075, ge=0, lt=1)
-    reserved_enis: int = _named("RESERVED_ENIS", default=0, ge=0)
-    disable_dry_run: bool = _named("DISABLE_DRY_RUN", default=False)
-    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates)] = _named(
-        "FEATURE_GATES", default=GATES
+    interruption_queue: str = _named(
+        "INTERRUPTION_QUEUE", default="", description="SQS queue with EC2's events; without effect as yet"
     )
-    preference_policy: Literal["Respect", "Ignore"] = _named("PREFERENCE_POLICY", default="Respect")
-    min_values_policy: Literal["Strict", "BestEffort"] = _named("MIN_VALUES_POLICY", default="Strict")
-    batch_max_duration: Duration = _named("BATCH_MAX_DURATION", default=timedelta(seconds=10))
-    batch_idle_duration: Duration = _named("BATCH_IDLE_DURATION", default=timedelta(seconds=1))
-    kube_client_qps: float = _named("KUBE_CLIENT_QPS", default=200, gt=0)
-    kube_client_burst: int = _named("KUBE_CLIENT_BURST", default=300, gt=0)
-    leader_election_name: str = _named("LEADER_ELECTION_NAME", default="karpenter-leader-election")
-    log_level: Literal["debug", "info", "error"] = _named("LOG_LEVEL", default="info")
-    log_format: Literal["json", "console"] = _named("LOG_FORMAT", default="json")
-    metrics_port: int = _named("METRICS_PORT", default=8080, ge=0, le=65535)
-    health_probe_port: int = _named("HEALTH_PROBE_PORT", default=8081, ge=0, le=65535)
-    temporal_address: str = _named("TEMPORAL_ADDRESS", default="localhost:7233")
-    temporal_namespace: str = _named("TEMPORAL_NAMESPACE", default="default")
-    temporal_tls: bool = _named("TEMPORAL_TLS", default=False)
-    temporal_api_key: str = _named("TEMPORAL_API_KEY", default="", repr=False)
-    launch_timeout: Duration = _named("LAUNCH_TIMEOUT", default=timedelta(minutes=5))
-    registration_timeout: Duration = _named("REGISTRATION_TIMEOUT", default=timedelta(minutes=15))
-    initialization_timeout: Duration = _named("INITIALIZATION_TIMEOUT", default=timedelta(minutes=30))
-    drain_timeout: Duration = _named("DRAIN_TIMEOUT", default=timedelta(hours=1))
-    termination_timeout: Duration = _named("TERMINATION_TIMEOUT", default=timedelta(minutes=15))
-    not_ready_grace: Duration = _named("NOT_READY_GRACE", default=timedelta(minutes=5))
+    isolated_vpc: bool = _named("ISOLATED_VPC", default=False, description="no Pricing API: use the prices that ship")
+    vm_memory_overhead_percent: float = _named(
+        "VM_MEMORY_OVERHEAD_PERCENT",
+        default=0.075,
+        ge=0,
+        lt=1,
+        description="share of memory taken off a type not seen yet",
+    )
+    reserved_enis: int = _named("RESERVED_ENIS", default=0, ge=0, description="network interfaces that pods cannot use")
+    disable_dry_run: bool = _named(
+        "DISABLE_DRY_RUN", default=False, description="no trial launch; without effect as yet"
+    )
+    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates)] = _named(
+        "FEATURE_GATES", default=GATES, description="Name=true,...; others keep their default"
+    )
+    preference_policy: Literal["Respect", "Ignore"] = _named(
+        "PREFERENCE_POLICY", default="Respect", description="Respect or Ignore"
+    )
+    min_values_policy: Literal["Strict", "BestEffort"] = _named(
+        "MIN_VALUES_POLICY", default="Strict", description="Strict or BestEffort"
+    )
+    batch_max_duration: Duration = _named(
+        "BATCH_MAX_DURATION", default=timedelta(seconds=10), description="longest time that pending pods are gathered"
+    )
+    batch_idle_duration: DurationOrNone = _named(
+        "BATCH_IDLE_DURATION", default=timedelta(seconds=1), description="a batch ends when no pod came for so long"
+    )
+    kube_client_qps: float = _named(
+        "KUBE_CLIENT_QPS", default=200, gt=0, description="requests per second to the API server"
+    )
+    kube_client_burst: int = _named(
+        "KUBE_CLIENT_BURST", default=300, gt=0, description="requests at once to the API server"
+    )
+    leader_election_name: str = _named(
+        "LEADER_ELECTION_NAME",
+        default="karpenter-leader-election",
+        description="Karpenter's lease, which must not be renewed",
+    )
+    log_level: Literal["debug", "info", "error"] = _named(
+        "LOG_LEVEL", default="info", description="debug, info or error"
+    )
+    log_format: Literal["json", "console"] = _named("LOG_FORMAT", default="json", description="json or console")
+    metrics_port: int = _named("METRICS_PORT", default=8080, ge=0, le=65535, description="0 takes a free one")
+    health_probe_port: int = _named("HEALTH_PROBE_PORT", default=8081, ge=0, le=65535, description="0 takes a free one")
+    temporal_address: str = _named("TEMPORAL_ADDRESS", default="localhost:7233", description="host:port")
+    temporal_namespace: str = _named("TEMPORAL_NAMESPACE", default="default", description="one per cluster")
+    temporal_tls: bool = _named("TEMPORAL_TLS", default=False, description="connect with TLS")
+    temporal_api_key: str = _named("TEMPORAL_API_KEY", default="", repr=False, description="for Temporal Cloud")
+    launch_timeout: Duration = _named(
+        "LAUNCH_TIMEOUT", default=timedelta(minutes=5), description="then the NodeClaim is given up"
+    )
+    registration_timeout: Duration = _named(
+        "REGISTRATION_TIMEOUT", default=timedelta(minutes=15), description="then the NodeClaim is given up"
+    )
+    initialization_timeout: Duration = _named(
+        "INITIALIZATION_TIMEOUT", default=timedelta(minutes=30), description="then the node is overdue"
+    )
+    drain_timeout: Duration = _named(
+        "DRAIN_TIMEOUT", default=timedelta(hours=1), description="then the node is overdue"
+    )
+    termination_timeout: Duration = _named(
+        "TERMINATION_TIMEOUT", default=timedelta(minutes=15), description="then the node is overdue"
+    )
+    not_ready_grace: DurationOrNone = _named(
+        "NOT_READY_GRACE", default=timedelta(minutes=5), description="a NotReady node still counts for so long"
+    )
     activity_slots: int = _named("ACTIVITY_SLOTS", default=100, ge=4, description="pools and threads derive from it")
-
-    @field_validator("batch_max_duration")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("must be longer than nothing; write a duration such as 10s")
-        return value
 
     @classmethod
     def settings_customise_sources(
@@ -143,18 +190,23 @@ def load(args: list[str] | None = None) -> Settings:
 
 
 def _flags(args: list[str]) -> dict[str, str]:
-    """`--cluster-name demo` or `--cluster-name=demo`, by the settings' own names."""
-    known = {name.replace("_", "-"): name.upper() for name in Settings.model_fields}
+    """`--cluster-name demo` or `--cluster-name=demo`, by the settings' own names; a switch needs no value."""
+    known = {name.replace("_", "-"): name for name in Settings.model_fields}
     flags: dict[str, str] = {}
     rest = list(args)
     while rest:
-        flag, _, value = rest.pop(0).partition("=")
+        flag, given, value = rest.pop(0).partition("=")
         name = known.get(flag.removeprefix("--"))
         if not flag.startswith("--") or name is None:
             raise SettingsError(f"flag {flag!r} is not known; --help lists them")
-        if not value and not rest:
-            raise SettingsError(f"flag {flag} has no value; write {flag} VALUE")
-        flags[name] = value or rest.pop(0)
+        if not given:
+            if rest and not rest[0].startswith("--"):
+                value = rest.pop(0)
+            elif Settings.model_fields[name].annotation is bool:
+                value = "true"
+            else:
+                raise SettingsError(f"flag {flag} has no value; write {flag} VALUE")
+        flags[name.upper()] = value
     return flags
 
 
@@ -171,6 +223,17 @@ def help_text() -> str:
     lines = []
     for name, field in Settings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
-        default = "required" if field.is_required() else f"default {field.default!r}"
-        lines.append(f"  {flag:<32} {name.upper():<28} {default}  {field.description or ''}".rstrip())
+        default = "required" if field.is_required() else _written(field.default)
+        lines.append(f"  {flag:<30} {name.upper():<28} {default:<26} {field.description or ''}".rstrip())
     return "\n".join(lines)
+
+
+def _written(default: Any) -> str:
+    """As one would write it."""
+    if isinstance(default, timedelta):
+        return format_duration(default)
+    if isinstance(default, bool):
+        return str(default).lower()
+    if isinstance(default, dict):
+        return ",".join(f"{name}=true" for name, on in default.items() if on)
+    return str(default)

@@ -1,0 +1,79 @@
+"""Settings as a person gives them: flags over environment over defaults, and one line for what is wrong."""
+
+from datetime import timedelta
+
+import pytest
+
+from settings import GATES, Settings, SettingsError, help_text, load
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def test_flags_win_over_the_environment_which_wins_over_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER_NAME", "by-environment")
+    monkeypatch.setenv("BATCH_MAX_DURATION", "1m30s")
+    monkeypatch.setenv("DRAIN_TIMEOUT", "2h")
+    settings = load(["--cluster-name=by-flag", "--batch-max-duration", "5s"])
+    assert settings.cluster_name == "by-flag"
+    assert settings.batch_max_duration == timedelta(seconds=5)
+    assert settings.drain_timeout == timedelta(hours=2)
+    assert settings.batch_idle_duration == timedelta(seconds=1)
+
+
+def test_an_empty_value_is_a_value() -> None:
+    settings = load(["--cluster-name", "demo", "--leader-election-name=", "--metrics-port", "0"])
+    assert (settings.leader_election_name, settings.metrics_port) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--isolated-vpc"], ["--isolated-vpc=true"], ["--isolated-vpc", "true"], ["--isolated-vpc", "--temporal-tls"]],
+)
+def test_a_switch_needs_no_value(flags: list[str]) -> None:
+    assert load([*flags, "--cluster-name", "demo"]).isolated_vpc is True
+
+
+def test_gates_that_are_not_named_keep_their_default() -> None:
+    gates = load(["--cluster-name=demo", "--feature-gates", "NodeRepair=true, ReservedCapacity=False"]).feature_gates
+    assert gates == GATES | {"NodeRepair": True, "ReservedCapacity": False}
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "CLUSTER_NAME is not set"),
+        (["--cluster-name="], "CLUSTER_NAME=''"),
+        (["--cluster-name"], "--cluster-name has no value"),
+        (["--cluster-name", "--metrics-port"], "--cluster-name has no value"),
+        (["--clustername=demo"], "'--clustername' is not known"),
+        (["demo"], "'demo' is not known"),
+        (["--feature-gates=NodeRepare=true"], "NodeRepare"),
+        (["--feature-gates=NodeRepair"], "NodeRepair=true or NodeRepair=false"),
+        (["--batch-max-duration=10"], "BATCH_MAX_DURATION='10'"),
+        (["--batch-max-duration=0s"], "longer than nothing"),
+        (["--launch-timeout=0s"], "LAUNCH_TIMEOUT='0s'"),
+        (["--drain-timeout=Never"], "DRAIN_TIMEOUT='Never'"),
+        (["--batch-idle-duration=-1s"], "cannot be negative"),
+        (["--metrics-port=70000"], "METRICS_PORT='70000'"),
+        (["--isolated-vpc=perhaps"], "ISOLATED_VPC='perhaps'"),
+        (["--log-level=loud"], "'debug', 'info' or 'error'"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_names_it(flags: list[str], said: str) -> None:
+    named = [] if any("cluster" in flag for flag in flags) or not flags else ["--cluster-name=demo"]
+    with pytest.raises(SettingsError) as refused:
+        load([*named, *flags])
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_help_has_every_setting_with_its_default_as_one_would_write_it() -> None:
+    lines = {line.split()[0]: line for line in help_text().splitlines()}
+    assert set(lines) == {f"--{name.replace('_', '-')}" for name in Settings.model_fields}
+    assert lines["--drain-timeout"].split()[2] == "1h0m0s"
+    assert lines["--isolated-vpc"].split()[2] == "false"
+    assert lines["--cluster-name"].split()[2] == "required"
