@@ -34,6 +34,7 @@ from activities.launching import LaunchActivities
 from activities.lives import Lives
 from activities.node_classes import NodeClassActivities
 from activities.pools import PoolActivities
+from activities.recalling import RecallActivities
 from activities.termination import TerminationActivities
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
@@ -173,6 +174,13 @@ def activities_of(
         events=cluster.events,
         lives=Lives(temporal, name, Names(name), settings.deadlines()),
     )
+    recalling = RecallActivities(
+        claims=cluster.claims,
+        nodes=cluster.nodes,
+        node_classes=cluster.node_classes,
+        fleet=cloud.fleet,
+        instances=cloud.instances,
+    )
     joining = JoiningActivities(claims=cluster.claims, nodes=cluster.nodes, events=cluster.events)
     disruption = DisruptionActivities(
         claims=cluster.claims, nodes=cluster.nodes, pods=cluster.pods, events=cluster.events
@@ -193,6 +201,7 @@ def activities_of(
         launching.launch_alone,
         launching.launch_group,
         launching.refuse_group,
+        recalling.recall_life,
         joining.register_node,
         joining.initialize_node,
         disruption.disrupt_claim,

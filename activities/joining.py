@@ -20,11 +20,13 @@ class JoiningActivities:
     @activity.defn
     @faults_mapped
     async def register_node(self, ref: ClaimRef) -> Registered:
-        """Give the Node its finalizer, labels and taints, take `unregistered` off, and say so on the NodeClaim."""
+        """Give the Node its finalizer, labels and taints, take `unregistered` off, and say so on the NodeClaim.
+
+        Without a name in `ref`, or with one that another Node has now, the Node is looked for."""
         claim = await self._claim(ref)
         if claim is None:
             return Registered(outcome="gone")
-        node = await self._nodes.get(ref.node_name)
+        node = await self._nodes.get(ref.node_name) if ref.node_name else None
         if node is None or node.provider_id != claim.status.provider_id:
             found = await self._nodes.find(claim.status.provider_id)
             if len(found) > 1:
@@ -63,7 +65,7 @@ class JoiningActivities:
         await self._explain_taints(claim, node)
         done = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
         await self._claims.patch(ref.name, ref.uid, conditions=(done,), now=datetime.now(UTC))
-        return Initialized(outcome="initialized", boot_id=node.boot_id, expires=_expires(claim))
+        return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at)
 
     async def _claim(self, ref: ClaimRef) -> NodeClaim | None:
         claim = await self._claims.get(ref.name)
@@ -116,8 +118,3 @@ def _taints(node: NodeState) -> list[Taint]:
 def _not_initialized(waiting: tuple[str, ...]) -> ConditionPatch:
     reason, _, message = waiting[0].partition(": ") if waiting else (labels.AWAITING_RECONCILIATION, "", "")
     return ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=reason, message=message)
-
-
-def _expires(claim: NodeClaim) -> datetime | None:
-    after, born = claim.spec.expire_after_delta, claim.metadata.creation_timestamp
-    return born + after if after is not None and born is not None else None

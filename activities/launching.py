@@ -14,6 +14,7 @@ from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from activities.lives import Lives
 from activities.ports import Claims, ConditionPatch, Events, Fleet, Instances, LaunchFacts, NodeClasses
+from activities.writing import show_launched
 from model import labels
 from model.catalogue import UnavailableOffering
 from model.faults import TryLater
@@ -30,16 +31,10 @@ from model.launches import (
 )
 from model.messages import GroupAnswered
 from model.plans import LaunchDraft
-from model.quantity import format_resources
 from model.steps import ClaimRef, GroupRefused, Prepared
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering that EC2 could not fill is not asked for again (reference 2.3)."""
-LAUNCHED = (
-    ConditionPatch(type=labels.LAUNCHED, status="True"),
-    ConditionPatch(type=labels.REGISTERED_CONDITION, status="Unknown", reason=labels.NODE_NOT_FOUND),
-    ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=labels.NODE_NOT_FOUND),
-)
 AT_ONCE = 16
 """Status writes under way together."""
 
@@ -61,11 +56,15 @@ class LaunchActivities:
     @activity.defn
     @faults_mapped
     async def prepare_launch(self, ref: ClaimRef) -> Prepared:
-        """For a NodeClaim that launches itself. The finalizer comes first: from here on there may be an instance."""
+        """For a NodeClaim that launches itself. The finalizer comes first: from here on there may be an instance.
+
+        Nothing is prepared for one whose status has an instance already."""
         if not await self._claims.ensure_finalizer(ref.name, ref.uid):
             return Prepared(preparation=_gone(ref.name))
         claim = await self._claims.get(ref.name)
-        return Prepared(preparation=_gone(ref.name)) if claim is None else await self._prepare(claim)
+        if claim is None:
+            return Prepared(preparation=_gone(ref.name))
+        return Prepared() if claim.status.provider_id else await self._prepare(claim)
 
     @activity.defn
     @faults_mapped
@@ -168,20 +167,7 @@ class LaunchActivities:
         now = datetime.now(UTC)
         if facts is None or isinstance(result, LaunchRefused):
             return await self._claims.patch(member.name, member.uid, conditions=(_not_launched(result),), now=now)
-        return await self._claims.patch(
-            member.name,
-            member.uid,
-            labels=facts.labels,
-            annotations=facts.annotations,
-            status={
-                "providerID": facts.provider_id,
-                "imageID": facts.image_id,
-                "capacity": format_resources(facts.capacity),
-                "allocatable": format_resources(facts.allocatable),
-            },
-            conditions=LAUNCHED,
-            now=now,
-        )
+        return await show_launched(self._claims, member.name, member.uid, facts, now=now)
 
     async def _say_refused(self, claim: NodeClaim, result: LaunchRefused) -> None:
         await self._events.publish(

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from model.base import Message
-from model.launches import LaunchPreparation
+from model.launches import Launched, LaunchPreparation
 
 
 class ClaimRef(Message):
@@ -17,7 +17,19 @@ class ClaimRef(Message):
 
 
 class Prepared(Message):
-    preparation: LaunchPreparation
+    preparation: LaunchPreparation | None = None
+    """None: the NodeClaim has an instance already, so nothing may be launched for it."""
+
+
+class Recalled(Message):
+    """How far a life had come, from what outlived its workflow; nothing of an instance, nothing at all."""
+
+    launched: Launched | None = None
+    node_name: str = ""
+    registered: bool = False
+    initialized: bool = False
+    boot_id: str = ""
+    expires: datetime | None = None
 
 
 class Registered(Message):

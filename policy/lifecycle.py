@@ -10,6 +10,8 @@ from model.lifecycle import ClaimState, Phase
 TRANSITIONS: dict[Phase, dict[Phase, str]] = {
     Phase.LAUNCH: {
         Phase.REGISTRATION: "EC2 gave the claim an instance",
+        Phase.INITIALIZATION: "its workflow was lost, and its NodeClaim says that its Node joined",
+        Phase.READY: "its workflow was lost, and its NodeClaim says that its Node was initialized",
         Phase.TERMINATION: "EC2 refused, the launch deadline passed, or a person deleted the NodeClaim",
     },
     Phase.REGISTRATION: {
@@ -40,13 +42,14 @@ def may_follow(before: Phase, after: Phase) -> bool:
 
 def deadline_of(state: ClaimState, phase: Phase, entered: datetime) -> datetime | None:
     """When a phase entered at `entered` becomes overdue. Launch and registration count from the claim's birth
-    (reference 3.5), the others from their entry; a ready node has no deadline of its own."""
+    (reference 3.5), the others from their entry; a ready node has no deadline of its own. A claim that was launched
+    or recalled late has the time for registration that a launch in its last minute leaves."""
     born, limits = state.identity.created, state.deadlines
     match phase:
         case Phase.LAUNCH:
             return born + limits.launch
         case Phase.REGISTRATION:
-            return born + limits.registration
+            return max(born, entered - limits.launch) + limits.registration
         case Phase.INITIALIZATION:
             return entered + limits.initialization
         case Phase.DRAIN:

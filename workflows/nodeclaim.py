@@ -111,6 +111,8 @@ class NodeClaimWorkflow:
 def _cause(state: ClaimState, phase: Phase) -> str:
     """The line of the story for entering a phase."""
     launched = state.launched
+    if state.phase is Phase.LAUNCH and phase in (Phase.INITIALIZATION, Phase.READY):
+        return f"{state.node_name} was there already"
     match phase:
         case Phase.REGISTRATION if launched:
             return f"{launched.instance_type} {launched.capacity_type} in {launched.zone}"

@@ -108,6 +108,12 @@ class NodeClaim(KubeObject):
         return self.metadata.labels.get(labels.NODEPOOL, "")
 
     @property
+    def expires_at(self) -> datetime | None:
+        """When it is to go whatever it runs; None for never."""
+        after, born = self.spec.expire_after_delta, self.metadata.creation_timestamp
+        return born + after if after is not None and born is not None else None
+
+    @property
     def capacity_type(self) -> str:
         return self.metadata.labels.get(labels.CAPACITY_TYPE, "")
 

@@ -18,6 +18,7 @@ from activities.launching import LaunchActivities
 from activities.lives import Lives
 from activities.node_classes import NodeClassActivities
 from activities.pools import PoolActivities
+from activities.recalling import RecallActivities
 from activities.termination import TerminationActivities
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
@@ -104,6 +105,13 @@ class World:
             events=self.events,
             lives=self.lives,
         )
+        recalling = RecallActivities(
+            claims=self.claims,
+            nodes=self.nodes,
+            node_classes=self.node_classes,
+            fleet=self.fleet,
+            instances=self.instances,
+        )
         joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
         disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
         draining = DrainActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
@@ -122,6 +130,7 @@ class World:
             launching.launch_alone,
             launching.launch_group,
             launching.refuse_group,
+            recalling.recall_life,
             joining.register_node,
             joining.initialize_node,
             disruption.disrupt_claim,

@@ -32,7 +32,8 @@ async def lived_in(
     """A NodeClaim with an instance that somebody launched, come as far as these conditions say."""
     claim = await aged(fake, skipping, age, **spec)
     runs(fake)
-    fake.claims.give("a", provider_id=PROVIDER, **{one: "True" for one in ("Launched", *conditions)})
+    given: dict[str, Any] = dict.fromkeys(("Launched", *conditions), "True")
+    fake.claims.give("a", provider_id=PROVIDER, **given)
     if "Registered" in conditions:
         fake.claims.found["a"]["status"]["nodeName"] = "node-a"
         fake.nodes.join("node-a", PROVIDER)
@@ -172,16 +173,3 @@ async def test_a_node_that_joined_while_nobody_was_at_work_is_not_given_up(
     await in_phase(handle, Phase.INITIALIZATION)
     assert fake.instances.terminated == []
     await fake.see(handle, **JOINED)
-
-
-async def test_news_that_waited_for_a_worker_beyond_the_deadline_is_acted_on(skipping: WorkflowEnvironment) -> None:
-    fake = World(skipping.client)
-    async with fake.working():
-        handle = await fake.start(await lived_in(fake, skipping, age=timedelta(seconds=1)))
-        await in_phase(handle, Phase.REGISTRATION)
-    fake.nodes.join("node-a", PROVIDER, ready=False)
-    await fake.see(handle, **JOINED)
-    await skipping.sleep(timedelta(minutes=16))
-    async with fake.working():
-        await in_phase(handle, Phase.INITIALIZATION)
-    assert fake.instances.terminated == []

@@ -16,14 +16,19 @@ from model.steps import ClaimRef
 from workflows.life import Life
 from workflows.options import CREATE_FLEET, PREPARE, named
 from workflows.phases.giving_up import give_up
+from workflows.phases.recall import is_late, recall
 
 AGAIN_IN = timedelta(seconds=10)
 """Between attempts of a claim that launches itself."""
 
 
 async def launch(life: Life) -> Phase:
+    if is_late(life) and (known := await recall(life)):
+        return known
     if life.state.identity.group_id and life.state.refused is None:
         await _with_its_group(life)
+        if not _answered(life) and life.state.refused is None and (known := await recall(life)):
+            return known
     return await _alone(life)
 
 
@@ -43,10 +48,12 @@ async def _with_its_group(life: Life) -> None:
 
 
 async def _alone(life: Life) -> Phase:
-    while not _answered(life) and not life.overdue():
+    while not _answered(life) and _may_try(life):
         if life.state.seen.deleting or not life.state.seen.exists:
             break
         result = await _attempt(life)
+        if result is None:
+            return await recall(life) or Phase.TERMINATION
         if isinstance(result, Launched):
             life.change(launched=result, refused=None, group=None)
         else:
@@ -57,8 +64,16 @@ async def _alone(life: Life) -> Phase:
     return await _after(life)
 
 
-async def _attempt(life: Life) -> LaunchResult:
-    """One token's worth: freeze, then call. A run that rolled or restarted in between calls with the same group."""
+def _may_try(life: Life) -> bool:
+    """Until the deadline; one who is first heard of after it has one try, unless a group may be out for it."""
+    untried = life.state.launch_attempt == 1 and not life.state.identity.group_id
+    return untried or not life.overdue()
+
+
+async def _attempt(life: Life) -> LaunchResult | None:
+    """One token's worth: freeze, then call. A run that rolled or restarted in between calls with the same group.
+
+    None when the NodeClaim turns out to have an instance already."""
     me = Member(name=life.name, uid=life.uid)
     try:
         if life.state.group is None:
@@ -68,6 +83,8 @@ async def _attempt(life: Life) -> LaunchResult:
                 **named(PREPARE, "prepare launch"),
             )
             match prepared.preparation:
+                case None:
+                    return None
                 case LaunchRefused() as refused:
                     return refused
                 case LaunchPrepared(request=request):

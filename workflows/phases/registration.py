@@ -32,6 +32,8 @@ async def registration(life: Life) -> Phase:
         if await _register(life):
             return Phase.INITIALIZATION
     life.mark_overdue()
+    if await _register(life):
+        return Phase.INITIALIZATION
     await give_up(life, reason="RegistrationTimeout", message=f"no Node joined: {life.state.blocked_by or 'none seen'}")
     return Phase.TERMINATION
 
@@ -43,8 +45,10 @@ async def _news(life: Life, looked_at: int, again: datetime | None) -> bool:
 
 
 async def _register(life: Life) -> bool:
+    """Past the deadline it is tried once more, live: nobody may have been at work when the Node joined."""
     life.change(node_name=life.state.seen.node_name)
-    options = life.bounded(named(PATCH, f"register {life.state.node_name}"))
+    named_options = named(PATCH, f"register {life.state.node_name or 'whichever Node joined'}")
+    options = named_options if life.overdue() else life.bounded(named_options)
     try:
         answer = await workflow.execute_activity_method(JoiningActivities.register_node, ref(life), **options)
     except ActivityError as error:

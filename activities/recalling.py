@@ -1,0 +1,107 @@
+"""What the world remembers of a NodeClaim whose workflow is new though the claim is not: before anything is launched.
+
+The launch phase asks where Temporal's store may have been lost. The NodeClaim's own status counts first; an instance
+tagged with its name, whose launch was never written down, is found at EC2 and written down now.
+"""
+
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.errors import faults_mapped
+from activities.ports import Claims, Fleet, Instances, LaunchFacts, NodeClasses, Nodes
+from activities.writing import show_launched
+from model import labels
+from model.faults import TryLater
+from model.kinds import NodeClaim
+from model.launches import FleetAnswer, FleetInstance, Launched
+from model.outcomes import InstanceFacts, NodeState
+from model.steps import ClaimRef, Recalled
+
+_ALIVE = ("pending", "running")
+
+
+class RecallActivities:
+    def __init__(
+        self, *, claims: Claims, nodes: Nodes, node_classes: NodeClasses, fleet: Fleet, instances: Instances
+    ) -> None:
+        self._claims, self._nodes, self._node_classes = claims, nodes, node_classes
+        self._fleet, self._instances = fleet, instances
+
+    @activity.defn
+    @faults_mapped
+    async def recall_life(self, ref: ClaimRef) -> Recalled:
+        """How far this NodeClaim's life had come; nothing for one that never had an instance."""
+        claim = await self._claims.get(ref.name)
+        if claim is None or claim.metadata.uid != ref.uid:
+            return Recalled()
+        launched = _of_status(claim) or await self._of_tags(claim)
+        if launched is None:
+            return Recalled()
+        node = await self._node(claim) if _has(claim, labels.REGISTERED_CONDITION) else None
+        return Recalled(
+            launched=launched,
+            node_name=node.name if node else claim.status.node_name,
+            registered=_has(claim, labels.REGISTERED_CONDITION),
+            initialized=_has(claim, labels.INITIALIZED_CONDITION),
+            boot_id=node.boot_id if node else "",
+            expires=claim.expires_at,
+        )
+
+    async def _of_tags(self, claim: NodeClaim) -> Launched | None:
+        """One that launched alone carries the claim's name; its answer was lost with the store."""
+        found = [one for one in await self._instances.list_managed() if _belongs(one, claim)]
+        if not found:
+            return None
+        instance = min(found, key=lambda one: one.instance_id)
+        facts = await self._facts(instance, claim)
+        shown = await show_launched(self._claims, claim.metadata.name, claim.metadata.uid, facts, now=datetime.now(UTC))
+        return _of_status(shown) if shown else None
+
+    async def _facts(self, instance: InstanceFacts, claim: NodeClaim) -> LaunchFacts:
+        name = claim.spec.node_class_ref.name
+        node_class = await self._node_classes.get(name)
+        if node_class is None:
+            raise TryLater(f"EC2NodeClass {name} is not there, and {instance.instance_id} runs for {claim.name}")
+        answer = FleetAnswer(
+            instances=(
+                FleetInstance(
+                    instance_id=instance.instance_id,
+                    instance_type=instance.instance_type,
+                    zone=instance.zone,
+                    subnet_id="",
+                    image_id=instance.image_id,
+                    capacity_type=instance.capacity_type,
+                ),
+            )
+        )
+        return (await self._fleet.describe(answer, node_class, claim))[0]
+
+    async def _node(self, claim: NodeClaim) -> NodeState | None:
+        node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None
+        return node if node is not None and node.provider_id == claim.status.provider_id else None
+
+
+def _belongs(instance: InstanceFacts, claim: NodeClaim) -> bool:
+    """By name, and not older than the claim: a name may have been used before."""
+    born, launched = claim.metadata.creation_timestamp, instance.launched_at
+    younger = born is None or launched is None or launched >= born
+    return instance.state in _ALIVE and instance.tags.get(labels.TAG_NODECLAIM) == claim.name and younger
+
+
+def _of_status(claim: NodeClaim) -> Launched | None:
+    status = claim.status
+    if not status.provider_id:
+        return None
+    return Launched(
+        claim_uid=claim.metadata.uid,
+        provider_id=status.provider_id,
+        instance_type=claim.instance_type,
+        zone=claim.zone,
+        capacity_type=claim.capacity_type,
+        image_id=status.image_id,
+    )
+
+
+def _has(claim: NodeClaim, condition: str) -> bool:
+    return any(one.type == condition and one.is_true for one in claim.status.conditions)

@@ -1,0 +1,45 @@
+"""Recall: a workflow that is younger than its NodeClaim finds out how far the life had come. First step of launch.
+
+Temporal's store may have been lost, or a run ended by hand: what the NodeClaim and EC2 know counts, and nothing is
+bought before they were asked.
+"""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from activities.recalling import RecallActivities
+from model.lifecycle import Phase
+from workflows.life import Life
+from workflows.options import PATCH, named
+from workflows.phases.giving_up import ref
+
+PROMPT = timedelta(seconds=30)
+"""A life that begins so soon after its NodeClaim's birth is taken for its first."""
+
+
+def is_late(life: Life) -> bool:
+    """Nothing has been done in this phase yet, and the NodeClaim has been there for a while."""
+    state = life.state
+    untouched = state.group is None and state.launched is None and state.refused is None
+    return untouched and state.since is not None and state.since - state.identity.created > PROMPT
+
+
+async def recall(life: Life) -> Phase | None:
+    """The phase to go on with; None when there is no instance, as far as anyone knows."""
+    found = await workflow.execute_activity_method(
+        RecallActivities.recall_life, ref(life), **named(PATCH, "what is known of this NodeClaim?")
+    )
+    if found.launched is None:
+        return None
+    life.change(
+        launched=found.launched,
+        node_name=found.node_name,
+        registered=found.registered,
+        initialized=found.initialized,
+        boot_id=found.boot_id,
+        expires=found.expires,
+    )
+    if found.initialized:
+        return Phase.READY
+    return Phase.INITIALIZATION if found.registered else Phase.REGISTRATION
