@@ -8,6 +8,7 @@ from kube.events import KubeEvents
 from kube.leases import KubeLeases
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
+from kube.pace import Pace
 from kube.pods import KubePods
 from kube.pools import KubePools
 
@@ -31,18 +32,19 @@ class KubeAdapters:
 
 def build(client: KubeClient) -> KubeAdapters:
     """The adapters on a client that exists."""
+    events = KubeEvents(client)
     return KubeAdapters(
         client=client,
-        claims=KubeClaims(client),
+        claims=KubeClaims(client, events),
         nodes=KubeNodes(client),
         pods=KubePods(client),
-        events=KubeEvents(client),
-        pools=KubePools(client),
-        node_classes=KubeNodeClasses(client),
+        events=events,
+        pools=KubePools(client, events),
+        node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
     )
 
 
-async def connect_all(kubeconfig: str = "", context: str = "") -> KubeAdapters:
+async def connect_all(kubeconfig: str = "", context: str = "", *, pace: Pace | None = None) -> KubeAdapters:
     """Connect and build. Raises BadInput when no cluster is configured."""
-    return build(await connect(kubeconfig, context))
+    return build(await connect(kubeconfig, context, pace=pace))

@@ -5,17 +5,20 @@ from datetime import datetime
 
 from kube.client import KubeClient
 from kube.errors import Json
+from kube.events import KubeEvents
 from kube.objects import Objects
 from kube.patches import patch_metadata, patch_status
 from kube.resources import NODE_CLAIMS
+from kube.turns import Teller
 from model.kinds import NodeClaim
 from model.labels import NODECLAIM_CONDITIONS, TERMINATION_FINALIZER
 from model.outcomes import ConditionPatch
 
 
 class KubeClaims:
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._claims = Objects(client, NODE_CLAIMS)
+        self._teller = Teller(events, NODE_CLAIMS.kind)
 
     async def get(self, name: str) -> NodeClaim | None:
         return _read(await self._claims.get(name))
@@ -54,6 +57,7 @@ class KubeClaims:
                 conditions=conditions,
                 dependents=NODECLAIM_CONDITIONS,
                 now=now,
+                teller=self._teller,
             )
         return _read(item)
 
@@ -61,7 +65,10 @@ class KubeClaims:
         return await self._claims.delete(name, uid=uid)
 
     async def release(self, name: str, uid: str) -> bool:
-        return await self._claims.drop_finalizer(name, TERMINATION_FINALIZER, uid=uid)
+        released = await self._claims.drop_finalizer(name, TERMINATION_FINALIZER, uid=uid)
+        if released:
+            await self._teller.finalized(name, uid, TERMINATION_FINALIZER)
+        return released
 
 
 def _read(item: Json | None) -> NodeClaim | None:

@@ -6,6 +6,7 @@ requests are our own, since typed models drop unknown fields and cost much. Ever
 
 import asyncio
 import json
+import os
 import random
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -20,6 +21,7 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 
 from kube.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
+from kube.pace import Pace
 from model.faults import BadInput, NotFound, Throttled
 
 CONNECTIONS = 100
@@ -54,9 +56,12 @@ class Answer:
 class KubeClient:
     """One session to one API server. `connect` makes it, `close` ends it."""
 
-    def __init__(self, configuration: Any, *, refresh: asyncio.Task[None] | None = None) -> None:
+    def __init__(
+        self, configuration: Any, *, refresh: asyncio.Task[None] | None = None, pace: Pace | None = None
+    ) -> None:
         self._configuration = configuration
         self._refresh = refresh
+        self._pace = pace or Pace()
         self._server = configuration.host.rstrip("/")
         self._host_name = getattr(configuration, "tls_server_name", None) or None
         connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=_tls(configuration), keepalive_timeout=60)
@@ -92,6 +97,7 @@ class KubeClient:
         if body is not None:
             headers["Content-Type"] = content_type
             data = json.dumps(body, separators=(",", ":")).encode()
+        await self._pace.turn()
         self.calls += 1
         try:
             async with (
@@ -141,6 +147,7 @@ class KubeClient:
         self, path: str, *, params: Mapping[str, str], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an endless answer. Raises TryLater when nothing comes for `silence` seconds."""
+        await self._pace.turn()
         self.calls += 1
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
         try:
@@ -165,11 +172,14 @@ class KubeClient:
         return {"Authorization": token} if token else {}
 
 
-async def connect(kubeconfig: str = "", context: str = "") -> KubeClient:
+async def connect(kubeconfig: str = "", context: str = "", *, pace: Pace | None = None) -> KubeClient:
     """A client for this kubeconfig (several paths parted by `:`), else the default one, else the pod's own account.
 
     Raises BadInput, naming where it looked, when there is none to be had.
     """
+    missing = [path for path in kubeconfig.split(os.pathsep) if path and not Path(path).expanduser().is_file()]
+    if missing:
+        raise BadInput(f"no such file: {', '.join(missing)}; name a kubeconfig that is there")
     configuration = Configuration()
     refresh = None
     try:
@@ -188,7 +198,7 @@ async def connect(kubeconfig: str = "", context: str = "") -> KubeClient:
     except config.ConfigException as error:
         looked = kubeconfig or "KUBECONFIG, ~/.kube/config and the pod's service account"
         raise BadInput(f"no way to a Kubernetes cluster from {looked}: {error}") from error
-    return KubeClient(configuration, refresh=refresh)
+    return KubeClient(configuration, refresh=refresh, pace=pace)
 
 
 def _default_exists() -> bool:

@@ -4,17 +4,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from kube.client import KubeClient
+from kube.events import KubeEvents
 from kube.objects import Objects
 from kube.patches import patch_metadata, patch_status
 from kube.resources import EC2_NODE_CLASSES
+from kube.turns import Teller
 from model.kinds import EC2NodeClass
 from model.labels import NODECLASS_CONDITIONS, NODECLASS_TERMINATION_FINALIZER
 from model.outcomes import ConditionPatch
 
 
 class KubeNodeClasses:
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._classes = Objects(client, EC2_NODE_CLASSES)
+        self._teller = Teller(events, EC2_NODE_CLASSES.kind)
 
     async def get(self, name: str) -> EC2NodeClass | None:
         item = await self._classes.get(name)
@@ -39,7 +42,13 @@ class KubeNodeClasses:
         if annotations and await patch_metadata(self._classes, name, annotations=annotations) is None:
             return False
         item = await patch_status(
-            self._classes, name, status=status, conditions=conditions, dependents=NODECLASS_CONDITIONS, now=now
+            self._classes,
+            name,
+            status=status,
+            conditions=conditions,
+            dependents=NODECLASS_CONDITIONS,
+            now=now,
+            teller=self._teller,
         )
         return item is not None
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from kube.conditions import patched
 from kube.errors import Json
 from kube.objects import Objects, merge_patch
+from kube.turns import Teller, Turn, turns
 from model.outcomes import ConditionPatch
 
 
@@ -42,15 +43,22 @@ async def patch_status(
     conditions: Sequence[ConditionPatch],
     dependents: Sequence[str],
     now: datetime,
+    teller: Teller,
 ) -> Json | None:
     """The object with these status fields (each replaced whole; None removes one) and conditions; None when gone."""
+    turned: list[Turn] = []
 
     def decide(item: Json) -> Json | None:
         held = item.get("status") or {}
         wanted: dict[str, object] = dict(status or {})
+        turned.clear()
         if conditions:
-            wanted["conditions"] = patched(item, conditions, dependents=dependents, now=now)
+            after = wanted["conditions"] = patched(item, conditions, dependents=dependents, now=now)
+            turned.extend(turns(held.get("conditions") or (), after, dependents=dependents))
         changes = merge_patch(held, wanted)
         return {"status": changes} if changes else None
 
-    return await objects.change(name, decide, uid=uid, sub="status")
+    item = await objects.change(name, decide, uid=uid, sub="status")
+    if item is not None:
+        await teller.turned(item, turned)
+    return item

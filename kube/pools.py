@@ -4,17 +4,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from kube.client import KubeClient
+from kube.events import KubeEvents
 from kube.objects import Objects
 from kube.patches import patch_metadata, patch_status
 from kube.resources import NODE_POOLS
+from kube.turns import Teller
 from model.kinds import NodePool
 from model.labels import NODEPOOL_CONDITIONS
 from model.outcomes import ConditionPatch
 
 
 class KubePools:
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._pools = Objects(client, NODE_POOLS)
+        self._teller = Teller(events, NODE_POOLS.kind)
 
     async def get(self, name: str) -> NodePool | None:
         item = await self._pools.get(name)
@@ -36,6 +39,12 @@ class KubePools:
         if annotations and await patch_metadata(self._pools, name, annotations=annotations) is None:
             return False
         item = await patch_status(
-            self._pools, name, status=status, conditions=conditions, dependents=NODEPOOL_CONDITIONS, now=now
+            self._pools,
+            name,
+            status=status,
+            conditions=conditions,
+            dependents=NODEPOOL_CONDITIONS,
+            now=now,
+            teller=self._teller,
         )
         return item is not None
