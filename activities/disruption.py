@@ -1,5 +1,6 @@
 """The step that cannot be undone, deleting a NodeClaim, with a last look at the live state; and saying things."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from temporalio import activity
@@ -7,6 +8,7 @@ from temporalio import activity
 from activities.errors import faults_mapped
 from activities.ports import Claims, ConditionPatch, Events, Nodes, Pods
 from model import labels
+from model.faults import Fault
 from model.steps import ClaimRef, Disrupted, DisruptionAsked, Report
 
 
@@ -27,6 +29,14 @@ class DisruptionActivities:
         if claim is None or claim.metadata.uid != ref.uid:
             return Disrupted(outcome="gone")
         if asked.voluntary and not claim.metadata.deleting:
+            return await self._delete_unless_used(asked)
+        await self._claims.delete(ref.name, ref.uid)
+        return Disrupted(outcome="deleting")
+
+    async def _delete_unless_used(self, asked: DisruptionAsked) -> Disrupted:
+        """A fault on the way puts the node back into service: when the next try comes, nobody knows."""
+        ref = asked.claim
+        try:
             why_not = await self._still_in_use(asked)
             if why_not:
                 return Disrupted(outcome="not now", why=why_not)
@@ -35,7 +45,11 @@ class DisruptionActivities:
                 ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=asked.reason),
             )
             await self._claims.patch(ref.name, ref.uid, conditions=marks, now=datetime.now(UTC))
-        await self._claims.delete(ref.name, ref.uid)
+            await self._claims.delete(ref.name, ref.uid)
+        except Fault:
+            with suppress(Fault):
+                await self._nodes.unmark_disrupted(ref.node_name)
+            raise
         return Disrupted(outcome="deleting")
 
     async def _still_in_use(self, asked: DisruptionAsked) -> str:

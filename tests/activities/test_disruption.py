@@ -1,0 +1,105 @@
+"""Deleting a NodeClaim: after a last look, and not by half."""
+
+import pytest
+
+from model.faults import BadInput, TryLater
+from model.labels import DO_NOT_DISRUPT
+from model.steps import DisruptionAsked, Report
+from tests.activities.builders import REF, Scene, performed
+
+EMPTY = DisruptionAsked(claim=REF, reason="Empty")
+EXPIRED = DisruptionAsked(claim=REF, reason="Expired", voluntary=False)
+
+
+async def test_an_empty_node_is_taken_out_of_service_and_its_claim_deleted(scene: Scene) -> None:
+    scene.running()
+    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "deleting"
+    assert scene.out_of_service()
+    assert "deletionTimestamp" in scene.claims.found["a"]["metadata"]
+    assert scene.claims.condition("a", "DisruptionReason") == "True Empty"
+
+
+async def test_a_pod_that_came_meanwhile_keeps_the_node_in_service(scene: Scene) -> None:
+    scene.running()
+    scene.pods.place("node-a", "web")
+    answer = await performed(scene.disruption.disrupt_claim, EMPTY)
+    assert (answer.outcome, answer.why) == ("not now", "not empty: default/web")
+    assert not scene.out_of_service() and "deletionTimestamp" not in scene.claims.found["a"]["metadata"]
+
+
+async def test_pods_that_need_no_other_place_do_not_count(scene: Scene) -> None:
+    scene.running()
+    scene.pods.place("node-a", "daemon", reschedulable=False)
+    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "deleting"
+
+
+async def test_a_node_annotated_do_not_disrupt_stays(scene: Scene) -> None:
+    scene.running()
+    scene.nodes.change("node-a", annotations={DO_NOT_DISRUPT: "true"})
+    answer = await performed(scene.disruption.disrupt_claim, EMPTY)
+    assert answer.outcome == "not now" and DO_NOT_DISRUPT in answer.why
+    assert not scene.out_of_service()
+
+
+async def test_what_is_forced_asks_nobody(scene: Scene) -> None:
+    scene.running()
+    scene.pods.place("node-a", "web")
+    scene.nodes.change("node-a", annotations={DO_NOT_DISRUPT: "true"})
+    assert (await performed(scene.disruption.disrupt_claim, EXPIRED)).outcome == "deleting"
+
+
+async def test_a_claim_that_is_gone_or_another_now_is_left_alone(scene: Scene) -> None:
+    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "gone"
+    scene.claims.add("a", uid="uid-other")
+    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "gone"
+    assert "deletionTimestamp" not in scene.claims.found["a"]["metadata"]
+
+
+async def test_a_claim_whose_node_is_missing_can_go(scene: Scene) -> None:
+    scene.running()
+    scene.nodes.found.clear()
+    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "deleting"
+
+
+@pytest.mark.parametrize("fault", [TryLater("500"), BadInput("422")])
+@pytest.mark.parametrize("call", ["patch", "delete"])
+async def test_a_deletion_that_fails_puts_the_node_back_into_service(
+    scene: Scene, call: str, fault: TryLater | BadInput
+) -> None:
+    scene.running()
+    scene.claims.faults[call] = [fault]
+    with pytest.raises(Exception, match=str(fault)):
+        await performed(scene.disruption.disrupt_claim, EMPTY)
+    assert not scene.out_of_service()
+    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "deleting"
+
+
+async def test_a_look_that_fails_puts_the_node_back_into_service(scene: Scene) -> None:
+    scene.running()
+    scene.pods.faults["on_node"] = [TryLater("503")]
+    with pytest.raises(Exception, match="503"):
+        await performed(scene.disruption.disrupt_claim, EMPTY)
+    assert not scene.out_of_service()
+
+
+async def test_repeating_a_deletion_changes_nothing(scene: Scene) -> None:
+    scene.running()
+    await performed(scene.disruption.disrupt_claim, EMPTY)
+    scene.pods.place("node-a", "late")
+    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "deleting"
+
+
+async def test_a_report_writes_a_condition_and_an_event(scene: Scene) -> None:
+    scene.running()
+    said = Report(claim=REF, condition="Initialized", reason="NodeNotReady", message="no kubelet", event="Overdue")
+    await performed(scene.disruption.report, said)
+    assert scene.claims.condition("a", "Initialized") == "Unknown NodeNotReady"
+    assert scene.events.said == [("a", "Overdue", "no kubelet")]
+
+
+async def test_a_report_may_be_only_one_of_the_two(scene: Scene) -> None:
+    scene.running()
+    await performed(scene.disruption.report, Report(claim=REF, event="LaunchTimeout", message="late"))
+    await performed(scene.disruption.report, Report(claim=REF, condition="Initialized", reason="Waiting"))
+    assert scene.events.reasons("a") == ["LaunchTimeout"]
+    assert scene.claims.condition("a", "Initialized") == "Unknown Waiting"
