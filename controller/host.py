@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from typing import Final
 
 import structlog
@@ -26,7 +27,8 @@ log = structlog.get_logger(__name__)
 
 _LEASE_EVERY: Final = 10.0
 _HEARTBEAT_EVERY: Final = 1.0
-_RESYNC_FIRST: Final = 45.0
+_RESYNC_FIRST: Final = (3.0, 45.0)
+"""Seconds before the first two: for what went while nobody watched, and for what was too young then."""
 _RESYNC_EVERY: Final = 180.0
 _FEED_EVERY: Final = 0.5
 _DEAF_FOR: Final = 60.0
@@ -121,13 +123,13 @@ class ClusterHost:
             )
 
     async def _resync(self, session: Session) -> None:
-        await asyncio.sleep(_RESYNC_FIRST)
-        while True:
+        await session.plannable()
+        for pause in chain(_RESYNC_FIRST, repeat(_RESYNC_EVERY)):
+            await asyncio.sleep(pause)
             try:
                 await session.resync()
             except Exception as error:
                 log.warning("resync failed", error=str(error))
-            await asyncio.sleep(_RESYNC_EVERY)
 
     async def _feed(self, session: Session) -> None:
         await session.plannable()

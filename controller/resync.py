@@ -1,8 +1,9 @@
-"""NodeClaims against open workflows, every few minutes, mended both ways: what a lost signal or a lost store left.
+"""Objects against open workflows, every few minutes, mended both ways: what a lost signal or a lost store left.
 
 The visibility store lags, so what is young on either side is left alone. Listed in pages, never per node.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,6 +15,7 @@ from controller.signaller import Signaller
 from controller.telling import Known, Telling
 from model import labels
 from model.facts import ClaimFact
+from workflows import ids
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +28,27 @@ async def open_lives(client: Client, cluster: str) -> dict[str, datetime]:
     prefix = f"{cluster}/nodeclaim/"
     query = f"WorkflowType = 'NodeClaimWorkflow' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{prefix}'"
     return {one.id: one.start_time async for one in client.list_workflows(query, page_size=_PAGE)}
+
+
+async def open_coordinators(client: Client, cluster: str) -> list[str]:
+    """The ids of the NodePool and NodeClass workflows that run."""
+    types = "WorkflowType IN ('NodePoolWorkflow', 'NodeClassWorkflow')"
+    query = f"{types} AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{cluster}/'"
+    return [one.id async for one in client.list_workflows(query, page_size=_PAGE)]
+
+
+def retire(running: Iterable[str], cluster: str, caches: Caches, telling: Telling) -> int:
+    """How many coordinators were told that their object is gone: it went while nobody watched."""
+    pools = {ids.nodepool(cluster, name) for name in caches.pools}
+    classes = {ids.nodeclass(cluster, name) for name in caches.node_classes}
+    orphans = [key for key in running if key not in pools | classes]
+    for key in orphans:
+        log.warning("coordinator without its object: told", workflow=key)
+        if key.startswith(ids.nodepool(cluster, "")):
+            telling.say_pool_gone(key)
+        else:
+            telling.say_node_class_gone(key)
+    return len(orphans)
 
 
 def mend(

@@ -17,7 +17,7 @@ from controller.calling import Calls
 from controller.demand import next_lapse, unanswered
 from controller.nominations import Nominations
 from controller.planning import Planning
-from controller.resync import mend, open_lives
+from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
 from controller.signaller import Signal, Signaller, Start
 from controller.telling import UNPLANNED, Known, Telling
@@ -133,9 +133,12 @@ class Session:
         await self._planning.feed()
 
     async def resync(self) -> None:
-        running = await open_lives(self._temporal, self._settings.cluster)
+        cluster = self._settings.cluster
+        running = await open_lives(self._temporal, cluster)
+        coordinators = await open_coordinators(self._temporal, cluster)
         if not self.stale(60.0):
             mend(running, self.caches, self._telling, self._signaller, self._known(), self._now())
+            retire(coordinators, cluster, self.caches, self._telling)
 
     async def _plan(self, request: PlanRequest) -> PlanOutcome:
         outcome = await self._planning.plan(request)

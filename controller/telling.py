@@ -188,9 +188,15 @@ class Telling:
             self._due.set(f"claim/{claim.name}", None)
             self._due.set(f"gone/{workflow_id}", now + GONE_AFTER)
         for name in dirty.gone_pools:
-            self._say_over(ids.nodepool(self._cluster, name), PoolSeen(number=self._number(), exists=False))
+            self.say_pool_gone(ids.nodepool(self._cluster, name))
         for name in dirty.gone_node_classes:
-            self._say_over(ids.nodeclass(self._cluster, name), NodeClassSeen(number=self._number(), exists=False))
+            self.say_node_class_gone(ids.nodeclass(self._cluster, name))
+
+    def say_pool_gone(self, workflow_id: str) -> None:
+        self._say_over(workflow_id, PoolSeen(number=self._number(), exists=False))
+
+    def say_node_class_gone(self, workflow_id: str) -> None:
+        self._say_over(workflow_id, NodeClassSeen(number=self._number(), exists=False))
 
     def _say_over(self, workflow_id: str, seen: Message) -> None:
         self._signaller.withdraw(workflow_id)

@@ -177,13 +177,12 @@ async def connect(kubeconfig: str = "", context: str = "", *, pace: Pace | None 
 
     Raises BadInput, naming where it looked, when there is none to be had.
     """
-    missing = [path for path in kubeconfig.split(os.pathsep) if path and not Path(path).expanduser().is_file()]
-    if missing:
-        raise BadInput(f"no such file: {', '.join(missing)}; name a kubeconfig that is there")
+    if kubeconfig and not _exists(kubeconfig):
+        raise BadInput(f"no such file as {kubeconfig}; name a kubeconfig that is there")
     configuration = Configuration()
     refresh = None
     try:
-        if kubeconfig or _default_exists():
+        if kubeconfig or _exists(KUBE_CONFIG_DEFAULT_LOCATION):
             loader = await config.load_kube_config(
                 config_file=kubeconfig or None,
                 context=context or None,
@@ -201,8 +200,9 @@ async def connect(kubeconfig: str = "", context: str = "", *, pace: Pace | None 
     return KubeClient(configuration, refresh=refresh, pace=pace)
 
 
-def _default_exists() -> bool:
-    return any(Path(path).expanduser().exists() for path in KUBE_CONFIG_DEFAULT_LOCATION.split(":"))
+def _exists(paths: str) -> bool:
+    """As kubectl has it, one of several is enough."""
+    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep))
 
 
 def _tls(configuration: Any) -> ssl.SSLContext | bool:

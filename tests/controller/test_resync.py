@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from controller.resync import mend
-from tests.controller.builders import at, claim
+from controller.resync import mend, retire
+from tests.controller.builders import at, claim, pool
 from tests.controller.test_telling import ALL, Stage
 
 
@@ -52,3 +52,14 @@ def test_what_was_told_to_nobody_any_more_is_forgotten() -> None:
     stage = Stage({key("old"): "x", "prod/nodepool/general": "y"})
     mended(stage, {})
     assert stage.told.sent == {"prod/nodepool/general": "y"}
+
+
+def test_coordinators_whose_objects_went_while_nobody_watched_are_told() -> None:
+    stage = Stage()
+    stage.hear("nodepools", pool("general"))
+    running = ["prod/nodepool/general", "prod/nodepool/lost", "prod/nodeclass/lost"]
+    assert retire(running, "prod", stage.caches, stage.telling) == 2
+    for key_of_lost in running[1:]:
+        (seen,) = stage.told.to(key_of_lost)
+        assert seen.exists is False
+    assert not stage.told.to("prod/nodepool/general")

@@ -12,10 +12,12 @@ from tests.scenarios.acts import CALM
 async def test_launches_at_the_same_time_stay_within_the_limits(product: Product) -> None:
     """Each pass of planning sees claims of the last one that have neither node nor capacity yet."""
     async with product.scene("limits", limits={"cpu": "5"}) as scene:
-        await scene.deploy(1)
+        await scene.deploy(0)
+        there = 0
         for pods in (2, 4, 6):
-            await eventually(partial(_pods_are_there, scene, pods - 1))
+            await eventually(partial(_pods_are_there, scene, there))
             await scene.scale(pods)
+            there = pods
         pending = await eventually(lambda: _runs_and_waits(scene, running=2, waiting=4))
         for pod in pending:
             await eventually(partial(scene.event, pod, "FailedScheduling", "limits of NodePool", scene.name))
