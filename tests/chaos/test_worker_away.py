@@ -51,3 +51,16 @@ async def test_a_pool_that_changed_meanwhile_is_heeded(product: Product) -> Asyn
         await scene.make(node_pool(scene.name, after="1s"))
         yield
         await eventually(lambda: scene.claims_are_gone(names(claims)))
+
+
+@AWAY.scenario
+async def test_a_pool_that_was_deleted_meanwhile_takes_all_of_its_own_along(
+    product: Product,
+) -> AsyncGenerator[None, None]:
+    async with product.scene("dropped") as scene:
+        claims = await scene.run(1)
+        yield
+        await product.delete(scene.pool_path)
+        yield
+        await eventually(lambda: scene.claims_are_gone(names(claims)))
+        await eventually(scene.nothing_is_left)

@@ -18,6 +18,7 @@ from sandbox.faults import Rule as ApiRule
 from sandbox.nodes.rules import Match, Rule, Trouble
 from tests.integration.eventually import eventually
 from tests.integration.objects import OF_TEST, Object, deployment, node_claim, node_pool
+from workflows import ids
 
 if TYPE_CHECKING:
     from tests.integration.product import Product
@@ -266,6 +267,8 @@ class Scene:
     async def nothing_is_left(self) -> None:
         await self.nothing_runs()
         assert await self.product.find(self.pool_path) is None, f"NodePool {self.name} is left"
+        pool = ids.nodepool(self.product.sandbox.plan.cluster_name, self.name)
+        assert pool not in [one.id for one in await self.product.open_workflows()], f"workflow {pool} is open"
 
     async def nothing_runs(self) -> None:
         """No node in any shape: NodeClaim, Node, instance, workflow."""
