@@ -17,7 +17,7 @@ from activities.ports import Claims, ConditionPatch, Events, Fleet, Instances, L
 from activities.writing import show_launched
 from model import labels
 from model.catalogue import UnavailableOffering
-from model.faults import TryLater
+from model.faults import Fault, TryLater
 from model.kinds import EC2NodeClass, NodeClaim
 from model.launches import (
     FleetAnswer,
@@ -99,7 +99,7 @@ class LaunchActivities:
     @faults_mapped
     async def refuse_group(self, refused: GroupRefused) -> None:
         """No request could be made: tell each member why."""
-        result = LaunchRefused(reason=refused.reason, message=refused.message)
+        result = LaunchRefused(reason=refused.reason, message=refused.message, final=refused.final)
         async with heartbeating():
             for member in refused.members:
                 claim = await self._claims.get(member.name)
@@ -108,6 +108,15 @@ class LaunchActivities:
 
     async def _launch(self, group: LaunchGroup, *, tell: bool) -> GroupOutcome:
         answer = await self._fleet.create(group)
+        try:
+            return await self._hand_out(group, answer, tell=tell)
+        except Fault as fault:
+            if fault.retryable or not answer.instances:
+                raise
+            # Giving up here would leave instances that nobody knows of, and a new attempt would buy them again.
+            raise TryLater(f"instances run and cannot be handed out: {fault.message}", code=fault.code) from fault
+
+    async def _hand_out(self, group: LaunchGroup, answer: FleetAnswer, *, tell: bool) -> GroupOutcome:
         members = sorted(group.members, key=lambda member: member.uid)
         facts = await self._facts(answer, group)
         room = asyncio.Semaphore(AT_ONCE)
@@ -163,8 +172,12 @@ class LaunchActivities:
             await self._lives.answered(claim, answer)
 
     async def _show(self, member: Member, result: LaunchResult, facts: LaunchFacts | None) -> NodeClaim | None:
-        """Write the answer onto the NodeClaim (reference 3.2 to 3.4); None when it is gone."""
+        """Write the answer onto the NodeClaim; None when it is gone.
+
+        Once: its Node may have joined since an earlier try wrote it."""
         now = datetime.now(UTC)
+        if activity.info().attempt > 1 and (known := await self._first_of((member,))) and known.status.provider_id:
+            return known
         if facts is None or isinstance(result, LaunchRefused):
             return await self._claims.patch(member.name, member.uid, conditions=(_not_launched(result),), now=now)
         return await show_launched(self._claims, member.name, member.uid, facts, now=now)

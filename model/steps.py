@@ -115,3 +115,5 @@ class GroupRefused(Message):
     members: tuple[ClaimRef, ...]
     reason: str
     message: str = ""
+    final: bool = True
+    """False: each member tries by itself until its launch deadline."""

@@ -112,7 +112,7 @@ class ProvisioningWorkflow:
                 LaunchActivities.prepare_group, draft, **named(PREPARE, f"prepare {draft.group_id}")
             )
         except ActivityError as error:
-            await self._refuse(draft, LaunchRefused(reason="LaunchFailed", message=str(error.cause or error)))
+            await self._refuse(draft, _failed(error))
             return
         match prepared.preparation:
             case LaunchRefused() as refused:
@@ -130,7 +130,7 @@ class ProvisioningWorkflow:
             )
         except ActivityError as error:
             outcome = None
-            await self._refuse_members(group, LaunchRefused(reason="LaunchFailed", message=str(error.cause or error)))
+            await self._refuse_members(group, _failed(error))
         groups = tuple(one for one in self._state.groups if one.group_id != group.group_id)
         marks = outcome.unavailable if outcome else ()
         self._change(groups=groups, unavailable=(*self._state.unavailable, *marks))
@@ -145,6 +145,7 @@ class ProvisioningWorkflow:
             members=tuple(ClaimRef(name=one.name, uid=one.uid) for one in group.members),
             reason=refused.reason,
             message=refused.message,
+            final=refused.final,
         )
         await workflow.execute_activity_method(
             LaunchActivities.refuse_group, told, **named(PATCH, f"refuse {group.group_id}: {refused.reason}")
@@ -174,3 +175,8 @@ class ProvisioningWorkflow:
 
     def _describe(self) -> None:
         workflow.set_current_details(details.of_provisioning(self._state))
+
+
+def _failed(error: ActivityError) -> LaunchRefused:
+    """Not the members' fault and perhaps mended soon: to give them up would only have them planned again at once."""
+    return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)

@@ -108,7 +108,9 @@ class FakeClaims(Faulty):
             claim["status"]["providerID"] = provider_id
         if deleting:
             claim["metadata"]["deletionTimestamp"] = datetime.now(UTC).isoformat()
-        claim["status"]["conditions"] += [{"type": kind, "status": status} for kind, status in conditions.items()]
+        claim["status"]["conditions"] += [
+            {"type": kind, "status": status, "reason": ""} for kind, status in conditions.items()
+        ]
 
     def condition(self, name: str, kind: str) -> str:
         conditions = self.found[name]["status"]["conditions"]

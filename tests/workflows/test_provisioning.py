@@ -165,20 +165,23 @@ async def test_a_group_that_is_refused_gives_its_members_up(planning: World, ski
     assert state.drafts == () and state.groups == () and planning.fleet.calls == []
 
 
-async def test_a_launch_that_no_retry_helps_gives_the_members_up_and_the_next_group_launches(
+async def test_a_launch_that_no_retry_helps_leaves_its_members_to_themselves_and_the_next_group_launches(
     planning: World, skipping: WorkflowEnvironment
 ) -> None:
-    planning.fleet.faults["create"] = [BadInput("InvalidParameterValue")]
+    """Given up at once, they would be planned anew at once, and so for ever (reference 3.2)."""
+    planning.fleet.faults["create"] = [BadInput("InvalidParameterValue") for _ in range(2)]
     drafts = (await group(planning, skipping, "a"),)
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=drafts)]
     handle = await provisioning(planning)
-    life = planning.handle(claim(planning, "a"))
+    life = await planning.start(claim(planning, "a"))
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
-    await eventually(lambda: empty(planning))
-    assert (await life.result()).reason == "LaunchFailed"
+    await in_phase(life, Phase.LAUNCH)
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "b", group_id="2"),))]
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await launched(planning, "b")
+    await skipping.sleep(timedelta(seconds=30))
+    await launched(planning, "a")
+    assert len(planning.instances.running) == 2
 
 
 async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
