@@ -1,0 +1,103 @@
+"""NodePools: the status as live objects have it, and what budgets count."""
+
+from typing import Any
+
+import pytest
+
+from model.labels import NODEPOOL
+from model.steps import PoolAsked
+from tests.activities.builders import Scene, performed
+
+ASKED = PoolAsked(name="default")
+
+
+def claim(scene: Scene, name: str, *, ready: bool = True, deleting: bool = False, **conditions: str) -> None:
+    provider = f"aws:///us-west-2a/i-{name}"
+    scene.claims.add(name)
+    scene.claims.give(name, provider_id=provider, deleting=deleting, **{"Initialized": "True", **conditions})
+    scene.claims.found[name]["status"]["capacity"] = {"cpu": "2", "memory": "8Gi"}
+    scene.nodes.join(f"node-{name}", provider, ready=ready, labels={NODEPOOL: "default"})
+
+
+async def test_the_status_adds_up_what_the_claims_have(scene: Scene) -> None:
+    scene.pools.add("default")
+    claim(scene, "a")
+    claim(scene, "b")
+    scene.claims.add("c")
+    assert await performed(scene.pool_status.update_pool, ASKED) is True
+    status = scene.pools.statuses["default"]
+    assert status["nodes"] == 2
+    assert status["resources"] == {"cpu": "4", "memory": "16Gi", "pods": "0", "ephemeral-storage": "0", "nodes": "2"}
+
+
+async def test_a_pool_of_nothing_shows_zeros(scene: Scene) -> None:
+    scene.pools.add("default")
+    await performed(scene.pool_status.update_pool, ASKED)
+    resources: Any = scene.pools.statuses["default"]["resources"]
+    assert set(resources.values()) == {"0"} and scene.pools.statuses["default"]["nodes"] == 0
+
+
+async def test_claims_of_other_pools_are_not_counted(scene: Scene) -> None:
+    scene.pools.add("default")
+    scene.claims.add("other", labels={NODEPOOL: "other"})
+    scene.claims.give("other", provider_id="aws:///us-west-2a/i-other")
+    await performed(scene.pool_status.update_pool, ASKED)
+    assert scene.pools.statuses["default"]["nodes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ready", "shown"),
+    [("True", "True"), ("False", "False Ready"), ("Unknown", "Unknown NodeClassReadinessUnknown")],
+)
+async def test_the_node_class_is_passed_on(scene: Scene, ready: str, shown: str) -> None:
+    scene.pools.add("default")
+    scene.node_classes.add("default", ready=ready)
+    await performed(scene.pool_status.update_pool, ASKED)
+    assert scene.pools.statuses["default"]["NodeClassReady"] == shown
+
+
+async def test_a_pool_that_is_wrong_says_so(scene: Scene) -> None:
+    taint = {"key": "team", "effect": "NoSchedule"}
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "missing"}
+    scene.pools.add("default", template={"spec": {"nodeClassRef": reference, "taints": [taint, taint]}})
+    await performed(scene.pool_status.update_pool, ASKED)
+    assert scene.pools.statuses["default"]["ValidationSucceeded"] == "False NodePoolValidationFailed"
+    assert scene.pools.statuses["default"]["NodeClassReady"] == "False NodeClassNotFound"
+
+
+async def test_a_pool_that_is_gone_has_no_status_and_permits_nothing(scene: Scene) -> None:
+    claim(scene, "a")
+    assert await performed(scene.pool_status.update_pool, ASKED) is False
+    answer = await performed(scene.pool_status.read_allowance, ASKED)
+    assert answer.allowed == 0 and "is gone" in answer.why
+
+
+async def test_budgets_count_initialized_nodes_and_take_off_those_not_ready_or_going(scene: Scene) -> None:
+    scene.pools.add("default", disruption={"budgets": [{"nodes": "3"}]})
+    for name in "abcd":
+        claim(scene, name)
+    claim(scene, "unready", ready=False)
+    claim(scene, "going", deleting=True)
+    claim(scene, "ended", deleting=True, InstanceTerminating="True")
+    scene.claims.add("starting")
+    answer = await performed(scene.pool_status.read_allowance, ASKED)
+    assert answer.allowed == 1
+    assert answer.count.total == 6 and answer.count.consuming == ("uid-going", "uid-unready")
+    assert scene.events.said == []
+
+
+async def test_a_closed_budget_is_told_on_the_pool(scene: Scene) -> None:
+    scene.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
+    claim(scene, "a")
+    await performed(scene.pool_status.read_allowance, ASKED)
+    assert scene.events.said == [
+        ("default", "DisruptionBlocked", "budget 0 of 1 nodes allows 0, 0 in use (NotReady or going)")
+    ]
+
+
+async def test_the_reason_chooses_the_budget(scene: Scene) -> None:
+    scene.pools.add("default", disruption={"budgets": [{"nodes": "0", "reasons": ["Drifted"]}]})
+    claim(scene, "a")
+    assert (await performed(scene.pool_status.read_allowance, ASKED)).allowed == 1
+    drifted = PoolAsked(name="default", reason="Drifted")
+    assert (await performed(scene.pool_status.read_allowance, drifted)).allowed == 0
