@@ -9,6 +9,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from cli.exits import Refused
+from controller.temporal import why_not
 
 SECONDS = 5.0
 
@@ -33,15 +34,7 @@ class Connection:
         except TimeoutError:
             raise Refused(self._line(f"no answer within {SECONDS:g} s")) from None
         except (RuntimeError, ValueError) as error:
-            raise Refused(self._line(_why(str(error)))) from error
+            raise Refused(self._line(why_not(str(error)))) from error
 
     def _line(self, why: str) -> str:
         return f"--temporal-address: no Temporal at {self.address} (or TEMPORAL_ADDRESS): {why}"
-
-
-def _why(said: str) -> str:
-    """The core of what the client's transport says at length."""
-    for sign, meaning in (("ConnectionRefused", "connection refused"), ("dns error", "no such host")):
-        if sign in said:
-            return meaning
-    return " ".join(said.split())[:160]

@@ -8,21 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
-from temporalio.common import TypedSearchAttributes
 from temporalio.worker import Worker
 
-from activities.disruption import DisruptionActivities
-from activities.draining import DrainActivities
-from activities.joining import JoiningActivities
-from activities.launching import LaunchActivities
 from activities.lives import Lives
-from activities.node_classes import NodeClassActivities
-from activities.pools import PoolActivities
-from activities.recalling import RecallActivities
-from activities.termination import TerminationActivities
+from activities.registry import Ports, activities_of
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
-from model.lifecycle import ClaimIdentity, ClaimOutcome, ClaimState, Deadlines
+from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
 from model.observations import ClaimSeen
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
@@ -30,22 +22,9 @@ from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, Fake
 from tests.fakes.planning import FakeHost
 from workflows import ids
 from workflows.attributes import start_attributes
+from workflows.names import Names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.registry import WORKFLOWS, runner
-
-
-@dataclass
-class Names:
-    cluster: str
-
-    def workflow_id(self, identity: ClaimIdentity) -> str:
-        return ids.nodeclaim(identity.cluster, identity.name, identity.uid)
-
-    def task_queue(self) -> str:
-        return ids.task_queue(self.cluster)
-
-    def attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes:
-        return start_attributes(identity)
 
 
 @dataclass
@@ -97,53 +76,19 @@ class World:
         await handle.signal(NodeClaimWorkflow.seen, self.observe(**seen))
 
     def activities(self) -> list[Callable[..., Any]]:
-        launching = LaunchActivities(
+        ports = Ports(
             claims=self.claims,
+            nodes=self.nodes,
+            pods=self.pods,
+            events=self.events,
+            pools=self.pools,
             node_classes=self.node_classes,
             fleet=self.fleet,
             instances=self.instances,
-            events=self.events,
+            resolver=self.resolver,
             lives=self.lives,
         )
-        recalling = RecallActivities(
-            claims=self.claims,
-            nodes=self.nodes,
-            node_classes=self.node_classes,
-            fleet=self.fleet,
-            instances=self.instances,
-        )
-        joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
-        disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
-        draining = DrainActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
-        ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
-        pools = PoolActivities(
-            pools=self.pools,
-            claims=self.claims,
-            nodes=self.nodes,
-            node_classes=self.node_classes,
-            events=self.events,
-        )
-        classes = NodeClassActivities(node_classes=self.node_classes, claims=self.claims, resolver=self.resolver)
-        return [
-            launching.prepare_launch,
-            launching.prepare_group,
-            launching.launch_alone,
-            launching.launch_group,
-            launching.refuse_group,
-            recalling.recall_life,
-            joining.register_node,
-            joining.initialize_node,
-            disruption.disrupt_claim,
-            disruption.report,
-            draining.drain_node,
-            ending.terminate_node,
-            ending.instance_runs,
-            pools.update_pool,
-            pools.read_allowance,
-            classes.resolve_node_class,
-            classes.remove_node_class,
-            WatchActivities(self.host).watch_cluster,
-        ]
+        return [*activities_of(ports), WatchActivities(self.host).watch_cluster]
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator["World"]:

@@ -1,0 +1,96 @@
+"""Every activity of the main task queue but the watch, made from ports: what `worker.py` and the tests' worker run.
+
+A new activity is written in its own file and named here once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from activities.disruption import DisruptionActivities
+from activities.draining import DrainActivities
+from activities.joining import JoiningActivities
+from activities.launching import LaunchActivities
+from activities.lives import Lives
+from activities.node_classes import NodeClassActivities
+from activities.pools import PoolActivities
+from activities.ports import (
+    Claims,
+    Events,
+    Fleet,
+    Instances,
+    NodeClasses,
+    NodeClassResolver,
+    Nodes,
+    Pods,
+    Pools,
+)
+from activities.recalling import RecallActivities
+from activities.termination import TerminationActivities
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The outside world as activities see it. Where one is made from adapters, mypy proves that they fit."""
+
+    claims: Claims
+    nodes: Nodes
+    pods: Pods
+    events: Events
+    pools: Pools
+    node_classes: NodeClasses
+    fleet: Fleet
+    instances: Instances
+    resolver: NodeClassResolver
+    lives: Lives
+
+
+def activities_of(ports: Ports) -> list[Callable[..., Any]]:
+    """In the order of a node's life; then those of NodePools and EC2NodeClasses."""
+    return [*_of_nodes(ports), *_of_pools(ports)]
+
+
+def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
+    claims, nodes, pods, events = ports.claims, ports.nodes, ports.pods, ports.events
+    launching = LaunchActivities(
+        claims=claims,
+        node_classes=ports.node_classes,
+        fleet=ports.fleet,
+        instances=ports.instances,
+        events=events,
+        lives=ports.lives,
+    )
+    recalling = RecallActivities(
+        claims=claims, nodes=nodes, node_classes=ports.node_classes, fleet=ports.fleet, instances=ports.instances
+    )
+    joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
+    disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
+    draining = DrainActivities(claims=claims, nodes=nodes, pods=pods, events=events)
+    ending = TerminationActivities(claims=claims, nodes=nodes, instances=ports.instances)
+    return [
+        launching.prepare_launch,
+        launching.prepare_group,
+        launching.launch_alone,
+        launching.launch_group,
+        launching.refuse_group,
+        recalling.recall_life,
+        joining.register_node,
+        joining.initialize_node,
+        disruption.disrupt_claim,
+        disruption.report,
+        draining.drain_node,
+        ending.terminate_node,
+        ending.instance_runs,
+    ]
+
+
+def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
+    pools = PoolActivities(
+        pools=ports.pools,
+        claims=ports.claims,
+        nodes=ports.nodes,
+        node_classes=ports.node_classes,
+        events=ports.events,
+    )
+    classes = NodeClassActivities(node_classes=ports.node_classes, claims=ports.claims, resolver=ports.resolver)
+    return [pools.update_pool, pools.read_allowance, classes.resolve_node_class, classes.remove_node_class]

@@ -1,0 +1,82 @@
+"""Temporal as the worker needs it: a client that measures itself, search attributes, the workflows that are one each.
+
+`worker.py` calls these at its start, in this order. What a person has to mend is a `BadInput` that names the setting.
+"""
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.service import RPCError, RPCStatusCode
+
+from model.coordination import BatchWindow, ProvisioningState
+from model.faults import BadInput
+from workflows import attributes, ids
+from workflows.provisioning import ProvisioningWorkflow
+from workflows.watch import WatchWorkflow
+
+_KINDS = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
+    "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+}
+
+
+async def connect(address: str, *, namespace: str, tls: bool, api_key: str, metrics_port: int) -> Client:
+    """`metrics_port`: where Prometheus reads; 0 takes a free one."""
+    metrics = PrometheusConfig(bind_address=f"0.0.0.0:{metrics_port}", durations_as_seconds=True)
+    try:
+        return await Client.connect(
+            address,
+            namespace=namespace,
+            tls=tls,
+            api_key=api_key or None,
+            data_converter=pydantic_data_converter,
+            runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics)),
+        )
+    except ValueError as error:
+        raise BadInput(f"METRICS_PORT={metrics_port}: {error}; name a free one") from error
+    except RuntimeError as error:
+        raise BadInput(
+            f"TEMPORAL_ADDRESS={address!r}: no Temporal service answers there: {why_not(str(error))}"
+        ) from error
+
+
+def why_not(said: str) -> str:
+    """The core of what the client's transport says at length."""
+    for sign, meaning in (("ConnectionRefused", "connection refused"), ("dns error", "no such host")):
+        if sign in said:
+            return meaning
+    return " ".join(said.split())[:160]
+
+
+async def register_attributes(temporal: Client) -> None:
+    """A missing search attribute would stall every workflow task, so they are made before any work is taken."""
+    for name, kind in attributes.ALL.items():
+        request = AddSearchAttributesRequest(namespace=temporal.namespace, search_attributes={name: _KINDS[kind]})
+        try:
+            await temporal.operator_service.add_search_attributes(request)
+        except RPCError as error:
+            if error.status == RPCStatusCode.ALREADY_EXISTS:
+                continue
+            raise BadInput(
+                f"TEMPORAL_NAMESPACE={temporal.namespace!r}: search attribute {name} ({kind}) cannot be made: "
+                f"{error.message}; make it with `temporal operator search-attribute create`"
+            ) from error
+
+
+async def start_singletons(temporal: Client, cluster: str, window: BatchWindow) -> None:
+    """Watch and Provisioning: one each, whoever comes first."""
+    queue, policy = ids.task_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
+    await temporal.start_workflow(
+        WatchWorkflow.run, cluster, id=ids.watch(cluster), task_queue=queue, id_conflict_policy=policy
+    )
+    await temporal.start_workflow(
+        ProvisioningWorkflow.run,
+        ProvisioningState(cluster=cluster, window=window),
+        id=ids.provisioning(cluster),
+        task_queue=queue,
+        id_conflict_policy=policy,
+    )

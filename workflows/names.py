@@ -1,0 +1,22 @@
+"""How the workflows of one cluster are named, for activities that speak to them. Satisfies `activities.lives.Names`."""
+
+from dataclasses import dataclass
+
+from temporalio.common import TypedSearchAttributes
+
+from model.lifecycle import ClaimIdentity
+from workflows import attributes, ids
+
+
+@dataclass(frozen=True)
+class Names:
+    cluster: str
+
+    def workflow_id(self, identity: ClaimIdentity) -> str:
+        return ids.nodeclaim(identity.cluster, identity.name, identity.uid)
+
+    def task_queue(self) -> str:
+        return ids.task_queue(self.cluster)
+
+    def attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes:
+        return attributes.start_attributes(identity)
