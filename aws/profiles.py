@@ -13,7 +13,7 @@ from aws.client import AwsClients
 from aws.errors import ALREADY_EXISTS
 from aws.settings import AwsSettings
 from aws.tags import as_list, profile_tags
-from model.faults import Conflict, Fault, NotFound
+from model.faults import Conflict, Fault, Forbidden, NotFound
 from model.kinds import EC2NodeClass
 
 _FRESH_SECONDS: Final = 15 * 60.0
@@ -112,8 +112,13 @@ class Profiles:
         name = profile["InstanceProfileName"]
         for role in profile.get("Roles", []):
             await self._remove_role(name, role["RoleName"])
-        with suppress(NotFound):
-            await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
+        try:
+            with suppress(NotFound):
+                await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
+        except Forbidden:
+            # The answer of an earlier try was lost: a policy that goes by tags denies what is not there any more.
+            if await self._roles_of(name) is not None:
+                raise
         self._known.forget(name)
 
     async def _remove_role(self, name: str, role: str) -> None:

@@ -17,11 +17,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for the world is a sandbox test; the mark needs no repeating. What looks at the end comes last."""
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    """Whoever asks for the world is a sandbox test; the mark needs no repeating.
+
+    A worker that is at work would meddle with tests that use the world alone, so those come first; what looks at
+    the end comes last.
+    """
+    items.sort(key=_place)
     for item in items:
         if {"world", "cluster", "product"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.sandbox)
+
+
+def _place(item: pytest.Item) -> int:
+    if item.get_closest_marker("last") is not None:
+        return 2
+    return int(bool({"product", "programme"} & set(getattr(item, "fixturenames", ()))))
 
 
 @pytest.fixture(scope="session")
