@@ -78,6 +78,10 @@ class FakeFleet(Faulty):
     answers: dict[str, FleetAnswer] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
+    def refuse_once(self) -> None:
+        """The next fleet fails for a reason that may pass."""
+        self.error = FleetError(code="InternalError", message="try again")
+
     async def prepare(self, claim: NodeClaim, node_class: EC2NodeClass, *, now: datetime) -> LaunchPreparation:
         return self.refusal or LaunchPrepared(request=REQUEST)
 

@@ -1,38 +1,17 @@
 """A time-skipping server and a fake world for each test: no test skips the time of another."""
 
-import shutil
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
+from tests.fakes.skipping import time_skipping
 from tests.fakes.worker import World
-from workflows import attributes
-
-KINDS = {
-    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
-    "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
-}
 
 
 @pytest.fixture
 async def skipping() -> AsyncIterator[WorkflowEnvironment]:
-    """Time runs only while something is to be done: hours pass in milliseconds."""
-    binary = Path(sys.executable).with_name("temporal-test-server")
-    path = str(binary) if binary.exists() else shutil.which("temporal-test-server")
-    async with await WorkflowEnvironment.start_time_skipping(
-        data_converter=pydantic_data_converter, test_server_existing_path=path
-    ) as environment:
-        wanted = {name: KINDS[kind] for name, kind in attributes.ALL.items()}
-        await environment.client.operator_service.add_search_attributes(
-            AddSearchAttributesRequest(namespace=environment.client.namespace, search_attributes=wanted)
-        )
+    async with time_skipping() as environment:
         yield environment
 
 

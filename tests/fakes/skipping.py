@@ -1,0 +1,35 @@
+"""The time-skipping server, with the search attributes that the workflows set."""
+
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+
+from workflows import attributes
+
+KINDS = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
+    "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+}
+
+
+@asynccontextmanager
+async def time_skipping() -> AsyncIterator[WorkflowEnvironment]:
+    """Time runs only while something is to be done: hours pass in milliseconds."""
+    binary = Path(sys.executable).with_name("temporal-test-server")
+    path = str(binary) if binary.exists() else shutil.which("temporal-test-server")
+    async with await WorkflowEnvironment.start_time_skipping(
+        data_converter=pydantic_data_converter, test_server_existing_path=path
+    ) as environment:
+        wanted = {name: KINDS[kind] for name, kind in attributes.ALL.items()}
+        await environment.client.operator_service.add_search_attributes(
+            AddSearchAttributesRequest(namespace=environment.client.namespace, search_attributes=wanted)
+        )
+        yield environment

@@ -1,0 +1,275 @@
+"""The paths that are recorded: one short play for each way that a workflow can go, on the in-memory world.
+
+Each plays on a world of its own and names the runs to keep: by the path's name, and a word where there are several.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from model.coordination import NodeClassState, ProvisioningState
+from model.faults import BadInput, TryLater
+from model.labels import LAUNCH_GROUP, NODEPOOL
+from model.launches import Member
+from model.lifecycle import Phase
+from model.messages import Pause, Resume
+from model.observations import DemandSeen, NodeClassSeen, PoolSeen
+from model.plans import LaunchDraft, PlanOutcome
+from tests.fakes.worker import World
+from tests.workflows.eventually import blocked, eventually, in_phase, in_time, latest, rolled
+from tests.workflows.lives import BUSY, JOINED, born, delete, emptied, joined, pause_for, pool, ready
+from workflows import ids
+from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.nodeclass import NodeClassWorkflow
+from workflows.nodepool import NodePoolWorkflow
+from workflows.provisioning import ProvisioningWorkflow
+from workflows.watch import WatchWorkflow
+
+Runs = dict[str, WorkflowHandle[Any, Any]]
+Path = Callable[[World, WorkflowEnvironment], Awaitable[Runs]]
+
+
+async def nodeclaim_by_hand(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping)
+    await delete(fake, handle)
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_empty(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping)
+    pools = await pool(fake)
+    await emptied(fake, skipping, handle)
+    await handle.result()
+    return {"": handle, "pool": pools}
+
+
+async def nodeclaim_refused_permit(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping)
+    pools = await pool(fake, budgets=[{"nodes": "0"}])
+    await emptied(fake, skipping, handle)
+    await in_time(skipping, lambda: blocked(handle, "budget 0"), seconds=10)
+    await fake.see(handle, **BUSY, policy="WhenEmpty/30s")
+    await skipping.sleep(timedelta(minutes=1))
+    return {"": handle, "pool": pools}
+
+
+async def nodeclaim_used_after_all(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping)
+    await pool(fake)
+    fake.pods.place("node-a", "web")
+    await emptied(fake, skipping, handle)
+    await in_time(skipping, lambda: blocked(handle, "not empty"), seconds=10)
+    fake.pods.by_node.clear()
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_paused(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping)
+    await pool(fake)
+    await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(skipping, hours=1))
+    await emptied(fake, skipping, handle)
+    await skipping.sleep(timedelta(minutes=30))
+    await handle.execute_update(NodeClaimWorkflow.resume, Resume())
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_overdue_and_rebooted(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await joined(fake, skipping)
+    await skipping.sleep(timedelta(minutes=31))
+    fake.nodes.change("node-a", ready=True)
+    await fake.see(handle, **BUSY)
+    await in_phase(handle, Phase.READY)
+    fake.nodes.change("node-a", boot_id="boot-2")
+    await fake.see(handle, **{**BUSY, "boot_id": "boot-2"})
+    await skipping.sleep(timedelta(seconds=1))
+    await in_phase(handle, Phase.READY)
+    return {"": handle}
+
+
+async def nodeclaim_expired(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping, expireAfter="2h")
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_vanished(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping)
+    await fake.see(handle)
+    await eventually(lambda: blocked(handle, "NodeNotFound"))
+    fake.instances.running.clear()
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_no_capacity(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    fake.fleet.capacity = 0
+    handle = await fake.start(await born(fake, skipping))
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_never_joins(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await fake.start(await born(fake, skipping))
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_faults(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """Launch overdue, registration and termination by faults that no retry helps."""
+    fake.fleet.faults["create"] = [TryLater("503") for _ in range(26)]
+    fake.nodes.faults["register"] = [BadInput("no")]
+    fake.instances.faults["terminate"] = [BadInput("no")]
+    handle = await fake.start(await born(fake, skipping))
+    await in_time(skipping, lambda: has_instance(fake), seconds=15)
+    await in_phase(handle, Phase.REGISTRATION)
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
+    await fake.see(handle, **JOINED)
+    await skipping.sleep(timedelta(minutes=1))
+    await delete(fake, handle)
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_group(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    async with fake.planning():
+        handle = await planned(fake, skipping, "a", "b")
+        await eventually(lambda: has_instance(fake))
+        life = fake.handle((await fake.claims.list())[0])
+        await in_phase(life, Phase.REGISTRATION)
+        await skipping.sleep(timedelta(seconds=5))
+    return {"": life, "provisioning": handle}
+
+
+async def nodeclaim_group_tries_alone(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    fake.fleet.refuse_once()
+    async with fake.planning():
+        handle = await planned(fake, skipping, "a")
+        await in_time(skipping, lambda: has_instance(fake), seconds=5)
+        life = fake.handle((await fake.claims.list())[0])
+        await in_phase(life, Phase.REGISTRATION)
+    return {"": life, "provisioning": handle}
+
+
+async def nodeclaim_continued(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    first = await ready(fake, skipping)
+    for number in range(480):
+        await fake.see(first, **{**BUSY, "node_ready": bool(number % 2)})
+    await eventually(lambda: rolled(fake.client, first))
+    second = latest(fake.client, first)
+    await delete(fake, second)
+    await second.result()
+    return {"first": fake.client.get_workflow_handle(first.id, run_id=first.result_run_id), "second": second}
+
+
+async def nodepool_paused(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping)
+    pools = await pool(fake)
+    pause: Pause = await pause_for(skipping, hours=1)
+    await pools.execute_update(NodePoolWorkflow.pause, pause)
+    await emptied(fake, skipping, handle)
+    await in_time(skipping, lambda: blocked(handle, "is paused"), seconds=10)
+    await pools.signal(NodePoolWorkflow.resume_disruption, Resume())
+    await handle.result()
+    await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=99, exists=False))
+    await pools.result()
+    return {"": pools}
+
+
+async def provisioning_refused(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    fake.node_classes.add("default", ready="False")
+    async with fake.planning():
+        handle = await planned(fake, skipping, "a")
+        await eventually(lambda: no_claims(fake))
+    return {"": handle}
+
+
+async def provisioning_without_host(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await planned(fake, skipping, "a")
+    await skipping.sleep(timedelta(seconds=20))
+    async with fake.planning():
+        await in_time(skipping, lambda: has_instance(fake), seconds=2)
+    return {"": handle}
+
+
+async def nodeclass_life(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    fake.resolver.faults["resolve"] = [BadInput("no")]
+    handle = await fake.client.start_workflow(
+        NodeClassWorkflow.run,
+        NodeClassState(cluster=fake.cluster, name="default"),
+        id=ids.nodeclass(fake.cluster, "default"),
+        task_queue=ids.task_queue(fake.cluster),
+        start_signal="seen",
+        start_signal_args=[NodeClassSeen(number=1, generation=1)],
+    )
+    await skipping.sleep(timedelta(minutes=8))
+    fake.node_classes.add("default", deleting=True)
+    await handle.signal(NodeClassWorkflow.seen, NodeClassSeen(number=2, generation=1, deleting=True))
+    await handle.result()
+    return {"": handle}
+
+
+async def watch_handed_on(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    fake.host.ends = 1
+    first = await fake.client.start_workflow(
+        WatchWorkflow.run, fake.cluster, id=ids.watch(fake.cluster), task_queue=ids.task_queue(fake.cluster)
+    )
+    await eventually(lambda: rolled(fake.client, first))
+    return {"": fake.client.get_workflow_handle(first.id, run_id=first.result_run_id)}
+
+
+PATHS: dict[str, Path] = {
+    path.__name__: path
+    for path in (
+        nodeclaim_by_hand,
+        nodeclaim_empty,
+        nodeclaim_refused_permit,
+        nodeclaim_used_after_all,
+        nodeclaim_paused,
+        nodeclaim_overdue_and_rebooted,
+        nodeclaim_expired,
+        nodeclaim_vanished,
+        nodeclaim_no_capacity,
+        nodeclaim_never_joins,
+        nodeclaim_faults,
+        nodeclaim_group,
+        nodeclaim_group_tries_alone,
+        nodeclaim_continued,
+        nodepool_paused,
+        provisioning_refused,
+        provisioning_without_host,
+        nodeclass_life,
+        watch_handed_on,
+    )
+}
+
+
+async def planned(fake: World, skipping: WorkflowEnvironment, *names: str) -> WorkflowHandle[Any, None]:
+    """Demand, and the group of NodeClaims that its plan makes."""
+    now = await skipping.get_current_time()
+    for name in names:
+        fake.claims.add(name, born=now, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: "group-1"})
+    members = tuple(Member(name=name, uid=f"uid-{name}") for name in names)
+    draft = LaunchDraft(group_id="group-1", pool="default", node_class="default", members=members)
+    fake.host.outcomes = [PlanOutcome(plan_id="", drafts=(draft,), created=len(names))]
+    handle = await fake.client.start_workflow(
+        ProvisioningWorkflow.run,
+        ProvisioningState(cluster=fake.cluster),
+        id=ids.provisioning(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
+    )
+    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=1, pods=1, newest=now - timedelta(minutes=1)))
+    return handle
+
+
+async def has_instance(fake: World) -> bool:
+    return bool(fake.claims.found.get("a", {}).get("status", {}).get("providerID"))
+
+
+async def no_claims(fake: World) -> bool:
+    return not fake.claims.found

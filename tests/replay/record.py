@@ -1,0 +1,67 @@
+"""Records the histories that `test_replay.py` replays: `python -m tests.replay.record [PATH...]`.
+
+A stored history is a promise: a workflow that was begun by the code of that day goes on with the code of today. So,
+from the first release on, a file is never recorded anew because a change broke it: guard the change with
+`workflow.patched`, leave the file as it is, and record the new way under a new name. Record anew only where no such run
+can be open any more: before the first release, or when the last of the old runs has continued as new since.
+Without arguments only what is missing is recorded.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import WorkflowHistory
+
+from tests.fakes.skipping import time_skipping
+from tests.fakes.worker import World
+from tests.replay.paths import PATHS
+
+HISTORIES = Path(__file__).with_name("histories")
+
+
+async def record(name: str) -> list[Path]:
+    """Play one path and store the runs that it names."""
+    async with time_skipping() as skipping, World(skipping.client, cluster="recorded").working() as fake:
+        runs = await PATHS[name](fake, skipping)
+        found = {part: await handle.fetch_history() for part, handle in runs.items()}
+    return [_store(f"{name}.{part}" if part else name, history) for part, history in found.items()]
+
+
+def _store(name: str, history: WorkflowHistory) -> Path:
+    """One event a line, so that a change of a path can be read as a change of its file."""
+    events = _plain(json.loads(history.to_json())["events"])
+    lines = ",\n".join(json.dumps(event, sort_keys=True, separators=(",", ":")) for event in events)
+    path = HISTORIES / f"{name}.json"
+    path.write_text(f'{{"events":[\n{lines}\n]}}\n')
+    return path
+
+
+def _plain(found: Any) -> Any:
+    """Without what speaks of the machine: who ran it, and where its files stood."""
+    if isinstance(found, list):
+        return [_plain(one) for one in found]
+    if not isinstance(found, dict):
+        return found
+    dropped = ("stackTrace", "binaryChecksum")
+    return {key: "worker" if key == "identity" else _plain(value) for key, value in found.items() if key not in dropped}
+
+
+def missing() -> list[str]:
+    return [name for name in PATHS if not list(HISTORIES.glob(f"{name}*.json"))]
+
+
+async def main(names: list[str]) -> None:
+    for name in names or missing():
+        for path in await record(name):
+            print(f"{path.name}: {path.stat().st_size // 1024} KiB")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
+    sys.stdout.flush()
+    # The SDK's threads may still be there when the interpreter ends, and then abort it.
+    os._exit(0)

@@ -1,0 +1,54 @@
+"""Stored histories go on with the code of today; `record.py` says when to record anew and when to patch."""
+
+from pathlib import Path
+
+import pytest
+from temporalio import workflow
+from temporalio.client import WorkflowHistory
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+
+from tests.replay.paths import PATHS
+from tests.replay.record import HISTORIES, missing
+from workflows.registry import WORKFLOWS, runner
+
+STORED = sorted(HISTORIES.glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def replayer() -> Replayer:
+    return Replayer(workflows=WORKFLOWS, data_converter=pydantic_data_converter, workflow_runner=runner())
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+async def test_a_stored_history_goes_on_with_the_code_of_today(replayer: Replayer, path: Path) -> None:
+    await replayer.replay_workflow(history(path.stem))
+
+
+def test_every_path_is_stored_and_every_file_has_its_path() -> None:
+    assert missing() == []
+    assert {path.name.partition(".")[0] for path in STORED} == set(PATHS)
+
+
+def test_every_workflow_has_a_history() -> None:
+    stored = "".join(path.read_text() for path in STORED)
+    assert [one.__name__ for one in WORKFLOWS if f'"workflowType":{{"name":"{one.__name__}"}}' not in stored] == []
+
+
+async def test_a_history_that_the_code_would_not_have_written_is_refused(replayer: Replayer) -> None:
+    """Else none of the tests here could fail."""
+    with pytest.raises(workflow.NondeterminismError):
+        await replayer.replay_workflow(history("nodeclaim_by_hand", register_node="another_activity"))
+
+
+def test_a_stored_history_says_nothing_of_the_machine_that_recorded_it() -> None:
+    for path in STORED:
+        text = path.read_text()
+        assert 'File \\"' not in text and str(Path(__file__).parents[2]) not in text
+
+
+def history(name: str, **changed: str) -> WorkflowHistory:
+    text = (HISTORIES / f"{name}.json").read_text()
+    for old, new in changed.items():
+        text = text.replace(old, new)
+    return WorkflowHistory.from_json(name, text)

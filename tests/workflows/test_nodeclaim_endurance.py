@@ -1,0 +1,75 @@
+"""A life goes on through what lasts: false news, faults for days, disagreement between the watch and the live state."""
+
+from datetime import timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+import workflows.life
+from model.faults import BadInput
+from model.lifecycle import Phase
+from tests.fakes.worker import World
+from tests.workflows.eventually import in_phase, in_time, latest, rolled, scheduled, state_of
+from tests.workflows.lives import BUSY, delete, launched, ready
+
+
+@pytest.mark.parametrize("came", ["launched", "ready"])
+async def test_word_that_the_claim_is_gone_is_not_taken_on_trust(
+    fake: World, skipping: WorkflowEnvironment, came: str
+) -> None:
+    handle = await (ready if came == "ready" else launched)(fake, skipping)
+    phase = (await state_of(handle)).phase
+    await fake.see(handle, exists=False)
+    await skipping.sleep(timedelta(minutes=1))
+    assert (await state_of(handle)).phase is phase
+    assert fake.instances.terminated == [] and not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
+    assert await scheduled(handle, "claim_stands") == 1
+
+
+async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_history(
+    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 80)
+    handle = await ready(fake, skipping)
+    fake.instances.faults["terminate"] = [BadInput("OperationNotPermitted") for _ in range(40)]
+    await delete(fake, handle)
+    await in_time(skipping, lambda: rolled(fake.client, handle), seconds=30)
+    follower = latest(fake.client, handle)
+    await in_phase(follower, Phase.TERMINATION)
+    fake.instances.faults.clear()
+    await follower.result()
+    assert len(fake.instances.terminated) == 1
+
+
+async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
+    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.draining.SETTLED", 0.0)
+    monkeypatch.setattr("activities.draining.RESAID", 0.0)
+    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 80)
+    handle = await ready(fake, skipping)
+    fake.pods.place("node-a", "web")
+    fake.pods.blocked["web"] = "budget 0"
+    await delete(fake, handle)
+    for number in range(200):
+        fake.pods.blocked["web"] = f"budget {number}"
+        if await rolled(fake.client, handle):
+            break
+        await skipping.sleep(timedelta(seconds=1))
+    assert await rolled(fake.client, handle)
+    fake.pods.blocked.clear()
+    await latest(fake.client, handle).result()
+    assert fake.pods.evicted == ["web"]
+
+
+async def test_a_flap_that_was_too_short_to_be_told_does_not_keep_a_node_from_being_ready(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await launched(fake, skipping)
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"], ready=False)
+    await fake.see(handle, **BUSY)
+    await in_phase(handle, Phase.INITIALIZATION)
+    await skipping.sleep(timedelta(seconds=1))
+    fake.nodes.change("node-a", ready=True)
+    await skipping.sleep(timedelta(minutes=1))
+    await in_phase(handle, Phase.READY)
