@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.ports import Claims, ConditionPatch, Events, Nodes, Pods
+from activities.ports import Claims, ConditionPatch, Events, Nodes, NodeState, Pods
 from model import labels
 from model.faults import Fault
 from model.steps import ClaimRef, Disrupted, DisruptionAsked, Report
@@ -37,7 +37,7 @@ class DisruptionActivities:
         """A fault on the way puts the node back into service: when the next try comes, nobody knows."""
         ref = asked.claim
         try:
-            why_not = await self._still_in_use(asked)
+            why_not = await self._still_in_use(ref)
             if why_not:
                 return Disrupted(outcome="not now", why=why_not)
             marks = (
@@ -52,20 +52,29 @@ class DisruptionActivities:
             raise
         return Disrupted(outcome="deleting")
 
-    async def _still_in_use(self, asked: DisruptionAsked) -> str:
-        """Why the node must stay; taken out of service only while it must not."""
-        node = await self._nodes.mark_disrupted(asked.claim.node_name)
-        if node is None:
+    async def _still_in_use(self, ref: ClaimRef) -> str:
+        """Why the node must stay. Looked at before it is taken out of service, lest a busy one be tainted for nothing,
+        and again after, since a pod may have come in between."""
+        node = await self._nodes.get(ref.node_name)
+        if node is None or node.provider_id != ref.provider_id:
             return ""
-        if node.annotations.get(labels.DO_NOT_DISRUPT) == "true":
-            why_not = f"Node {node.name} is annotated {labels.DO_NOT_DISRUPT}"
-        else:
-            pods = await self._pods.on_node(node.name, now=datetime.now(UTC))
-            stay = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.reschedulable]
-            why_not = f"not empty: {', '.join(stay[:3])}" if stay else ""
+        why_not = await self._in_use(node)
+        if not why_not:
+            marked = await self._nodes.mark_disrupted(node.name)
+            why_not = await self._in_use(marked) if marked else ""
         if why_not:
             await self._nodes.unmark_disrupted(node.name)
         return why_not
+
+    async def _in_use(self, node: NodeState) -> str:
+        if node.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+            return f"Node {node.name} is annotated {labels.DO_NOT_DISRUPT}"
+        pods = await self._pods.on_node(node.name, now=datetime.now(UTC))
+        stay = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.reschedulable]
+        if stay:
+            return f"not empty: {', '.join(stay[:3])}"
+        held = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.protected and pod.deletion is None]
+        return f"annotation {labels.DO_NOT_DISRUPT} on {', '.join(held[:3])}" if held else ""
 
     @activity.defn
     @faults_mapped

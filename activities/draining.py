@@ -12,14 +12,20 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
-from activities.ports import Claims, ConditionPatch, DrainPod, Events, Nodes, Pods
+from activities.ports import Claims, ConditionPatch, DrainPod, Events, Instances, Nodes, NodeState, Pods
 from model import labels
+from model.ids import instance_id_of
 from model.kinds import NodeClaim
 from model.steps import ClaimRef, DrainAsked, Drained
 
 LOOK_FIRST = 0.5
 LOOK_SLOWEST = 5.0
 """Seconds between looks at a node whose pods are leaving."""
+SETTLED = 3.0
+RESAID = 30.0
+"""Seconds for which a first blocker, or another one than known, has to hold before it is worth a word: pods that
+leave in order are refused and let go by their budgets all the time."""
+ENDING = "pods are ending"
 DONE = (
     ConditionPatch(type=labels.DRAINED, status="True"),
     ConditionPatch(type=labels.VOLUMES_DETACHED, status="True"),
@@ -28,20 +34,31 @@ LATE = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labe
 
 
 class DrainActivities:
-    def __init__(self, *, claims: Claims, nodes: Nodes, pods: Pods, events: Events) -> None:
+    def __init__(self, *, claims: Claims, nodes: Nodes, pods: Pods, instances: Instances, events: Events) -> None:
         self._claims, self._nodes, self._pods, self._events = claims, nodes, pods, events
+        self._instances = instances
 
     @activity.defn
     @faults_mapped
     async def drain_node(self, asked: DrainAsked) -> Drained:
         async with heartbeating():
             claim = await self._begin(asked.claim)
-            node = await self._nodes.mark_disrupted(asked.claim.node_name)
-            if node is None:
+            node = await self._node(asked.claim)
+            if node is None or await self._is_dead(node):
                 return Drained(outcome="drained")
             deadline = await self._deadline(claim, asked.claim)
+            await self._nodes.mark_disrupted(node.name)
             await self._nodes.delete(node.name)
             return await self._leave(asked, node.name, deadline)
+
+    async def _node(self, ref: ClaimRef) -> NodeState | None:
+        """The claim's own: a name that comes from an address may be another instance's by now."""
+        node = await self._nodes.get(ref.node_name)
+        return node if node is not None and node.provider_id == ref.provider_id else None
+
+    async def _is_dead(self, node: NodeState) -> bool:
+        """Nobody is there who could end pods: not Ready, and its instance is gone (reference 3.13)."""
+        return not node.ready and await self._instances.get(instance_id_of(node.provider_id)) is None
 
     async def _begin(self, ref: ClaimRef) -> NodeClaim | None:
         """A person may have deleted the Node alone: the NodeClaim goes with it."""
@@ -82,10 +99,10 @@ class DrainActivities:
                 await self._write(asked.claim, LATE)
                 return Drained(outcome="deadline passed", pods=len(waited), deadline=deadline)
             blockers = blockers or (f"volumes are still attached: {', '.join(volumes[:3])}" if volumes else "")
-            patience_over = now - began >= timedelta(seconds=asked.patience)
-            if (blockers and blockers != asked.known_blockers) or patience_over:
+            if _is_due(asked, blockers, (now - began).total_seconds()):
                 await self._write(asked.claim, _waiting(blockers, waited), say=blockers)
-                return Drained(outcome="waiting", blockers=blockers, pods=len(waited), deadline=deadline)
+                said = blockers or f"{ENDING}: {', '.join(f'{one.namespace}/{one.name}' for one in waited[:3])}"
+                return Drained(outcome="waiting", blockers=said, pods=len(waited), deadline=deadline)
             await asyncio.sleep(pause)
             pause = min(LOOK_SLOWEST, pause * 1.5)
 
@@ -104,7 +121,7 @@ class DrainActivities:
                 eviction = await self._pods.evict(pod)
                 if not eviction.accepted:
                     blockers.append(f"{eviction.pod}: {eviction.blocked_by}")
-            elif pod.why_not:
+            elif pod.why_not and pod.deletion is None:
                 blockers.append(f"{pod.namespace}/{pod.name}: {pod.why_not}")
         return "; ".join(sorted(blockers)[:5])
 
@@ -117,6 +134,13 @@ class DrainActivities:
         await self._events.publish(
             kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=True
         )
+
+
+def _is_due(asked: DrainAsked, blockers: str, since: float) -> bool:
+    """Whether the verdict is to be shown now, `since` seconds after the look at this node began."""
+    known = "" if asked.known_blockers.startswith(ENDING) else asked.known_blockers
+    settled = SETTLED if not known else RESAID
+    return since >= asked.patience or (blockers != known and since >= settled)
 
 
 def _waiting(blockers: str, waited: Sequence[DrainPod]) -> Sequence[ConditionPatch]:

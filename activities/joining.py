@@ -46,7 +46,9 @@ class JoiningActivities:
             conditions=(ConditionPatch(type=labels.REGISTERED_CONDITION, status="True"), _not_initialized(waiting)),
             now=datetime.now(UTC),
         )
-        return Registered(outcome="registered", node_name=node.name, boot_id=node.boot_id, ready=not waiting)
+        return Registered(
+            outcome="registered", node_name=node.name, boot_id=node.boot_id, ready=not waiting, expires=claim.expires_at
+        )
 
     @activity.defn
     @faults_mapped

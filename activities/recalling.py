@@ -48,6 +48,13 @@ class RecallActivities:
             expires=claim.expires_at,
         )
 
+    @activity.defn
+    @faults_mapped
+    async def claim_stands(self, ref: ClaimRef) -> bool:
+        """Whether this very NodeClaim is in the API server, be it on its way out."""
+        claim = await self._claims.get(ref.name)
+        return claim is not None and claim.metadata.uid == ref.uid
+
     async def _of_tags(self, claim: NodeClaim) -> Launched | None:
         """One that launched alone carries the claim's name; its answer was lost with the store."""
         found = [one for one in await self._instances.list_managed() if _belongs(one, claim)]

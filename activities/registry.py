@@ -65,7 +65,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     )
     joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
-    draining = DrainActivities(claims=claims, nodes=nodes, pods=pods, events=events)
+    draining = DrainActivities(claims=claims, nodes=nodes, pods=pods, instances=ports.instances, events=events)
     ending = TerminationActivities(claims=claims, nodes=nodes, instances=ports.instances)
     return [
         launching.prepare_launch,
@@ -74,6 +74,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         launching.launch_group,
         launching.refuse_group,
         recalling.recall_life,
+        recalling.claim_stands,
         joining.register_node,
         joining.initialize_node,
         disruption.disrupt_claim,

@@ -75,6 +75,7 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         evictable=waited and not fact.deleting and not held,
         group=(2 if fact.priority_class in CRITICAL else 0) + (1 if fact.daemonset else 0),
         reschedulable=reschedulable(fact),
+        protected=held and not fact.finished,
         why_not=_why_not(fact, waited, held),
         grace_seconds=_grace(pod),
         deletion=fact.deletion_deadline,

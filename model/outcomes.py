@@ -74,6 +74,8 @@ class DrainPod(Value):
     """0 non-critical, 1 non-critical DaemonSet, 2 critical, 3 critical DaemonSet: each gone before the next."""
     reschedulable: bool
     """It would need a place elsewhere: counts against emptiness."""
+    protected: bool = False
+    """Its do-not-disrupt annotation holds now, whatever else is true of it: no voluntary step may take its node."""
     why_not: str = ""
     """Why it is not evictable though waited for."""
     grace_seconds: int = 30

@@ -38,6 +38,7 @@ class Registered(Message):
     boot_id: str = ""
     ready: bool = False
     """The Node was Ready already, with nothing that holds up initialization."""
+    expires: datetime | None = None
 
 
 class Initialized(Message):

@@ -130,7 +130,7 @@ class Life:
         self.block(str(error.cause or error)[:200])
         if self.overdue():
             self.mark_overdue()
-        await workflow.sleep(AGAIN_IN, summary="before trying again")
+        await self.wait(lambda: False, until=self.now + AGAIN_IN, summary="before trying again")
 
     def bounded(self, options: Any) -> Any:
         """The same options, with no retry beyond the phase's deadline."""
@@ -147,8 +147,7 @@ class Life:
         if until is not None and until <= self.now:
             return False
         timeout = until - self.now if until is not None else None
-        if self.roll_due():
-            raise RollOver
+        self.roll_if_due()
         try:
             await workflow.wait_condition(
                 lambda: happened() or self.roll_due(), timeout=timeout, timeout_summary=summary if timeout else None
@@ -162,6 +161,11 @@ class Life:
     def roll_due(self) -> bool:
         info = workflow.info()
         return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
+
+    def roll_if_due(self) -> None:
+        """In a calm moment of a phase that goes round without ever waiting here."""
+        if self.roll_due():
+            raise RollOver
 
     def pool_workflow(self) -> str:
         return ids.nodepool(self.state.identity.cluster, self.state.identity.pool)

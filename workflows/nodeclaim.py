@@ -18,6 +18,7 @@ from workflows.phases.drain import drain
 from workflows.phases.initialization import initialization
 from workflows.phases.launch import launch
 from workflows.phases.ready import ready
+from workflows.phases.recall import stands
 from workflows.phases.registration import registration
 from workflows.phases.termination import termination
 
@@ -55,10 +56,13 @@ class NodeClaimWorkflow:
         return _outcome(life.state)
 
     @workflow.signal
-    def seen(self, seen: ClaimSeen) -> None:
-        """What the watch saw. Older observations are dropped."""
-        if seen.number > self._life.state.seen.number:
+    async def seen(self, seen: ClaimSeen) -> None:
+        """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
+        if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
             self._life.change(seen=seen)
+
+    def _is_news(self, seen: ClaimSeen) -> bool:
+        return seen.number > self._life.state.seen.number
 
     @workflow.signal
     def answered(self, answer: GroupAnswered) -> None:

@@ -56,7 +56,9 @@ class Scene:
         )
         self.joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
         self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
-        self.draining = DrainActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
+        self.draining = DrainActivities(
+            claims=self.claims, nodes=self.nodes, pods=self.pods, instances=self.instances, events=self.events
+        )
         self.ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
         self.pool_status = PoolActivities(
             pools=self.pools,

@@ -1,11 +1,14 @@
 """Registration and initialization: read live, and written once."""
 
+from datetime import timedelta
+
 import pytest
 
 from model.faults import Conflict
 from model.labels import INITIALIZED, REGISTERED, TERMINATION_FINALIZER, UNREGISTERED_TAINT_KEY
 from model.steps import Registered
 from tests.activities.builders import PROVIDER, REF, Scene, performed
+from tests.fakes.kubernetes import BORN
 
 STARTUP = [{"key": "node.cilium.io/agent-not-ready", "effect": "NoExecute"}]
 CILIUM = ("node.cilium.io/agent-not-ready", "", "NoExecute")
@@ -14,7 +17,8 @@ CILIUM = ("node.cilium.io/agent-not-ready", "", "NoExecute")
 async def test_a_node_that_joined_is_registered_and_shown(scene: Scene) -> None:
     scene.running()
     answer = await performed(scene.joining.register_node, REF)
-    assert answer == Registered(outcome="registered", node_name="node-a", boot_id="boot-1", ready=True)
+    expires = BORN + timedelta(hours=720)
+    assert answer == Registered(outcome="registered", node_name="node-a", boot_id="boot-1", ready=True, expires=expires)
     node = scene.nodes.found["node-a"]
     assert node.labels[REGISTERED] == "true" and node.finalizers == (TERMINATION_FINALIZER,)
     assert all(key != UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)

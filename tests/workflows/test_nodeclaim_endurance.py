@@ -10,7 +10,7 @@ from model.faults import BadInput
 from model.lifecycle import Phase
 from tests.fakes.worker import World
 from tests.workflows.eventually import in_phase, in_time, latest, rolled, scheduled, state_of
-from tests.workflows.lives import BUSY, delete, launched, ready
+from tests.workflows.lives import BUSY, delete, joined, launched, ready
 
 
 @pytest.mark.parametrize("came", ["launched", "ready"])
@@ -73,3 +73,12 @@ async def test_a_flap_that_was_too_short_to_be_told_does_not_keep_a_node_from_be
     fake.nodes.change("node-a", ready=True)
     await skipping.sleep(timedelta(minutes=1))
     await in_phase(handle, Phase.READY)
+
+
+async def test_a_node_that_never_initializes_expires_at_its_time(fake: World, skipping: WorkflowEnvironment) -> None:
+    """Expiry counts from the claim's birth, however far its node has come (reference 3.10)."""
+    handle = await joined(fake, skipping, expireAfter="2h")
+    await skipping.sleep(timedelta(minutes=119))
+    assert (await state_of(handle)).phase is Phase.INITIALIZATION
+    outcome = await handle.result()
+    assert outcome.reason == "Expired" and len(fake.instances.terminated) == 1

@@ -18,6 +18,7 @@ from workflows.phases.giving_up import ref
 
 async def drain(life: Life) -> Phase:
     while True:
+        life.roll_if_due()
         answer = await life.insist(lambda options: _drain(life, options), named(DRAIN, f"drain {life.state.node_name}"))
         if answer.outcome != "waiting":
             return Phase.TERMINATION

@@ -14,28 +14,50 @@ from model.lifecycle import Phase
 from model.steps import Report
 from workflows.life import Life
 from workflows.options import PATCH, named
-from workflows.phases.giving_up import lost, ref
+from workflows.phases.giving_up import disrupt, lost, ref
 
+LOOK_AGAIN = timedelta(seconds=10)
+LOOK_SLOWEST = timedelta(minutes=5)
 SETTLE = timedelta(seconds=10)
 """What holds a node up is written to its NodeClaim once it has held for this long."""
 
 
 async def initialization(life: Life) -> Phase:
-    looked_at, told = -1, ""
+    looked_at, told, refuted = -1, "", 0
     while True:
         if _leaving(life):
             life.change(disruption="Deleted")
+            return Phase.DRAIN
+        if life.state.expires and life.now >= life.state.expires:
+            life.change(disruption="Expired")
+            await disrupt(life, reason="Expired")
             return Phase.DRAIN
         if _complete(life) and life.state.seen.number > looked_at:
             looked_at = life.state.seen.number
             if await _initialize(life):
                 return Phase.READY
+            refuted += 1
             continue
         if not life.state.seen.node_name:
             if await lost(life):
                 return Phase.DRAIN
             continue
+        if _complete(life):
+            await _reconsider(life, looked_at, refuted)
+            looked_at = -1
+            continue
         told = await _wait(life, told, looked_at)
+
+
+async def _reconsider(life: Life, looked_at: int, refuted: int) -> None:
+    """The live state contradicted the watch, which may have nothing more to say: look again, ever more slowly."""
+    pause = min(LOOK_SLOWEST, LOOK_AGAIN * 2 ** min(refuted, 6))
+    await life.wait(
+        lambda: _leaving(life) or life.state.seen.number > looked_at, until=life.now + pause, summary="another look"
+    )
+    if life.overdue() and not life.state.overdue:
+        life.mark_overdue()
+        await _say(life, life.state.blocked_by, event="InitializationOverdue")
 
 
 async def _wait(life: Life, told: str, looked_at: int) -> str:
@@ -43,6 +65,8 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
     why = _holding(life)
     untold = bool(why) and why != told
     until = life.now + SETTLE if untold else (None if life.state.overdue else life.state.deadline)
+    if life.state.expires:
+        until = min(until or life.state.expires, life.state.expires)
     news = await life.wait(
         lambda: _leaving(life) or _holding(life) != why or (_complete(life) and life.state.seen.number > looked_at),
         until=until,

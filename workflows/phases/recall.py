@@ -7,6 +7,7 @@ bought before they were asked.
 from datetime import timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 from activities.recalling import RecallActivities
 from model.lifecycle import Phase
@@ -43,3 +44,13 @@ async def recall(life: Life) -> Phase | None:
     if found.initialized:
         return Phase.READY
     return Phase.INITIALIZATION if found.registered else Phase.REGISTRATION
+
+
+async def stands(life: Life) -> bool:
+    """Whether the NodeClaim is there, from a live read: what follows where it is not cannot be undone."""
+    try:
+        return await workflow.execute_activity_method(
+            RecallActivities.claim_stands, ref(life), **named(PATCH, "is the NodeClaim gone?")
+        )
+    except ActivityError:
+        return True

@@ -58,7 +58,7 @@ async def _register(life: Life) -> bool:
         return False
     match answer.outcome:
         case "registered":
-            life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id)
+            life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id, expires=answer.expires)
             return True
         case "several nodes":
             life.block("MultipleNodesFound: more than one Node has this instance's provider id")
