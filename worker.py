@@ -27,7 +27,7 @@ from controller import logs
 from controller import temporal as temporal_service
 from controller.health import Health
 from controller.host import ClusterHost
-from controller.others import wait_for_others
+from controller.others import Others
 from controller.settings import HostSettings
 from kube.pace import Pace
 from model.coordination import BatchWindow
@@ -94,9 +94,11 @@ async def run(settings: Settings) -> None:
     cluster = await connect_kubernetes(settings)
     cloud = aws.adapters.build(aws_settings(settings))
     try:
-        await wait_for_others(cluster.leases, settings.leader_election_name, stop, readiness.wait_for)
-        if not stop.is_set():
-            await serve(settings, temporal, cluster, cloud, stop, readiness)
+        others = Others(cluster.leases, settings.leader_election_name, stop)
+        while not stop.is_set():
+            await others.gone(readiness.wait_for)
+            if not stop.is_set():
+                await serve(settings, temporal, cluster, cloud, others, readiness)
     finally:
         await cluster.close()
         cloud.close()
@@ -108,9 +110,10 @@ async def serve(
     temporal: Client,
     cluster: kube.adapters.KubeAdapters,
     cloud: aws.adapters.AwsAdapters,
-    stop: asyncio.Event,
+    others: Others,
     readiness: Readiness,
 ) -> None:
+    """Takes work until this process is stopped, or until another controller is at work in the cluster."""
     await temporal_service.register_attributes(temporal)
     host = ClusterHost(
         settings=host_settings(settings),
@@ -137,7 +140,7 @@ async def serve(
         await temporal_service.start_singletons(temporal, settings.cluster_name, window(settings))
         readiness.wait_for("")
         log.info("worker runs", cluster=settings.cluster_name, temporal=settings.temporal_address)
-        await stop.wait()
+        await others.come()
         readiness.wait_for("stopping")
         log.info("worker stops")
 
