@@ -3,6 +3,7 @@
 A wrong value is one line that says which variable, what it holds, and what to write instead.
 """
 
+import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -56,6 +57,13 @@ DurationOrNone = Annotated[timedelta, BeforeValidator(_duration), AfterValidator
 """`0s` switches off what it is for."""
 
 
+def _cluster_name(value: str) -> str:
+    """EKS's rule; a slash would also run into the rest of a workflow's id."""
+    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}", value):
+        raise ValueError("is no name of a cluster; write up to 100 letters, digits, hyphens and underscores")
+    return value
+
+
 def _gates(value: Any) -> Any:
     """`Name=bool,…`; an unknown name is an error here, since a misspelt gate that is silently off helps nobody."""
     if not isinstance(value, str):
@@ -81,7 +89,9 @@ class Settings(BaseSettings):
         case_sensitive=True, extra="ignore", frozen=True, cli_parse_args=False, populate_by_name=True
     )
 
-    cluster_name: str = _named("CLUSTER_NAME", min_length=1, description="name of the EKS cluster")
+    cluster_name: Annotated[str, AfterValidator(_cluster_name)] = _named(
+        "CLUSTER_NAME", description="name of the EKS cluster"
+    )
     cluster_endpoint: str = _named("CLUSTER_ENDPOINT", default="", description="API server URL; found by EKS if empty")
     cluster_ca_bundle: str = _named("CLUSTER_CA_BUNDLE", default="", description="base64 CA; the client's if empty")
     kubeconfig: str = _named("KUBECONFIG", default="", description="path; the service account if empty")

@@ -47,6 +47,7 @@ def test_gates_that_are_not_named_keep_their_default() -> None:
     [
         ([], "CLUSTER_NAME is not set"),
         (["--cluster-name="], "CLUSTER_NAME=''"),
+        (["--cluster-name=team/demo"], "CLUSTER_NAME='team/demo'"),
         (["--cluster-name"], "--cluster-name has no value"),
         (["--cluster-name", "--metrics-port"], "--cluster-name has no value"),
         (["--clustername=demo"], "'--clustername' is not known"),
