@@ -37,7 +37,9 @@ def pool_view(pool: Json) -> PoolView:
     """Raises ValueError for a pool that cannot be read."""
     typed = NodePool.from_object(pool)
     disruption = typed.spec.disruption
+    # The nodes of a static pool are there to be there, whatever runs on them (reference 4.5).
+    after = "Never" if typed.spec.replicas is not None else disruption.consolidate_after
     return PoolView(
         fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
-        policy=f"{disruption.consolidation_policy}/{disruption.consolidate_after}",
+        policy=f"{disruption.consolidation_policy}/{after}",
     )

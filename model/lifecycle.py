@@ -72,6 +72,8 @@ class ClaimState(Message):
     launched: Launched | None = None
     refused: LaunchRefused | None = None
     seen: ClaimSeen = ClaimSeen()
+    unready_since: datetime | None = None
+    """Since when the Node is NotReady, or when its instance was last found to run all the same."""
     node_name: str = ""
     registered: bool = False
     initialized: bool = False

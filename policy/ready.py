@@ -14,6 +14,8 @@ ASK_AGAIN_UNANSWERED = timedelta(seconds=30)
 """A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
 ASK_AGAIN_REFUSED = timedelta(minutes=10)
 """The pool keeps a refused wish and grants it later; this only guards against a pool that forgot."""
+LOOK_AGAIN_UNREADY = timedelta(minutes=2)
+"""Between looks at the instance of a Node that is NotReady (Karpenter's garbage collection, reference 3.8)."""
 
 
 class Verdict(Value):
@@ -36,7 +38,10 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
         return Verdict(do="expire", why="Expired")
     if not seen.node_name:
         return Verdict(do="look", why="NodeNotFound")
-    return _sooner(_decide_empty(state, now), state.expires)
+    look = state.unready_since + LOOK_AGAIN_UNREADY if state.unready_since else None
+    if look and now >= look:
+        return Verdict(do="look", why="NodeNotReady")
+    return _sooner(_sooner(_decide_empty(state, now), state.expires), look)
 
 
 def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
@@ -91,8 +96,8 @@ def _let_go(state: ClaimState, verdict: Verdict) -> Verdict:
     return Verdict(do="withdraw", why=verdict.why) if state.permit_asked else verdict
 
 
-def _sooner(verdict: Verdict, expires: datetime | None) -> Verdict:
-    if verdict.do != "wait" or expires is None:
+def _sooner(verdict: Verdict, moment: datetime | None) -> Verdict:
+    if verdict.do != "wait" or moment is None:
         return verdict
-    until = min(verdict.until, expires) if verdict.until else expires
+    until = min(verdict.until, moment) if verdict.until else moment
     return verdict.model_copy(update={"until": until})

@@ -5,6 +5,7 @@ phase that follows; `policy/lifecycle.py` has the table of what may follow what.
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -59,7 +60,10 @@ class NodeClaimWorkflow:
     async def seen(self, seen: ClaimSeen) -> None:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
         if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
-            self._life.change(seen=seen)
+            self._life.change(seen=seen, unready_since=self._unready_since(seen))
+
+    def _unready_since(self, seen: ClaimSeen) -> datetime | None:
+        return None if seen.node_ready or not seen.node_name else self._life.state.unready_since or workflow.now()
 
     def _is_news(self, seen: ClaimSeen) -> bool:
         return seen.number > self._life.state.seen.number

@@ -80,6 +80,14 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         node(empty_for(hours=9), permit_asked=before(minutes=5), permit=permit(seconds=0)),
         Verdict(do="ask", why="Empty"),
     ),
+    "not ready a while ago": (
+        node(unready_since=before(minutes=1)),
+        Verdict(do="wait", until=after(minutes=1)),
+    ),
+    "not ready for long": (
+        node(unready_since=before(minutes=2)),
+        Verdict(do="look", why="NodeNotReady"),
+    ),
     "permitted and busy again": (
         node(permit_asked=before(seconds=1), permit=permit(seconds=60)),
         Verdict(do="withdraw"),

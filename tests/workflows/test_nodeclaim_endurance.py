@@ -6,11 +6,12 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.life
-from model.faults import BadInput
+from model.faults import BadInput, TryLater
 from model.lifecycle import Phase
 from tests.fakes.worker import World
-from tests.workflows.eventually import in_phase, in_time, latest, rolled, scheduled, state_of
-from tests.workflows.lives import BUSY, delete, joined, launched, ready
+from tests.workflows.eventually import Handle, in_phase, in_time, latest, rolled, scheduled, state_of
+from tests.workflows.lives import BUSY, delete, emptied, joined, launched, pause_for, pool, ready
+from workflows.nodepool import NodePoolWorkflow
 
 
 @pytest.mark.parametrize("came", ["launched", "ready"])
@@ -82,3 +83,59 @@ async def test_a_node_that_never_initializes_expires_at_its_time(fake: World, sk
     assert (await state_of(handle)).phase is Phase.INITIALIZATION
     outcome = await handle.result()
     assert outcome.reason == "Expired" and len(fake.instances.terminated) == 1
+
+
+async def test_a_node_whose_instance_vanished_and_that_only_turned_not_ready_is_given_up(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready(fake, skipping)
+    fake.instances.running.clear()
+    fake.nodes.change("node-a", ready=False)
+    await fake.see(handle, **{**BUSY, "node_ready": False})
+    outcome = await handle.result()
+    assert outcome.reason == "GarbageCollected" and fake.claims.found == {} and fake.nodes.found == {}
+
+
+async def test_a_node_that_turned_not_ready_is_looked_at_only_now_and_then(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready(fake, skipping)
+    await fake.see(handle, **{**BUSY, "node_ready": False})
+    await skipping.sleep(timedelta(minutes=1))
+    assert await scheduled(handle, "instance_runs") == 0
+    await skipping.sleep(timedelta(minutes=8))
+    assert await scheduled(handle, "instance_runs") == 4
+    await fake.see(handle, **BUSY)
+    await skipping.sleep(timedelta(hours=1))
+    assert await scheduled(handle, "instance_runs") == 4
+
+
+async def test_a_watch_that_is_wrong_about_a_node_in_use_is_asked_ever_more_slowly(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready(fake, skipping)
+    await pool(fake)
+    fake.pods.place("node-a", "web")
+    await emptied(fake, skipping, handle)
+    await skipping.sleep(timedelta(hours=1))
+    assert (await state_of(handle)).phase is Phase.READY
+    assert 5 <= await scheduled(handle, "disrupt_claim") <= 14
+
+
+async def test_a_permit_that_lapsed_deletes_nothing(fake: World, skipping: WorkflowEnvironment) -> None:
+    """The API server did not answer while the permit was valid; by now its budget may be somebody else's."""
+    handle = await ready(fake, skipping)
+    pools = await pool(fake, budgets=[{"nodes": "1"}])
+    fake.nodes.faults["mark_disrupted"] = [TryLater("503") for _ in range(100)]
+    await emptied(fake, skipping, handle)
+    await in_time(skipping, lambda: permitted(handle))
+    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(skipping, hours=1))
+    await skipping.sleep(timedelta(minutes=3))
+    fake.nodes.faults.clear()
+    await skipping.sleep(timedelta(minutes=10))
+    assert (await state_of(handle)).phase is Phase.READY
+    assert not fake.claims.found["a"]["metadata"].get("deletionTimestamp")
+
+
+async def permitted(handle: Handle) -> bool:
+    return await scheduled(handle, "disrupt_claim") == 1

@@ -33,16 +33,29 @@ async def disrupt(life: Life, *, reason: str) -> None:
 
 async def lost(life: Life) -> bool:
     """The Node is gone from the cluster: give the claim up if its instance is gone too, else wait for either."""
-    runs = await workflow.execute_activity_method(
-        TerminationActivities.instance_runs, ref(life), **named(PATCH, "does the instance still run?")
-    )
-    if not runs:
-        await give_up(life, reason="GarbageCollected", message="the Node and its instance are gone")
+    if await _ended(life, "the Node and its instance are gone"):
         return True
     await _say_lost(life)
     seen = life.state.seen
     await life.wait(lambda: life.state.seen is not seen, until=life.now + LOOK_AGAIN, summary="the Node's return")
     return False
+
+
+async def dead(life: Life) -> bool:
+    """The Node has not been Ready for a while: give the claim up if its instance is gone (reference 3.8)."""
+    if await _ended(life, "the instance is gone and its Node is not Ready"):
+        return True
+    life.change(unready_since=life.now)
+    return False
+
+
+async def _ended(life: Life, message: str) -> bool:
+    runs = await workflow.execute_activity_method(
+        TerminationActivities.instance_runs, ref(life), **named(PATCH, "does the instance still run?")
+    )
+    if not runs:
+        await give_up(life, reason="GarbageCollected", message=message)
+    return not runs
 
 
 async def _say_lost(life: Life) -> None:

@@ -6,7 +6,7 @@
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
 from activities.disruption import DisruptionActivities
 from model import labels
@@ -16,13 +16,15 @@ from model.steps import DisruptionAsked, Report
 from policy.ready import Verdict, decide_ready
 from workflows.life import Life
 from workflows.options import PATCH, named
-from workflows.phases.giving_up import disrupt, lost, ref
+from workflows.phases.giving_up import dead, disrupt, lost, ref
 
 NOT_NOW = timedelta(seconds=10)
-"""A live read contradicted the watch: decide again when there is news, or after this long."""
+NOT_NOW_LONGEST = timedelta(minutes=10)
+"""A live read contradicted the watch: decide again when there is news, or after so long at first and at last."""
 
 
 async def ready(life: Life) -> Phase:
+    refuted = 0
     while True:
         verdict = decide_ready(life.state, life.now)
         match verdict.do:
@@ -43,10 +45,10 @@ async def ready(life: Life) -> Phase:
             case "disrupt":
                 if await _disrupt(life, verdict):
                     return Phase.DRAIN
+                refuted = 0 if await _reconsider(life, refuted) else refuted + 1
             case "look":
-                if not await lost(life):
-                    continue
-                return Phase.DRAIN
+                if await (lost(life) if not life.state.seen.node_name else dead(life)):
+                    return Phase.DRAIN
             case "wait":
                 await _wait(life, verdict)
 
@@ -90,20 +92,34 @@ async def _withdraw(life: Life) -> None:
 
 
 async def _disrupt(life: Life, verdict: Verdict) -> bool:
-    """Delete the NodeClaim if the live state still agrees; otherwise give the permit back and look again later."""
-    answer = await workflow.execute_activity_method(
-        DisruptionActivities.disrupt_claim,
-        DisruptionAsked(claim=ref(life), reason=verdict.why),
-        **named(PATCH, f"delete the NodeClaim: {verdict.why}"),
-    )
+    """Delete the NodeClaim while the permit lasts and if the live state still agrees; else give the permit back."""
+    options = named(PATCH, f"delete the NodeClaim: {verdict.why}")
+    permit = life.state.permit
+    if permit and permit.until:
+        options = {**options, "schedule_to_close_timeout": permit.until - life.now}
+    try:
+        answer = await workflow.execute_activity_method(
+            DisruptionActivities.disrupt_claim, DisruptionAsked(claim=ref(life), reason=verdict.why), **options
+        )
+    except ActivityError as error:
+        if error.retry_state is not RetryState.TIMEOUT:
+            raise
+        await _withdraw(life)
+        life.block(str(error.cause or error)[:200])
+        return False
     if answer.outcome != "not now":
         life.change(disruption=verdict.why)
         return True
     await _withdraw(life)
     life.block(answer.why)
-    known = life.state.seen
-    await life.wait(lambda: life.state.seen is not known, until=life.now + NOT_NOW, summary="the node is in use")
     return False
+
+
+async def _reconsider(life: Life, refuted: int) -> bool:
+    """True when there is news. Without any the watch may be wrong for good, so the pauses grow."""
+    known = life.state.seen
+    pause = min(NOT_NOW_LONGEST, NOT_NOW * 2 ** min(refuted, 6))
+    return await life.wait(lambda: life.state.seen is not known, until=life.now + pause, summary="the node is in use")
 
 
 async def _tell_pool(life: Life, signal: str, message: PermitAsked | PermitWithdrawn) -> bool:
