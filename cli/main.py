@@ -23,6 +23,17 @@ class Verb:
     module: str
     attribute: str = "app"
 
+    def load(self) -> Any:
+        """Raises ModuleNotFoundError when the extra that it needs is not installed."""
+        return getattr(importlib.import_module(self.module), self.attribute)
+
+    def is_installed(self) -> bool:
+        try:
+            self.load()
+        except ModuleNotFoundError:
+            return False
+        return True
+
 
 VERBS = {
     "demo": Verb("cli.demo"),
@@ -36,7 +47,8 @@ VERBS = {
 
 class Verbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
+        """For the help, which is there also where the sandbox is not."""
+        return [name for name, verb in VERBS.items() if verb.is_installed()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """None for a word that is no command. Raises `Refused` when the extra that it needs is not installed."""
@@ -44,7 +56,7 @@ class Verbs(TyperGroup):
         if verb is None:
             return None
         try:
-            found = getattr(importlib.import_module(verb.module), verb.attribute)
+            found = verb.load()
         except ModuleNotFoundError as missing:
             raise Refused(
                 f"{cmd_name}: the module {missing.name} is not installed; try: pip install 'tenure[sandbox]'"

@@ -47,6 +47,9 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(cli_main.VERBS, "demo", cli_main.Verb("a_package_that_is_not_installed"))
     assert cli_main.main(["demo"]) == 2
     assert "tenure[sandbox]" in capsys.readouterr().err
+    assert cli_main.main(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert "  why " in listed and "  demo " not in listed
 
 
 def test_an_interrupt_ends_with_130_and_says_nothing(
