@@ -21,7 +21,10 @@ class ProvisioningState(Message):
     cluster: str
     window: BatchWindow = BatchWindow()
     passes: int = 0
-    """Counts planning passes; the plan's id and so the NodeClaims' names derive from it."""
+    """Counts planning passes."""
+    plan_id: str = ""
+    """Of the pass that was not answered yet, or not well: it is asked again under the same id, since it may have made
+    NodeClaims before its host was lost, and they have to be launched."""
     demand: DemandSeen | None = None
     unavailable: tuple[UnavailableOffering, ...] = ()
     drafts: tuple[LaunchDraft, ...] = ()

@@ -32,6 +32,8 @@ class Allowance(Message):
 
     allowed: int
     count: PoolCount = PoolCount()
+    read: bool = True
+    """False where the pool could not be looked at, so that `count` says nothing."""
     why: str = ""
     """The arithmetic in words, for the node and the pool that are blocked by it."""
 
@@ -41,8 +43,9 @@ def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str
     limits: list[tuple[int, str]] = []
     for budget in budgets:
         try:
-            if _covers(budget, reason) and is_active(budget, now):
-                limits.append((nodes_of(budget, count.total), budget.nodes))
+            limit, active = nodes_of(budget, count.total), is_active(budget, now)
+            if active and _covers(budget, reason):
+                limits.append((limit, budget.nodes))
         except ValueError as error:
             return _answer(0, count, f"budget {budget.nodes!r} cannot be read: {error}")
     if not limits:

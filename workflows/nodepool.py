@@ -139,11 +139,16 @@ class NodePoolWorkflow:
         self._again = workflow.now() + LOOK_AGAIN
         allowance = await self._allowance()
         now = workflow.now()
-        unused = set(allowance.count.standing) - set(allowance.count.consuming)
-        leases = tuple(one for one in self._state.permits if one.until > now and one.claim_uid in unused)
+        unused = {*allowance.count.standing} - {*allowance.count.consuming}
+        leases = tuple(
+            one for one in self._state.permits if one.until > now and (one.claim_uid in unused or not allowance.read)
+        )
         room = 0 if self._paused(now) else allowance.allowed - len(leases)
         why = self._paused(now) or f"NodePool {self._state.name}: {allowance.why}, {len(leases)} permits out"
-        wishes = sorted(self._state.asked, key=lambda one: (one.since, one.claim_uid))
+        # Nodes that went another way do not take their wishes back.
+        known = {*allowance.count.standing}
+        standing = [one for one in self._state.asked if one.claim_uid in known or not allowance.read]
+        wishes = sorted(standing, key=lambda one: (one.since, one.claim_uid))
         granted, waiting = wishes[: max(room, 0)], wishes[max(room, 0) :]
         until = now + LEASE
         permits = (
@@ -169,7 +174,7 @@ class NodePoolWorkflow:
                 **named(PATCH, "read the budget"),
             )
         except ActivityError as error:
-            return Allowance(allowed=0, why=f"the budget could not be read: {error.cause or error}")
+            return Allowance(allowed=0, read=False, why=f"the budget could not be read: {error.cause or error}")
 
     async def _answer(self, wish: PermitAsked, answer: PermitAnswered) -> None:
         """A node that is gone needs no answer; its lease lapses."""

@@ -5,7 +5,7 @@ group in its history, and only then has EC2 called. Each group runs by itself: a
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.launching import LaunchActivities
 from activities.watch import WatchActivities
+from model.catalogue import UnavailableOffering
 from model.coordination import ProvisioningState
 from model.launches import LaunchGroup, LaunchPrepared, LaunchRefused
 from model.observations import DemandSeen
@@ -23,7 +24,8 @@ from workflows import details, ids
 from workflows.options import CREATE_FLEET, PATCH, PLAN, PREPARE, ROLL_AT_EVENTS, named
 
 PLAN_AGAIN_IN = timedelta(seconds=2)
-"""After a pass that could not be made: no host, or caches too old."""
+PLAN_SLOWEST = timedelta(seconds=10)
+"""After a pass that could not be made: no host, or caches too old. Longer when it lasts."""
 
 
 @workflow.defn
@@ -32,6 +34,7 @@ class ProvisioningWorkflow:
     def __init__(self, state: ProvisioningState) -> None:
         self._state = state
         self._groups: set[asyncio.Task[None]] = set()
+        self._blocked = 0
 
     @workflow.run
     async def run(self, state: ProvisioningState) -> None:
@@ -85,15 +88,18 @@ class ProvisioningWorkflow:
         """Plan once. Demand that came meanwhile is kept for the next pass; demand of a failed pass comes back."""
         demand = self._state.demand
         marks = tuple(mark for mark in self._state.unavailable if mark.until > workflow.now())
-        self._change(demand=None, passes=self._state.passes + 1, unavailable=marks)
-        outcome = await self._plan(PlanRequest(plan_id=workflow.uuid4().hex[:12], unavailable=marks))
-        self._change(blocked_by=outcome.blocked)
+        plan_id = self._state.plan_id or workflow.uuid4().hex[:12]
+        self._change(demand=None, passes=self._state.passes + 1, plan_id=plan_id, unavailable=marks)
+        outcome = await self._plan(PlanRequest(plan_id=plan_id, unavailable=marks))
+        self._change(blocked_by=outcome.blocked, plan_id=plan_id if outcome.blocked else "")
+        self._blocked = self._blocked + 1 if outcome.blocked else 0
         for draft in outcome.drafts:
             self._change(drafts=(*self._state.drafts, draft))
             self._start(self._freeze(draft))
         if outcome.blocked:
             self._describe()
-            await workflow.sleep(PLAN_AGAIN_IN, summary=outcome.blocked[:100])
+            pause = min(PLAN_SLOWEST, PLAN_AGAIN_IN * 2 ** max(0, min(self._blocked, 10) - 3))
+            await workflow.sleep(pause, summary=outcome.blocked[:100])
             if self._state.demand is None:
                 self._change(demand=demand)
 
@@ -133,7 +139,7 @@ class ProvisioningWorkflow:
             await self._refuse_members(group, _failed(error))
         groups = tuple(one for one in self._state.groups if one.group_id != group.group_id)
         marks = outcome.unavailable if outcome else ()
-        self._change(groups=groups, unavailable=(*self._state.unavailable, *marks))
+        self._change(groups=groups, unavailable=_latest((*self._state.unavailable, *marks)))
 
     async def _refuse(self, draft: LaunchDraft, refused: LaunchRefused) -> None:
         await self._refuse_members(draft, refused)
@@ -175,6 +181,11 @@ class ProvisioningWorkflow:
 
     def _describe(self) -> None:
         workflow.set_current_details(details.of_provisioning(self._state))
+
+
+def _latest(marks: Iterable[UnavailableOffering]) -> tuple[UnavailableOffering, ...]:
+    """One for each offering, however many groups were refused it."""
+    return tuple({(one.instance_type, one.zone, one.capacity_type): one for one in marks}.values())
 
 
 def _failed(error: ActivityError) -> LaunchRefused:

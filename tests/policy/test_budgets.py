@@ -156,3 +156,8 @@ def test_the_arithmetic_is_put_into_words() -> None:
     found = decide_allowance([Budget(nodes="10%")], count(12, 1), reason="Empty", now=NOON)
     assert found.allowed == 1
     assert found.why == "budget 10% of 12 nodes allows 2, 1 in use (NotReady or going)"
+
+
+def test_a_budget_that_cannot_be_read_closes_the_pool_for_every_reason() -> None:
+    written = [{"nodes": "100%"}, {"nodes": "1", "reasons": ["Drifted"], "schedule": "every now and then"}]
+    assert allowed(written, count(10)) == 0
