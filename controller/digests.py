@@ -36,6 +36,8 @@ class View:
     """When the last nomination ends, or ended; None with `expected` means no end in sight."""
     vacant_since: datetime | None = None
     """The latest moment at which the last such pod can have left."""
+    unseen: bool = False
+    """Nobody saw it leave: `vacant_since` is when the watch began."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Di
         return Digest(seen, again=view.expected_until)
     moments = (view.vacant_since, view.claim.initialized_at, view.expected_until)
     since = max((moment for moment in moments if moment), default=now)
-    return Digest(seen.model_copy(update={"empty": True, "empty_since": since}))
+    unseen = view.unseen and since == view.vacant_since
+    return Digest(seen.model_copy(update={"empty": True, "empty_since": since, "empty_since_unseen": unseen}))
 
 
 def _ready(view: View, joined: ClaimSeen, node: NodeFact) -> ClaimSeen:

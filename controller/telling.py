@@ -159,6 +159,7 @@ class Telling:
         vacated = [moment for name in names if (moment := self._caches.occupancy.vacated(name))]
         pool = self._caches.pools.get(claim.pool)
         lapse = self._nominations.lapse(claim.name, claim.initialized_at)
+        vacant_since = max(vacated) if vacated else told_since
         return View(
             claim=claim,
             nodes=nodes,
@@ -167,7 +168,8 @@ class Telling:
             or (known.unplanned and told_since is None),
             expected=self._nominations.expected(claim.name),
             expected_until=lapse,
-            vacant_since=max(vacated) if vacated else told_since or self._unseen(claim),
+            vacant_since=vacant_since or self._unseen(claim),
+            unseen=vacant_since is None,
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:
@@ -248,7 +250,8 @@ def _each(names: Iterable[str], tell: Callable[[str], None]) -> None:
 
 def _written(seen: ClaimSeen) -> str:
     """What is remembered as told. Since when a node is empty rides along: no object in the cluster says it."""
-    since = f"@{seen.empty_since.isoformat()}" if seen.empty_since else ""
+    known = seen.empty_since is not None and not seen.empty_since_unseen
+    since = f"@{seen.empty_since.isoformat()}" if seen.empty_since and known else ""
     return fingerprint(seen) + since
 
 

@@ -86,12 +86,17 @@ class Objects:
         return base
 
     async def delete(self, name: str, *, uid: str = "") -> bool:
-        """Ask for deletion; False when it, or the one with this UID, is gone."""
+        """Ask for deletion; False when it, or the one with this UID, is gone. Conflict is raised if it is not."""
         body = {"preconditions": {"uid": uid}} if uid else None
         try:
             left = await self.client.request("DELETE", self.resource.path(name), body=body)
-        except (NotFound, Conflict):
+        except NotFound:
             self._seen.pop(name, None)
+            return False
+        except Conflict:
+            there = await self.get(name)
+            if there is not None and uid in ("", there["metadata"]["uid"]):
+                raise
             return False
         self._remember(name, left if left.get("kind") == self.resource.kind else None)
         return True

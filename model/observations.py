@@ -31,6 +31,8 @@ class ClaimSeen(Message):
     """No pod on the node that would have to go elsewhere, and none nominated to it."""
     empty_since: datetime | None = None
     """When it became so: the last such pod's end, or the end of a nomination. None while not empty."""
+    empty_since_unseen: bool = False
+    """The watch is newer than that: it only knows that the node was empty when it began. What was known goes on."""
     draining_pods: int = 0
     """Pods that a drain still waits for; counted only while deleting."""
     attached_volumes: int = 0

@@ -60,7 +60,14 @@ class NodeClaimWorkflow:
     async def seen(self, seen: ClaimSeen) -> None:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
         if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
-            self._life.change(seen=seen, unready_since=self._unready_since(seen))
+            self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen))
+
+    def _remembered(self, seen: ClaimSeen) -> ClaimSeen:
+        """A watch that just began does not know since when a node is empty; its time runs on."""
+        before = self._life.state.seen
+        if seen.empty_since_unseen and before.empty and before.empty_since:
+            return seen.model_copy(update={"empty_since": before.empty_since})
+        return seen
 
     def _unready_since(self, seen: ClaimSeen) -> datetime | None:
         return None if seen.node_ready or not seen.node_name else self._life.state.unready_since or workflow.now()

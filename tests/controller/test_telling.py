@@ -247,3 +247,17 @@ def test_one_claim_that_cannot_be_digested_holds_up_no_other(stage: Stage, monke
     stage.hear("nodeclaims", claim("bad"), claim("c1"))
     stage.tell()
     assert stage.told.to(CLAIM)
+
+
+def test_a_watch_that_began_after_a_node_emptied_says_that_it_did_not_see_it(stage: Stage) -> None:
+    running(stage)
+    stage.tell()
+    assert stage.seen().empty and stage.seen().empty_since_unseen
+    stage.tell(2)
+    assert len(stage.told.to(CLAIM)) == 1, "its own guess is no knowledge"
+    stage.hear("pods", pod("p", on="n1"))
+    stage.tell(3)
+    stage.now = at(5)
+    stage.lose("pods", pod("p", on="n1"))
+    stage.tell(5.1)
+    assert stage.seen().empty_since == at(5) and not stage.seen().empty_since_unseen

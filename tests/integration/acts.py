@@ -6,6 +6,7 @@ at each `yield`; between the meetings happens what the act is about: the worker 
 
 import asyncio
 import inspect
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,14 +74,18 @@ class Programme:
     async def _step(self, running: dict[Play, AsyncGenerator[None, None]]) -> None:
         """Each to its next `yield` or its end, together."""
 
+        began = time.monotonic()
+
         async def advance(play: Play) -> None:
             try:
                 await anext(running[play])
+                print(f"{time.monotonic() - began:6.1f} s  {play.__name__} is there")
             except StopAsyncIteration:
                 self._outcomes[play] = None
-                del running[play]
             except Exception as error:
                 self._outcomes[play] = error
+            if play in self._outcomes:
+                print(f"{time.monotonic() - began:6.1f} s  {play.__name__} is over")
                 del running[play]
 
         await asyncio.gather(*(advance(play) for play in list(running)))

@@ -23,6 +23,7 @@ from workflows import ids
 if TYPE_CHECKING:
     from tests.integration.product import Product
 
+DISRUPTED = f"{labels.DISRUPTED_TAINT_KEY}:{labels.NO_SCHEDULE}"
 ALIVE = ("pending", "running", "stopping", "stopped")
 
 
@@ -233,6 +234,13 @@ class Scene:
         node = await self.node_is(name, ready="False")
         assert labels.NOT_READY_TAINT_KEY in {key.partition(":")[0] for key in taints(node)}, taints(node)
         return node
+
+    async def node_is_marked(self, name: str) -> None:
+        """Taken out of service, to be disrupted."""
+        assert DISRUPTED in taints(await self.product.kube.request("GET", NODES.path(name))), f"{name} is not marked"
+
+    async def node_is_in_service(self, name: str) -> None:
+        assert DISRUPTED not in taints(await self.product.kube.request("GET", NODES.path(name))), f"{name} is marked"
 
     async def initialization_waits(self, why: str) -> list[Object]:
         """For this reason, as every NodeClaim of the scene says: these."""

@@ -20,7 +20,7 @@ async def test_launches_at_the_same_time_stay_within_the_limits(product: Product
             there = pods
         pending = await eventually(lambda: _runs_and_waits(scene, running=2, waiting=4))
         for pod in pending:
-            await eventually(partial(scene.event, pod, "FailedScheduling", "limits of NodePool", scene.name))
+            await eventually(partial(scene.event, pod, "FailedScheduling", f"pool {scene.name}: limit cpu 5"))
         await scene.nodes_were_bought(2)
         await product.patch(scene.pool_path, {"spec": {"limits": {"cpu": "100"}}})
         await eventually(lambda: scene.pods_run(6))

@@ -27,12 +27,18 @@ async def test_nothing_is_left(product: Product) -> None:
     assert [one.id for one in await product.open_workflows()] == []
     assert await product.failed_workflows() == []
     assert [one["action"] for one in product.aws.denials() if one["access_key"] == WORKER_KEY] == []
-    assert [worker.pid for worker in product.workers if _still_there(worker.session)] == []
+    await eventually(lambda: _no_process(product))
 
 
 async def _none(product: Product, path: str) -> None:
     left = names(await product.items(path))
     assert not left, f"{path}: {left}"
+
+
+async def _no_process(product: Product) -> None:
+    """A planner ends when it notices that its worker is gone."""
+    left = {worker.log.name: found for worker in product.workers if (found := _still_there(worker.session))}
+    assert not left, left
 
 
 async def _our_nodes(product: Product) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from kube.resources import NODES, PODS
 from model.lifecycle import Phase
+from sandbox.faults import Answer, Rule
 from sandbox.nodes.rules import NeverRegister, NotReady
 from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import daemon_set, pod_spec, static_pod
@@ -54,6 +55,30 @@ async def test_a_claim_that_lost_its_node_and_one_that_never_had_one_hold_up_no_
         await eventually(lambda: scene.event(phantom, "NodeNotFound", "left the cluster"))
         await eventually(lambda: scene.is_blocked_by(phantom, "NodeNotFound"))
         await eventually(lambda: scene.says(childless, "NodeNotFound"))
+
+
+@pytest.mark.row("000-c")
+@CALM.scenario
+async def test_a_deletion_that_fails_takes_the_mark_off_and_is_tried_again(product: Product) -> None:
+    async with product.scene("000-c") as scene:
+        (claim,) = await scene.run(1)
+        node = claim["status"]["nodeName"]
+        for status in (409, 500):
+            refused = scene.api_fault(Answer(status), f"/nodeclaims/{claim['metadata']['name']}$", "DELETE")
+            await scene.scale(0)
+            await eventually(partial(_was_tried, refused, 2))
+            await eventually(lambda: scene.node_is_in_service(node))
+            await scene.claims_stand(names([claim]))
+            await scene.scale(1)
+            await eventually(lambda: scene.pods_run(1))
+            scene.pardon(refused)
+        await scene.one_node_was_bought()
+        await scene.scale(0)
+        await eventually(lambda: scene.claims_are_gone(names([claim])))
+
+
+async def _was_tried(rule: Rule, times: int) -> None:
+    assert rule.hits >= times, f"tried {rule.hits} times"
 
 
 @pytest.mark.row("000-e")

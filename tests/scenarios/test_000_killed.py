@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kube.resources import NODES
-from model import labels
 from model.lifecycle import ClaimState, Phase
-from sandbox.faults import Cut, Delay
+from sandbox.faults import Cut, Delay, Rule
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
-from tests.integration.scene import Scene, names, taints
+from tests.integration.scene import Scene, names
 from tests.scenarios.acts import AWAY, KILLED
 
+NEVER = 3600.0
+"""Seconds for which a request is held that the worker does not live to see done."""
 LONG = timedelta(seconds=30)
 """consolidateAfter of a node that the worker does not see through."""
 
@@ -26,14 +26,16 @@ async def test_a_worker_killed_between_marking_and_deleting_goes_on_and_deletes_
 ) -> AsyncGenerator[None, None]:
     async with product.scene("000-d") as scene:
         (claim,) = await scene.run(1)
-        path = f"/nodeclaims/{claim['metadata']['name']}"
-        held = scene.api_fault(Cut(), f"{path}$", "DELETE")
+        path, node = f"/nodeclaims/{claim['metadata']['name']}$", claim["status"]["nodeName"]
+        held = scene.api_fault(Delay(NEVER), path, "DELETE")
         await scene.scale(0)
-        await eventually(lambda: _marked(scene, claim["status"]["nodeName"]))
-        await eventually(lambda: _struck(held.hits))
+        await eventually(lambda: _is_marked_and_not_deleted(scene, node, held))
+        stuck = scene.api_fault(Cut(), f"/nodes/{node}$", "PATCH")
         yield
         await scene.claims_stand(names([claim]))
+        await scene.node_is_marked(node)
         scene.pardon(held)
+        scene.pardon(stuck)
         deletions = scene.api_fault(Delay(0), path, "DELETE")
         yield
         await eventually(lambda: scene.claims_are_gone(names([claim])))
@@ -61,13 +63,9 @@ async def test_the_time_of_an_empty_node_runs_on_without_a_worker(
         assert drained - started < LONG, "its time was counted from the worker's start"
 
 
-async def _marked(scene: Scene, node: str) -> None:
-    found = await scene.product.kube.request("GET", NODES.path(node))
-    assert f"{labels.DISRUPTED_TAINT_KEY}:{labels.NO_SCHEDULE}" in taints(found), taints(found)
-
-
-async def _struck(hits: int) -> None:
-    assert hits, "nothing has been held up yet"
+async def _is_marked_and_not_deleted(scene: Scene, node: str, held: Rule) -> None:
+    await scene.node_is_marked(node)
+    assert held.hits, "the NodeClaim is not to be deleted yet"
 
 
 async def _empty_since(scene: Scene) -> datetime:

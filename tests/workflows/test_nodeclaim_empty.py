@@ -170,3 +170,20 @@ async def test_an_empty_node_that_is_to_stay_costs_nothing_and_says_why(
 
 async def wishes(pools: Any, count: int) -> bool:
     return len((await pools.query(NodePoolWorkflow.state)).asked) == count
+
+
+async def test_the_time_of_an_empty_node_runs_on_when_a_watch_begins_that_did_not_see_it_empty(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready(fake, skipping)
+    await pool(fake)
+    await emptied(fake, skipping, handle, policy="WhenEmpty/1h")
+    since = (await state_of(handle)).seen.empty_since
+    assert since is not None
+    await skipping.sleep(timedelta(minutes=50))
+    now = await skipping.get_current_time()
+    unseen = {"empty": True, "empty_since": now, "empty_since_unseen": True, "policy": "WhenEmpty/1h"}
+    await fake.see(handle, **BUSY, **unseen)
+    story = (await handle.result()).story
+    drained = next(step.at for step in story if step.phase is Phase.DRAIN)
+    assert timedelta(hours=1) <= drained - since < timedelta(minutes=70)
