@@ -159,5 +159,8 @@ def test_the_arithmetic_is_put_into_words() -> None:
 
 
 def test_a_budget_that_cannot_be_read_closes_the_pool_for_every_reason() -> None:
-    written = [{"nodes": "100%"}, {"nodes": "1", "reasons": ["Drifted"], "schedule": "every now and then"}]
+    written: list[dict[str, Any]] = [
+        {"nodes": "100%"},
+        {"nodes": "1", "reasons": ["Drifted"], "schedule": "every now and then"},
+    ]
     assert allowed(written, count(10)) == 0
