@@ -10,7 +10,7 @@ from model.faults import BadInput
 from model.observations import DemandSeen
 from model.plans import PlanOutcome
 from tests.fakes.worker import World
-from tests.workflows.eventually import in_time
+from tests.workflows.eventually import blocked, in_time
 from tests.workflows.lives import delete, emptied, pool, ready
 from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
@@ -65,7 +65,8 @@ async def test_the_wish_of_a_node_that_went_another_way_is_forgotten(
     handle = await ready(fake, skipping)
     pools = await pool(fake, budgets=[{"nodes": "0"}])
     await emptied(fake, skipping, handle)
-    await in_time(skipping, lambda: wishes(pools, 1))
+    await in_time(skipping, lambda: blocked(handle, "budget 0"))
+    assert await wishes(pools, 1)
     await delete(fake, handle)
     await handle.result()
     await in_time(skipping, lambda: wishes(pools, 0), seconds=10)
