@@ -40,6 +40,7 @@ async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_histor
     follower = latest(fake.client, handle)
     await in_phase(follower, Phase.TERMINATION)
     fake.instances.faults.clear()
+    await skipping.sleep(timedelta(seconds=30))
     await follower.result()
     assert len(fake.instances.terminated) == 1
 

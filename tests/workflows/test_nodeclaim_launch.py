@@ -13,7 +13,7 @@ from model.messages import GroupAnswered
 from model.outcomes import InstanceFacts
 from tests.fakes.worker import World
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, state_of
-from tests.workflows.lives import born, launched
+from tests.workflows.lives import born
 from workflows.nodeclaim import NodeClaimWorkflow
 
 
@@ -130,7 +130,8 @@ async def test_a_lost_answer_of_create_fleet_buys_no_second_instance(
     fake: World, skipping: WorkflowEnvironment
 ) -> None:
     fake.fleet.lost = [TryLater("connection cut"), TryLater("connection cut")]
-    handle = await launched(fake, skipping)
+    handle = await fake.start(await born(fake, skipping))
+    await in_time(skipping, lambda: has_come(handle, Phase.REGISTRATION))
     assert len(fake.fleet.calls) == 3 and len(set(fake.fleet.calls)) == 1
     assert len(fake.instances.running) == 1
     assert (await state_of(handle)).launch_attempt == 1

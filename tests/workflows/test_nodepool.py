@@ -119,6 +119,15 @@ async def test_a_wish_taken_back_is_not_granted(fake: World, skipping: WorkflowE
     assert not await granted(fake, "a")
 
 
+async def test_a_wish_that_is_said_twice_is_one_wish(fake: World, skipping: WorkflowEnvironment) -> None:
+    await standing(fake, "a", "b")
+    pools = await pool(fake, budgets=[{"nodes": "2"}])
+    await ask(fake, skipping, pools, "a", "a", "b", "a")
+    await in_time(skipping, lambda: granted(fake, "a", "b"))
+    permits = (await pools.query(NodePoolWorkflow.state)).permits
+    assert sorted(one.claim_name for one in permits) == ["a", "b"]
+
+
 async def test_a_refusal_is_told_once_and_again_only_to_one_that_asks_again(
     fake: World, skipping: WorkflowEnvironment
 ) -> None:
