@@ -43,6 +43,8 @@ log = structlog.get_logger("worker")
 WORKFLOW_TASKS = 4
 """At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
 CACHED_WORKFLOWS = 2000
+HEARTBEAT_AT_LEAST = timedelta(seconds=2)
+"""Without it the SDK holds heartbeats back for 4 s of a time-out of 5 s, and a slow server fails the watch over."""
 GRACE = timedelta(seconds=20)
 
 
@@ -134,6 +136,7 @@ async def serve(
         max_concurrent_activities=settings.activity_slots,
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+        max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
         graceful_shutdown_timeout=GRACE,
     )
     async with worker:

@@ -64,13 +64,13 @@ class Claims(Protocol):
         name: str,
         uid: str,
         *,
-        labels: Mapping[str, str] | None = None,
+        default_labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         status: Mapping[str, object] | None = None,
         conditions: Sequence[ConditionPatch] = (),
         now: datetime,
     ) -> NodeClaim | None:
-        """Merge metadata and status (camelCase keys) and set conditions with Karpenter's semantics.
+        """Merge metadata (a label that is there already stays as it is), and status (camelCase keys) and set conditions with Karpenter's semantics.
 
         Nothing is written where nothing changes. None when no NodeClaim with this UID is there.
         """

@@ -15,11 +15,11 @@ LAUNCHED = (
 
 
 async def show_launched(claims: Claims, name: str, uid: str, facts: LaunchFacts, *, now: datetime) -> NodeClaim | None:
-    """Labels, status and conditions (reference 3.2 to 3.4); None when the NodeClaim is gone."""
+    """Labels, status and conditions (reference 3.2 to 3.4); the NodeClaim's own labels win. None when it is gone."""
     return await claims.patch(
         name,
         uid,
-        labels=facts.labels,
+        default_labels=facts.labels,
         annotations=facts.annotations,
         status={
             "providerID": facts.provider_id,

@@ -37,15 +37,17 @@ class KubeClaims:
         name: str,
         uid: str,
         *,
-        labels: Mapping[str, str] | None = None,
+        default_labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         status: Mapping[str, object] | None = None,
         conditions: Sequence[ConditionPatch] = (),
         now: datetime,
     ) -> NodeClaim | None:
         item: Json | None = None
-        if labels or annotations:
-            item = await patch_metadata(self._claims, name, uid=uid, labels=labels, annotations=annotations)
+        if default_labels or annotations:
+            item = await patch_metadata(
+                self._claims, name, uid=uid, default_labels=default_labels, annotations=annotations
+            )
             if item is None:
                 return None
         if status or conditions:

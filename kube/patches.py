@@ -18,14 +18,16 @@ async def patch_metadata(
     name: str,
     *,
     uid: str = "",
-    labels: Mapping[str, str] | None = None,
+    default_labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Json | None:
-    """The object with these labels and annotations among its own; None when it is gone."""
+    """The object with these annotations, and those of the labels that it has not; None when it is gone."""
 
     def decide(item: Json) -> Json | None:
         changes: Json = {}
-        for key, wanted in (("labels", labels), ("annotations", annotations)):
+        held = item["metadata"].get("labels") or {}
+        absent = {key: value for key, value in (default_labels or {}).items() if key not in held}
+        for key, wanted in (("labels", absent), ("annotations", annotations)):
             added = merge_patch(item["metadata"].get(key) or {}, wanted or {})
             if added:
                 changes[key] = added

@@ -66,7 +66,7 @@ class FakeClaims(Faulty):
         name: str,
         uid: str,
         *,
-        labels: Mapping[str, str] | None = None,
+        default_labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         status: Mapping[str, object] | None = None,
         conditions: Sequence[ConditionPatch] = (),
@@ -75,7 +75,7 @@ class FakeClaims(Faulty):
         claim = self._mine(name, uid)
         if claim is None:
             return None
-        claim["metadata"]["labels"].update(labels or {})
+        claim["metadata"]["labels"] = {**(default_labels or {}), **claim["metadata"]["labels"]}
         claim["metadata"]["annotations"].update(annotations or {})
         claim["status"].update(status or {})
         for one in conditions:

@@ -45,7 +45,7 @@ async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing
     status = {"providerID": "aws:///us-west-2a/i-1", "capacity": {"cpu": "2", "pods": "29"}}
     before = kube.client.calls
     patched = await kube.claims.patch(
-        claim.name, claim.uid, labels={"a": "b"}, status=status, conditions=(launched,), now=NOW
+        claim.name, claim.uid, default_labels={"a": "b"}, status=status, conditions=(launched,), now=NOW
     )
     assert kube.client.calls - before == 2
     assert patched is not None and patched.metadata.labels["a"] == "b"
@@ -55,12 +55,22 @@ async def test_a_launch_is_written_with_two_calls_and_said_again_changes_nothing
     again = await kube.claims.patch(
         claim.name,
         claim.uid,
-        labels={"a": "b"},
+        default_labels={"a": "b"},
         status=status,
         conditions=(launched,),
         now=NOW + timedelta(hours=1),
     )
     assert again is not None and again.metadata.resource_version == version
+    await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_a_label_that_the_claim_has_already_stays_as_it_is(kube: KubeAdapters, unique: Unique) -> None:
+    claim = await made(kube, unique("claim"))
+    zone = "topology.kubernetes.io/zone"
+    await kube.claims.patch(claim.name, claim.uid, default_labels={zone: "us-west-2a"}, now=NOW)
+    patched = await kube.claims.patch(claim.name, claim.uid, default_labels={zone: "us-west-2b", "a": "b"}, now=NOW)
+    assert patched is not None
+    assert (patched.metadata.labels[zone], patched.metadata.labels["a"]) == ("us-west-2a", "b")
     await kube.claims.delete(claim.name, claim.uid)
 
 
@@ -89,7 +99,7 @@ async def test_a_write_by_somebody_else_in_between_is_kept(
 
 async def test_another_claim_of_the_same_name_is_not_touched(kube: KubeAdapters, unique: Unique) -> None:
     claim = await made(kube, unique("claim"))
-    assert await kube.claims.patch(claim.name, "other-uid", labels={"a": "b"}, now=NOW) is None
+    assert await kube.claims.patch(claim.name, "other-uid", default_labels={"a": "b"}, now=NOW) is None
     assert not await kube.claims.ensure_finalizer(claim.name, "other-uid")
     assert not await kube.claims.delete(claim.name, "other-uid")
     assert not await kube.claims.release(claim.name, "other-uid")
@@ -113,6 +123,6 @@ async def test_the_finalizer_holds_a_claim_until_it_is_released(kube: KubeAdapte
 
 async def test_claims_are_listed_by_label(kube: KubeAdapters, unique: Unique) -> None:
     claim = await made(kube, unique("claim"))
-    await kube.claims.patch(claim.name, claim.uid, labels={"listed": claim.name}, now=NOW)
+    await kube.claims.patch(claim.name, claim.uid, default_labels={"listed": claim.name}, now=NOW)
     assert [one.name for one in await kube.claims.list(labels={"listed": claim.name})] == [claim.name]
     await kube.claims.delete(claim.name, claim.uid)
