@@ -3,6 +3,7 @@
 Each plays on a world of its own and names the runs to keep: by the path's name, and a word where there are several.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -156,6 +157,41 @@ async def nodeclaim_group_tries_alone(fake: World, skipping: WorkflowEnvironment
     return {"": life, "provisioning": handle}
 
 
+async def nodeclaim_deleted_early(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """While its group is out; the group answers all the same."""
+    async with fake.planning():
+        fake.fleet.gate = asyncio.Event()
+        handle = await planned(fake, skipping, "a")
+        life = await fake.start((await fake.claims.list())[0])
+        await fake.claims.ensure_finalizer("a", "uid-a")
+        await fake.claims.delete("a", "uid-a")
+        await fake.see(life, deleting=True)
+        fake.fleet.gate.set()
+        await life.result()
+    return {"": life, "provisioning": handle}
+
+
+async def nodeclaim_recalled(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """Its workflow was lost with Temporal's store, and word comes that it is gone, which is not so."""
+    first = await ready(fake, skipping)
+    await first.terminate()
+    await skipping.sleep(timedelta(minutes=1))
+    second = await fake.start((await fake.claims.list())[0], **BUSY)
+    await in_phase(second, Phase.READY)
+    await fake.see(second, exists=False)
+    await skipping.sleep(timedelta(seconds=10))
+    return {"": second}
+
+
+async def nodeclaim_grace_period(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready(fake, skipping, terminationGracePeriod="1m")
+    fake.pods.place("node-a", "web")
+    fake.pods.blocked["web"] = "PodDisruptionBudget web"
+    await delete(fake, handle)
+    await handle.result()
+    return {"": handle}
+
+
 async def nodeclaim_continued(fake: World, skipping: WorkflowEnvironment) -> Runs:
     first = await ready(fake, skipping)
     for number in range(480):
@@ -239,6 +275,9 @@ PATHS: dict[str, Path] = {
         nodeclaim_faults,
         nodeclaim_group,
         nodeclaim_group_tries_alone,
+        nodeclaim_deleted_early,
+        nodeclaim_recalled,
+        nodeclaim_grace_period,
         nodeclaim_continued,
         nodepool_paused,
         provisioning_refused,
