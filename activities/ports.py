@@ -70,9 +70,10 @@ class Claims(Protocol):
         conditions: Sequence[ConditionPatch] = (),
         now: datetime,
     ) -> NodeClaim | None:
-        """Merge metadata (a label that is there already stays as it is), and status (camelCase keys) and set conditions with Karpenter's semantics.
+        """Merge metadata and status (camelCase keys) and set conditions with Karpenter's semantics.
 
-        Nothing is written where nothing changes. None when no NodeClaim with this UID is there.
+        Of `default_labels` only those are added that the claim has not. Nothing is written where nothing changes.
+        None when no NodeClaim with this UID is there.
         """
         ...
 
