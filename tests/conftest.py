@@ -14,6 +14,11 @@ from tests.integration.product import Product
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "last: looks at what the whole run leaves behind")
+    config.addinivalue_line("markers", "killable: its worker is killed once when the run has a --kill-seed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kill-seed", type=int, help="kill the worker of the scenarios once, at a moment this seed gives")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,4 +63,4 @@ async def product(world: Sandbox) -> AsyncIterator[Product]:
 @pytest.fixture(scope="session")
 def programme(request: pytest.FixtureRequest, product: Product) -> Programme:
     """The scenarios that play together."""
-    return Programme(request.session.items, product)
+    return Programme(request.session.items, product, request.config.getoption("--kill-seed"))

@@ -4,14 +4,15 @@ from tests.integration.eventually import eventually
 from tests.integration.product import Product
 
 SEED = 20
-SHARES = {"throttle": 0.1, "5xx": 0.1, "answer-lost": 0.1}
+SHARES = {"throttle": 1 / 10, "5xx": 1 / 9, "answer-lost": 1 / 8}
+"""Each of what the ones before it leave, so that it is a tenth of all calls."""
 PODS = 6
 
 
 async def test_a_scale_up_and_down_balances_while_aws_fails(product: Product) -> None:
     await product.rest()
     product.aws.seed_faults(SEED)
-    before = product.aws.counters()
+    before = _calls(product)
     rules = [product.aws.add_fault(kind, probability=share) for kind, share in SHARES.items()]
     try:
         await product.work(BATCH_MAX_DURATION="5s")
@@ -28,6 +29,8 @@ async def test_a_scale_up_and_down_balances_while_aws_fails(product: Product) ->
         for rule in rules:
             product.aws.remove_fault(rule)
     assert set(hits) == set(SHARES) and all(hits.values()), hits
-    assert sum(entry["count"] for entry in product.aws.counters().values()) > sum(
-        entry["count"] for entry in before.values()
-    )
+    assert sum(hits.values()) >= (_calls(product) - before) / 5, f"too few calls failed: {hits}"
+
+
+def _calls(product: Product) -> int:
+    return sum(int(entry["count"]) for entry in product.aws.counters().values())

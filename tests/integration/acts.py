@@ -6,6 +6,7 @@ at each `yield`; between the meetings happens what the act is about: the worker 
 
 import asyncio
 import inspect
+import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +19,22 @@ from tests.integration.product import Product
 Play = Callable[[Product], AsyncGenerator[None, None] | Awaitable[None]]
 Between = Callable[[Product], Awaitable[object]]
 
+KILL_WITHIN = (3.0, 25.0)
+"""Seconds after an act's beginning: from the first launches until most of the nodes are gone."""
+
 
 @dataclass(frozen=True)
 class Act:
-    """`settings` are those of the worker at its beginning. `between[n]` happens at the scenarios' n-th `yield`."""
+    """`settings` are those of the worker at its beginning. `between[n]` happens at the scenarios' n-th `yield`.
+
+    An act with `patient` settings can also be played with the worker killed once, at a moment that a seed gives; they
+    leave the time for it.
+    """
 
     name: str
     settings: dict[str, str] = field(default_factory=dict)
     between: Sequence[Between] = ()
+    patient: dict[str, str] = field(default_factory=dict)
 
     def scenario(self, play: Play) -> Callable[[Product, "Programme"], Awaitable[None]]:
         """A coroutine function or an async generator function, as a test of this act."""
@@ -36,14 +45,14 @@ class Act:
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(test, name, getattr(play, name))
         setattr(test, "part", (self.name, play))  # noqa: B010 -- a function has no such field of its own
-        return test
+        return pytest.mark.killable(test) if self.patient else test
 
 
 class Programme:
-    """What this run plays: the scenarios of the tests that were selected, by act."""
+    """What this run plays: the scenarios of the tests that were selected, by act. A `seed` kills a worker."""
 
-    def __init__(self, items: Sequence[pytest.Item], product: Product) -> None:
-        self._product = product
+    def __init__(self, items: Sequence[pytest.Item], product: Product, seed: int | None) -> None:
+        self._product, self._seed = product, seed
         parts = [getattr(getattr(item, "obj", None), "part", None) for item in items]
         self._parts: list[tuple[str, Play]] = [part for part in parts if part]
         self._outcomes: dict[Play, Exception | None] = {}
@@ -58,11 +67,12 @@ class Programme:
     async def _perform(self, act: Act, plays: Sequence[Play]) -> None:
         running = {play: _begin(play, self._product) for play in plays}
         try:
-            await self._product.work(**act.settings)
+            kill = self._seed if act.patient else None
+            await self._product.work(**(act.settings if kill is None else act.patient))
             for between in act.between:
                 await self._step(running)
                 await between(self._product)
-            await self._step(running)
+            await asyncio.gather(self._step(running), self._kill_once(kill))
             for play, rest in running.items():
                 await rest.aclose()
                 self._outcomes[play] = AssertionError(f"the act {act.name} has {len(act.between)} meetings, not more")
@@ -70,6 +80,15 @@ class Programme:
             for play, rest in running.items():
                 self._outcomes[play] = error
                 await rest.aclose()
+
+    async def _kill_once(self, seed: int | None) -> None:
+        if seed is None:
+            return
+        moment = random.Random(seed).uniform(*KILL_WITHIN)
+        await asyncio.sleep(moment)
+        await self._product.kill()
+        print(f"{moment:6.1f} s  the worker is killed")
+        await self._product.go_on()
 
     async def _step(self, running: dict[Play, AsyncGenerator[None, None]]) -> None:
         """Each to its next `yield` or its end, together."""

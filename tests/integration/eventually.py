@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE = 90.0
+PATIENCE = 150.0
 """Seconds; far beyond what anything takes here, so that a slow machine fails no test."""
 LOOK_EVERY = 0.4
 

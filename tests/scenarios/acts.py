@@ -23,8 +23,14 @@ CALM = Act(
         "INITIALIZATION_TIMEOUT": "40s",
         "NOT_READY_GRACE": f"{GRACE}s",
     },
+    patient={
+        "LAUNCH_TIMEOUT": "60s",
+        "REGISTRATION_TIMEOUT": "90s",
+        "INITIALIZATION_TIMEOUT": "75s",
+        "NOT_READY_GRACE": f"{GRACE}s",
+    },
 )
-"""Nothing befalls the worker."""
+"""Nothing befalls the worker, unless the run is told to kill it once."""
 
 
 async def rest(product: Product) -> None:

@@ -1,8 +1,11 @@
 """Runs the scenarios and prints each row: what was given, and whether it is kept: `python -m tests.scenarios.table`.
 
-Arguments go to pytest. The exit code is 1 if a row is broken; rows without a test are shown, and are no failure.
+Rows that say nothing of restarts are run once more with the worker killed at a random moment; `--kill-seed N` repeats
+one. Other arguments go to pytest. The exit code is 1 if a row is broken; rows without a test are no failure.
 """
 
+import argparse
+import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -77,28 +80,40 @@ def unknown_rows(outcomes: Outcomes) -> list[str]:
     return sorted(set(outcomes.tests) - known)
 
 
-def print_table(outcomes: Outcomes, console: Console) -> None:
-    table = Table("row", "given", "must happen", "verdict", show_lines=False, title="The five promises")
+def print_table(outcomes: Outcomes, killed: Outcomes, console: Console) -> None:
+    table = Table("row", "given", "must happen", "verdict", "worker killed", title="The five promises")
     for promise in read_promises():
         table.add_section()
-        table.add_row("", f"[bold]{promise.text}[/bold]", "", "")
+        table.add_row("", f"[bold]{promise.text}[/bold]", "", "", "")
         for row in promise.rows:
-            verdict = outcomes.verdict(row.number)
-            colour = VERDICTS[verdict]
-            table.add_row(row.number, row.given, row.then, f"[{colour}]{verdict}[/{colour}]")
+            also = _coloured(killed.verdict(row.number)) if row.number in killed.tests else ""
+            table.add_row(row.number, row.given, row.then, _coloured(outcomes.verdict(row.number)), also)
     console.print(table)
     verdicts = [outcomes.verdict(row.number) for promise in read_promises() for row in promise.rows]
     console.print(", ".join(f"{verdicts.count(name)} {name}" for name in VERDICTS))
 
 
+def _coloured(verdict: str) -> str:
+    colour = VERDICTS[verdict]
+    return f"[{colour}]{verdict}[/{colour}]"
+
+
 def main(arguments: list[str]) -> int:
-    outcomes = Outcomes()
-    code = pytest.main(["-q", "-m", "row", *arguments, str(HERE)], plugins=[outcomes])
-    print_table(outcomes, Console())
+    parser = argparse.ArgumentParser(prog="python -m tests.scenarios.table", add_help=False)
+    parser.add_argument("--kill-seed", type=int, default=random.randrange(10_000))
+    ours, rest = parser.parse_known_args(arguments)
+    outcomes, killed = Outcomes(), Outcomes()
+    codes = [_run(outcomes, "row", *rest), _run(killed, "row and killable", f"--kill-seed={ours.kill_seed}", *rest)]
+    print_table(outcomes, killed, Console())
+    print(f"the worker was killed by --kill-seed={ours.kill_seed}")
     if unknown := unknown_rows(outcomes):
         print(f"tests name rows that do not exist: {', '.join(unknown)}", file=sys.stderr)
         return 1
-    return 0 if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else 1
+    return 0 if set(codes) <= {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED} else 1
+
+
+def _run(outcomes: Outcomes, marks: str, *arguments: str) -> int | pytest.ExitCode:
+    return pytest.main(["-q", "-m", marks, *arguments, str(HERE)], plugins=[outcomes])
 
 
 if __name__ == "__main__":
