@@ -9,7 +9,17 @@ from temporalio.testing import WorkflowEnvironment
 import workflows.life
 from model.lifecycle import Phase
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, latest, rolled, state_of
+from tests.workflows.eventually import (
+    Handle,
+    blocked,
+    eventually,
+    in_phase,
+    in_time,
+    latest,
+    rolled,
+    scheduled,
+    state_of,
+)
 from tests.workflows.lives import BUSY, JOINED, born, delete, joined, launched, ready
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -78,6 +88,17 @@ async def test_two_nodes_with_one_provider_id_are_not_guessed_between(
     await fake.see(handle, node_name="node-b", node_count=1)
     await in_phase(handle, Phase.INITIALIZATION)
     assert (await state_of(handle)).node_name == "node-b"
+
+
+async def test_two_nodes_with_one_provider_id_do_not_fill_a_history(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await launched(fake, skipping)
+    provider = fake.claims.found["a"]["status"]["providerID"]
+    fake.nodes.join("node-b", provider)
+    fake.nodes.join("node-c", provider)
+    await fake.see(handle, node_name="node-b", node_count=2)
+    await skipping.sleep(timedelta(minutes=13))
+    assert await blocked(handle, "MultipleNodesFound")
+    assert 5 < await scheduled(handle, "register_node") < 25
 
 
 async def test_a_node_that_the_live_read_misses_is_looked_for_again(fake: World, skipping: WorkflowEnvironment) -> None:

@@ -15,20 +15,22 @@ from workflows.options import PATCH, named
 from workflows.phases.giving_up import give_up, ref
 
 LOOK_AGAIN = timedelta(seconds=5)
-"""The watch has seen a Node that the live read did not find: it is looked for once more after this long."""
+"""The watch has seen a Node that the live read did not find: it is looked for again after this long, ..."""
+LOOK_SLOWEST = timedelta(minutes=1)
+"""... and then ever more slowly."""
 
 
 async def registration(life: Life) -> Phase:
-    looked_at = -1
+    looked_at, looks = -1, 0
     while not life.overdue():
-        again = life.now + LOOK_AGAIN if looked_at >= 0 else None
+        again = life.now + min(LOOK_AGAIN * 2 ** (looks - 1), LOOK_SLOWEST) if looks else None
         happened = await _news(life, looked_at, again)
         if _leaving(life):
             life.change(disruption="Deleted")
             return Phase.TERMINATION
         if not happened and again is None:
             break
-        looked_at = life.state.seen.number
+        looked_at, looks = life.state.seen.number, looks + 1
         if await _register(life):
             return Phase.INITIALIZATION
     life.mark_overdue()
