@@ -82,7 +82,7 @@ async def test_two_nodes_with_one_provider_id_are_not_guessed_between(
     provider = fake.claims.found["a"]["status"]["providerID"]
     fake.nodes.join("node-b", provider)
     fake.nodes.join("node-c", provider)
-    await fake.see(handle, node_name="node-a", node_count=2)
+    await fake.see(handle, node_name="node-b", node_count=2)
     await eventually(lambda: blocked(handle, "MultipleNodesFound"))
     del fake.nodes.found["node-c"]
     await fake.see(handle, node_name="node-b", node_count=1)
@@ -90,14 +90,13 @@ async def test_two_nodes_with_one_provider_id_are_not_guessed_between(
     assert (await state_of(handle)).node_name == "node-b"
 
 
-async def test_two_nodes_with_one_provider_id_do_not_fill_a_history(fake: World, skipping: WorkflowEnvironment) -> None:
+async def test_a_node_that_the_live_read_never_finds_does_not_fill_a_history(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
     handle = await launched(fake, skipping)
-    provider = fake.claims.found["a"]["status"]["providerID"]
-    fake.nodes.join("node-b", provider)
-    fake.nodes.join("node-c", provider)
-    await fake.see(handle, node_name="node-b", node_count=2)
+    await fake.see(handle, **JOINED)
     await skipping.sleep(timedelta(minutes=13))
-    assert await blocked(handle, "MultipleNodesFound")
+    assert await blocked(handle, "NodeNotFound")
     assert 5 < await scheduled(handle, "register_node") < 25
 
 

@@ -18,6 +18,7 @@ LOOK_AGAIN = timedelta(seconds=5)
 """The watch has seen a Node that the live read did not find: it is looked for again after this long, ..."""
 LOOK_SLOWEST = timedelta(minutes=1)
 """... and then ever more slowly."""
+SEVERAL = "MultipleNodesFound: more than one Node has this instance's provider id"
 
 
 async def registration(life: Life) -> Phase:
@@ -48,6 +49,9 @@ async def _news(life: Life, looked_at: int, again: datetime | None) -> bool:
 
 async def _register(life: Life) -> bool:
     """Past the deadline it is tried once more, live: nobody may have been at work when the Node joined."""
+    if life.state.seen.node_count > 1:
+        life.block(SEVERAL)
+        return False
     life.change(node_name=life.state.seen.node_name)
     named_options = named(PATCH, f"register {life.state.node_name or 'whichever Node joined'}")
     options = named_options if life.overdue() else life.bounded(named_options)
@@ -63,7 +67,7 @@ async def _register(life: Life) -> bool:
             life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id, expires=answer.expires)
             return True
         case "several nodes":
-            life.block("MultipleNodesFound: more than one Node has this instance's provider id")
+            life.block(SEVERAL)
         case "no node":
             life.block("NodeNotFound: the Node was seen and is not there")
         case "gone":
