@@ -53,11 +53,16 @@ class JoiningActivities:
     @activity.defn
     @faults_mapped
     async def initialize_node(self, ref: ClaimRef) -> Initialized:
-        """The last look before a node counts as ready: everything is read live."""
+        """The last look before a node counts as ready: everything is read live.
+
+        A try that was cut off after it had written is not undone by what became of the node since.
+        """
         claim = await self._claim(ref)
         if claim is None:
             return Initialized(outcome="gone")
         node = await self._nodes.get(ref.node_name)
+        if node is not None and not ref.initialized and _is_initialized(claim):
+            return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at)
         waiting = _waiting_for(claim, node) if node else (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
         if node is None or waiting:
             await self._claims.patch(ref.name, ref.uid, conditions=(_not_initialized(waiting),), now=datetime.now(UTC))
@@ -111,6 +116,10 @@ def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
         allocatable=node.allocatable,
         requests=parse_resources(claim.spec.resources.requests),
     )
+
+
+def _is_initialized(claim: NodeClaim) -> bool:
+    return any(one.type == labels.INITIALIZED_CONDITION and one.is_true for one in claim.status.conditions)
 
 
 def _taints(node: NodeState) -> list[Taint]:

@@ -14,6 +14,8 @@ class ClaimRef(Message):
     uid: str
     node_name: str = ""
     provider_id: str = ""
+    initialized: bool = False
+    """The node was initialized before, as its workflow knows: if it starts again, it has rebooted."""
 
 
 class Prepared(Message):

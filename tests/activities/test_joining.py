@@ -84,6 +84,17 @@ async def test_a_ready_node_is_initialized_with_its_expiry(scene: Scene) -> None
     assert scene.claims.condition("a", "Initialized").startswith("True")
 
 
+async def test_initialized_once_a_node_that_is_not_ready_since_stays_so_unless_it_rebooted(scene: Scene) -> None:
+    scene.running()
+    scene.nodes.change("node-a", taints=())
+    await performed(scene.joining.initialize_node, REF)
+    scene.nodes.change("node-a", ready=False)
+    assert (await performed(scene.joining.initialize_node, REF)).outcome == "initialized"
+    assert scene.claims.condition("a", "Initialized").startswith("True")
+    rebooted = REF.model_copy(update={"initialized": True})
+    assert (await performed(scene.joining.initialize_node, rebooted)).outcome == "waiting"
+
+
 async def test_a_node_that_never_expires_has_no_expiry(scene: Scene) -> None:
     scene.running()
     scene.nodes.change("node-a", taints=())

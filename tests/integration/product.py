@@ -36,6 +36,7 @@ from tests.integration.scene import Scene
 from workflows import ids
 
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 QUICK = {"BATCH_IDLE_DURATION": "500ms", "LOG_LEVEL": "info"}
 """Settings of every worker here: nobody watches, so batches need not wait."""
 Object = dict[str, Any]
@@ -152,6 +153,10 @@ class Product:
 
     async def patch(self, path: str, body: Object) -> None:
         await self.kube.request("PATCH", path, body, MERGE)
+
+    async def patch_status(self, path: str, status: Object) -> None:
+        """Conditions merge by type, resources by name."""
+        await self.kube.request("PATCH", f"{path}/status", {"status": status}, STRATEGIC)
 
     async def delete(self, path: str) -> None:
         with contextlib.suppress(ApiError):

@@ -75,4 +75,5 @@ def ref(life: Life) -> ClaimRef:
         uid=life.uid,
         node_name=life.state.node_name,
         provider_id=launched.provider_id if launched else "",
+        initialized=life.state.initialized,
     )
