@@ -80,7 +80,7 @@ class Scene:
         return await eventually(lambda: self.nodes_are_initialized(pods))
 
     async def kubelet_is_ready(self, node: str) -> None:
-        """In the place of a machine that was told to take very long for it, which then has no devices to show either."""
+        """Said in the place of a machine that was told to take very long for it."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         well = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "posting ready status"}
         stamps = {"lastHeartbeatTime": now, "lastTransitionTime": now}
