@@ -171,9 +171,13 @@ class Product:
         return [one async for one in self.temporal.list_workflows("ExecutionStatus = 'Running'")]
 
     async def failed_workflows(self) -> list[str]:
-        """Ids of those that ended in another way than of themselves or by being asked to."""
+        """Ids of this cluster's workflows that ended in another way than of themselves or by being asked to.
+
+        Tests of the watch alone have clusters of their own in the same namespace, and terminate what they started.
+        """
         bad = "ExecutionStatus IN ('Failed', 'TimedOut', 'Terminated')"
-        return [one.id async for one in self.temporal.list_workflows(bad)]
+        ours = f"{self.sandbox.plan.cluster_name}/"
+        return [one.id async for one in self.temporal.list_workflows(bad) if one.id.startswith(ours)]
 
     async def launch_templates(self) -> list[str]:
         """By name, whoever made them."""
