@@ -5,9 +5,13 @@ from them.
 """
 
 from datetime import datetime
+from typing import Literal
 
 from model.base import Value
 from model.resources import Resources
+
+Market = Literal["", "default", "capacity-block", "interruptible"]
+"""The kind of reservation that reserved capacity comes from; empty where it is not reserved."""
 
 
 class Offering(Value):
@@ -22,6 +26,15 @@ class Offering(Value):
     available: bool = True
     """False keeps the price known while nothing can be launched here."""
     reservation_id: str = ""
+    reservation_type: Literal["", "default", "capacity-block"] = ""
+    """Of the reservation, where it is reserved."""
+    interruptible: bool = False
+    partition: str = ""
+    """Number of a partition in a placement group of that strategy."""
+
+    @property
+    def market(self) -> Market:
+        return "interruptible" if self.interruptible else self.reservation_type
 
 
 class InstanceType(Value):
@@ -50,12 +63,18 @@ class UnavailableOffering(Value):
     zone: str
     """`*` for every zone."""
     capacity_type: str
+    """`*` for every capacity type, as when a spread placement group is full."""
     until: datetime
     reason: str = ""
+    reservation_id: str = ""
+    """Only this reservation is without room."""
+    placement_group: str = ""
+    """Only launches into this placement group are refused."""
+    partition: str = ""
 
     def covers(self, instance_type: str, zone: str, capacity_type: str) -> bool:
         return (
-            self.capacity_type == capacity_type
+            self.capacity_type in ("*", capacity_type)
             and self.instance_type in ("*", instance_type)
             and self.zone in ("*", zone)
         )

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from model.base import Message
-from model.catalogue import UnavailableOffering
+from model.catalogue import Market, UnavailableOffering
 
 
 class Member(Message):
@@ -30,6 +30,8 @@ class LaunchOverride(Message):
     image_id: str
     priority: float
     """The offering's price in US dollars an hour."""
+    reservation_id: str = ""
+    """The capacity reservation that its launch template targets."""
 
 
 class LaunchRequest(Message):
@@ -37,10 +39,16 @@ class LaunchRequest(Message):
 
     node_class: str
     capacity_type: str
+    market: Market = ""
+    """The kind of reservations that a reserved launch goes into."""
     overrides: tuple[LaunchOverride, ...]
     tags: dict[str, str]
     instance_profile: str = ""
     context: str = ""
+    placement_group: str = ""
+    """Id of the group that its templates place instances in."""
+    partition: str = ""
+    """Number of the partition in it; empty leaves the choice to EC2."""
 
 
 class LaunchGroup(Message):
@@ -104,6 +112,10 @@ class FleetInstance(Message):
     subnet_id: str
     image_id: str
     capacity_type: str
+    reservation_id: str = ""
+    market: Market = ""
+    placement_group: str = ""
+    partition: str = ""
 
 
 class FleetError(Message):
@@ -115,6 +127,9 @@ class FleetError(Message):
     zone: str = ""
     subnet_id: str = ""
     capacity_type: str = ""
+    reservation_id: str = ""
+    placement_group: str = ""
+    partition: str = ""
     insufficient: bool = False
     """True when nothing but capacity is missing (reference 2.6)."""
     reason: str = ""

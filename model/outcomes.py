@@ -18,6 +18,14 @@ class InstanceFacts(Value):
     zone: str = ""
     image_id: str = ""
     capacity_type: str = ""
+    reservation_id: str = ""
+    """Of its capacity reservation: empty unless it was launched into that one alone, and the gate is on."""
+    reservation_type: str = ""
+    """default or capacity-block, where it is reserved."""
+    interruptible: bool = False
+    placement_group: str = ""
+    partition: str = ""
+    """Number of its partition in a placement group of that strategy."""
     tags: dict[str, str] = {}
     launched_at: datetime | None = None
 
