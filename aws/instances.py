@@ -124,16 +124,30 @@ class AwsInstances:
 
 def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
     """`reserved`: the gate ReservedCapacity is on; off, nothing of a reservation is looked at."""
+    placement, capacity_type = raw.get("Placement") or {}, capacity_type_of(raw, reserved=reserved)
     return InstanceFacts(
         instance_id=raw["InstanceId"],
         state=(raw.get("State") or {}).get("Name", ""),
         instance_type=raw.get("InstanceType", ""),
-        zone=(raw.get("Placement") or {}).get("AvailabilityZone", ""),
+        zone=placement.get("AvailabilityZone", ""),
         image_id=raw.get("ImageId", ""),
-        capacity_type=capacity_type_of(raw, reserved=reserved),
+        capacity_type=capacity_type,
+        **(_reservation(raw) if capacity_type == labels.RESERVED else {}),
+        placement_group=placement.get("GroupId", ""),
+        partition=str(placement.get("PartitionNumber") or ""),
         tags=as_dict(raw.get("Tags")),
         launched_at=raw.get("LaunchTime"),
     )
+
+
+def _reservation(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an instance that counts as reserved; the lifecycle tells the kind."""
+    lifecycle = raw.get("InstanceLifecycle")
+    return {
+        "reservation_id": raw["CapacityReservationId"],
+        "reservation_type": "capacity-block" if lifecycle == "capacity-block" else "default",
+        "interruptible": lifecycle == "interruptible-capacity-reservation",
+    }
 
 
 def capacity_type_of(raw: Mapping[str, Any], *, reserved: bool) -> str:

@@ -38,6 +38,31 @@ def test_capacity_type_is_read_back(more: dict[str, Any], gate: bool, capacity_t
     assert instance_facts(RAW | more, reserved=gate).capacity_type == capacity_type
 
 
+@pytest.mark.parametrize(
+    ("more", "kind", "interruptible"),
+    [
+        ({}, "default", False),
+        ({"InstanceLifecycle": "capacity-block"}, "capacity-block", False),
+        ({"InstanceLifecycle": "interruptible-capacity-reservation"}, "default", True),
+    ],
+)
+def test_a_reserved_instance_tells_its_reservation(more: dict[str, Any], kind: str, interruptible: bool) -> None:
+    targeted = {"CapacityReservationId": "cr-1", "CapacityReservationSpecification": ONLY}
+    found = instance_facts(RAW | targeted | more, reserved=True)
+    assert (found.reservation_id, found.reservation_type, found.interruptible) == ("cr-1", kind, interruptible)
+
+
+def test_an_instance_in_an_open_reservation_tells_nothing_of_it() -> None:
+    found = instance_facts(RAW | {"CapacityReservationId": "cr-1"}, reserved=True)
+    assert (found.reservation_id, found.reservation_type) == ("", "")
+
+
+def test_the_place_in_a_placement_group_is_read() -> None:
+    place = {"AvailabilityZone": "us-west-2a", "GroupId": "pg-1", "PartitionNumber": 3}
+    found = instance_facts(RAW | {"Placement": place}, reserved=False)
+    assert (found.placement_group, found.partition) == ("pg-1", "3")
+
+
 @given(
     st.fixed_dictionaries(
         {
