@@ -75,6 +75,18 @@ class AwsClients:
             "pricing", region_name=_pricing_region(self.region), endpoint_url=self._endpoint, config=self._config
         )
 
+    @cached_property
+    def sts(self) -> Any:
+        return self._session.client("sts", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def events(self) -> Any:
+        return self._session.client("events", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def quotas(self) -> Any:
+        return self._session.client("service-quotas", endpoint_url=self._endpoint, config=self._config)
+
     async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a client's method in a thread. Raises model.faults."""
         operation = method.__name__

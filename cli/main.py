@@ -38,6 +38,7 @@ class Verb:
 VERBS = {
     "demo": Verb("cli.demo"),
     "sandbox": Verb("cli.sandbox"),
+    "doctor": Verb("cli.doctor"),
     "stuck": Verb("cli.stuck"),
     "why": Verb("cli.why"),
     "worker": Verb("cli.worker"),

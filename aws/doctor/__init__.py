@@ -1,0 +1,1 @@
+"""Checks of the AWS side of an installation. Nothing here changes anything: reads, dry runs and simulations only."""

@@ -1,0 +1,128 @@
+"""`tenure doctor`: looks at AWS, the cluster and Temporal, changes nothing, and says what a person has to do.
+
+It takes the worker's own settings, and is best run with the worker's own credentials.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import kube.adapters
+from aws.doctor.account import Caller
+from aws.doctor.checks import AwsDoctor
+from aws.settings import AwsSettings
+from cli.connection import Connection
+from cli.exits import Refused
+from cli.findings import findings_table, summary
+from controller.doctor import check_temporal
+from deploy.shipped import policy_statements, rbac_documents, service_account
+from kube.doctor import check_kinds, check_objects, check_rights, check_version, rights_of
+from model.faults import Fault
+from model.findings import Finding, has_problem, problem
+from model.kinds import EC2NodeClass, NodePool
+from settings import Settings, SettingsError, load
+
+app = typer.Typer()
+
+Role = Annotated[str, typer.Option(help="ARN of the worker's role, where others' credentials look for it.")]
+NodeRole = Annotated[str, typer.Option(help="Name of the nodes' role, which the worker passes on.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def doctor(context: typer.Context, role: Role = "", node_role: NodeRole = "", output: Output = "table") -> int:
+    """Check credentials, selectors, queue, quotas, rights and Temporal. Exit code 1 when something must be mended.
+
+    Settings come from the environment and flags, as for `tenure worker`.
+    """
+    if output not in ("table", "json"):
+        raise Refused(f"doctor: --output {output}: write table or json")
+    try:
+        settings = load(list(context.args))
+    except SettingsError as error:
+        raise Refused(f"doctor: {error}") from error
+    found = asyncio.run(examine(settings, role=role, node_role=node_role))
+    if output == "json":
+        typer.echo(json.dumps([one.model_dump() for one in found], indent=2))
+    else:
+        console = Console()
+        console.print(findings_table(found))
+        console.print(summary(found))
+    return int(has_problem(found))
+
+
+async def examine(settings: Settings, *, role: str = "", node_role: str = "") -> list[Finding]:
+    """All findings: of the cluster, of AWS, of Temporal. What does not answer is a finding too."""
+    in_cluster, pools, classes = await _cluster(settings)
+    cloud, memory = await asyncio.gather(_aws(settings, role, node_role, pools, classes), _temporal(settings))
+    return [*in_cluster, *cloud, *memory]
+
+
+async def _cluster(settings: Settings) -> tuple[list[Finding], Sequence[NodePool], Sequence[EC2NodeClass]]:
+    try:
+        cluster = await kube.adapters.connect_all(settings.kubeconfig)
+    except Fault as fault:
+        return [problem("cluster", "API server", fault.message, "set KUBECONFIG")], (), ()
+    try:
+        found = await check_version(cluster.client)
+        found += await check_kinds(cluster.client)
+        found += await check_rights(cluster.client, rights_of(rbac_documents()), account=service_account())
+        objects, pools, classes = await check_objects(cluster, settings.leader_election_name, datetime.now(UTC))
+        return [*found, *objects], pools, classes
+    except Fault as fault:
+        return [problem("cluster", "API server", fault.message, "see whether KUBECONFIG names the right one")], (), ()
+    finally:
+        await cluster.close()
+
+
+async def _aws(
+    settings: Settings, role: str, node_role: str, pools: Sequence[NodePool], classes: Sequence[EC2NodeClass]
+) -> list[Finding]:
+    aws = AwsDoctor(
+        AwsSettings(
+            cluster_name=settings.cluster_name,
+            region=settings.aws_region,
+            cluster_endpoint=settings.cluster_endpoint,
+            cluster_ca_bundle=settings.cluster_ca_bundle,
+            endpoint_url=settings.aws_endpoint_url,
+            pool_size=8,
+        )
+    )
+
+    def policies(caller: Caller) -> Sequence[Mapping[str, Any]]:
+        return policy_statements(
+            {
+                "ClusterName": settings.cluster_name,
+                "AWS::Region": settings.aws_region,
+                "AWS::AccountId": caller.account,
+                "AWS::Partition": caller.partition,
+                "NodeRoleName": node_role or _node_role(settings, classes),
+                "InterruptionQueueName": settings.interruption_queue or settings.cluster_name,
+            }
+        )
+
+    try:
+        return await aws.check(
+            policies=policies, role=role, queue=settings.interruption_queue, node_classes=classes, pools=pools
+        )
+    finally:
+        aws.close()
+
+
+def _node_role(settings: Settings, classes: Sequence[EC2NodeClass]) -> str:
+    """What the classes name; else the custom of Karpenter's template."""
+    named = sorted({one.spec.role.rpartition("/")[2] for one in classes if one.spec.role})
+    return named[0] if named else f"KarpenterNodeRole-{settings.cluster_name}"
+
+
+async def _temporal(settings: Settings) -> list[Finding]:
+    where = Connection(settings.temporal_address, settings.temporal_namespace, settings.cluster_name)
+    try:
+        return await check_temporal(await where.client(), settings.cluster_name)
+    except Refused as refused:
+        return [problem("temporal", settings.temporal_address, str(refused), "set TEMPORAL_ADDRESS")]

@@ -1,0 +1,31 @@
+"""Findings for the eye: a table, worst last so that it stands above the prompt, and one line that sums it up."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from model.findings import Finding, Level
+
+_STYLES: Final[dict[Level, str]] = {"ok": "green", "advice": "yellow", "unknown": "cyan", "problem": "bold red"}
+_ORDER: Final = tuple(_STYLES)
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    table = Table(expand=False, show_lines=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("area", no_wrap=True)
+    table.add_column("what", overflow="fold", max_width=38)
+    table.add_column("found", overflow="fold", max_width=60)
+    table.add_column("to do", overflow="fold", max_width=50)
+    for one in sorted(findings, key=lambda finding: _ORDER.index(finding.level)):
+        table.add_row(Text(one.level, style=_STYLES[one.level]), one.area, one.subject, one.said, one.todo)
+    return table
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """`14 ok, 2 advice, 1 problem`."""
+    counts = Counter(one.level for one in findings)
+    return ", ".join(f"{counts[level]} {level}" for level in _ORDER if counts[level]) or "nothing was looked at"
