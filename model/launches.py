@@ -5,12 +5,15 @@ repeated activity repeats the call and gets the same instances.
 """
 
 import hashlib
+import json
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from model.base import Message
 from model.catalogue import Market, UnavailableOffering
+from model.overrides import LaunchOverride as LaunchOverride
+from model.overrides import Overrides
 
 
 class Member(Message):
@@ -20,20 +23,6 @@ class Member(Message):
     uid: str
 
 
-class LaunchOverride(Message):
-    """One instance type in one subnet, under one launch template."""
-
-    launch_template: str
-    instance_type: str
-    zone: str
-    subnet_id: str
-    image_id: str
-    priority: float
-    """The offering's price in US dollars an hour."""
-    reservation_id: str = ""
-    """The capacity reservation that its launch template targets."""
-
-
 class LaunchRequest(Message):
     """Everything CreateFleet is told, frozen: an attempt that is repeated says exactly the same."""
 
@@ -41,7 +30,7 @@ class LaunchRequest(Message):
     capacity_type: str
     market: Market = ""
     """The kind of reservations that a reserved launch goes into."""
-    overrides: tuple[LaunchOverride, ...]
+    overrides: Overrides
     tags: dict[str, str]
     instance_profile: str = ""
     context: str = ""
@@ -61,9 +50,10 @@ class LaunchGroup(Message):
     request: LaunchRequest
 
     def token(self) -> str:
-        """At most 64 ASCII characters, as EC2 demands."""
+        """At most 64 ASCII characters, as EC2 demands. A field that a newer version adds does not change it."""
         uids = ",".join(sorted(member.uid for member in self.members))
-        said = f"{uids}\n{self.request.model_dump_json()}\n{self.attempt}"
+        request = self.request.model_dump(mode="json", exclude_defaults=True)
+        said = f"{uids}\n{json.dumps(request, sort_keys=True)}\n{self.attempt}"
         return "tenure-" + hashlib.sha256(said.encode()).hexdigest()[:48]
 
 

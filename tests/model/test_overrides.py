@@ -1,0 +1,67 @@
+"""A launch request is written down in tables and reads back as it was, with the same token."""
+
+import json
+
+from model.launches import LaunchGroup, LaunchRequest, Member
+from model.overrides import LaunchOverride
+
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
+
+
+def overrides(types: int, *, spot: bool = False) -> tuple[LaunchOverride, ...]:
+    return tuple(
+        LaunchOverride(
+            launch_template=f"karpenter.k8s.aws/1234567890123456789{number % 3}",
+            instance_type=f"m5-{number}.2xlarge",
+            zone=zone,
+            subnet_id=f"subnet-0123456789abcde{zone[-1]}",
+            image_id=f"ami-0123456789abcde{number % 3}",
+            priority=number + (ord(zone[-1]) / 100 if spot else 0),
+            reservation_id="cr-1" if number == 1 else "",
+        )
+        for number in range(types)
+        for zone in (ZONES if number % 2 else ZONES[1:])
+    )
+
+
+def group(*found: LaunchOverride) -> LaunchGroup:
+    request = LaunchRequest(node_class="default", capacity_type="spot", overrides=found, tags={"b": "1", "a": "2"})
+    return LaunchGroup(group_id="g", members=(Member(name="a", uid="uid-a"),), request=request)
+
+
+def test_what_was_written_down_reads_back_in_the_same_order_with_the_same_token() -> None:
+    for spot in (False, True):
+        made = group(*overrides(60, spot=spot))
+        read = LaunchGroup.model_validate_json(made.model_dump_json())
+        assert read == made and read.token() == made.token()
+
+
+def test_a_request_of_sixty_types_takes_few_kilobytes() -> None:
+    found = overrides(60)
+    assert len(group(*found).model_dump_json()) < 4_000
+    assert sum(len(one.model_dump_json()) for one in found) > 30_000
+
+
+def test_a_request_that_was_written_one_by_one_still_reads() -> None:
+    made = group(*overrides(3))
+    plain = json.loads(made.model_dump_json())
+    plain["request"]["overrides"] = [one.model_dump() for one in made.request.overrides]
+    assert LaunchGroup.model_validate(plain) == made
+
+
+def test_another_price_or_subnet_is_another_token() -> None:
+    first, *rest = overrides(3)
+    tokens = {
+        group(one, *rest).token()
+        for one in (
+            first,
+            first.model_copy(update={"priority": 9.0}),
+            first.model_copy(update={"subnet_id": "subnet-2"}),
+            first.model_copy(update={"reservation_id": "cr-2"}),
+        )
+    }
+    assert len(tokens) == 4
+
+
+def test_no_override_at_all_is_written_down_too() -> None:
+    assert LaunchGroup.model_validate_json(group().model_dump_json()) == group()
