@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Json = dict[str, Any]
+from sandbox.aws.control_capacity import CapacityControl
+from sandbox.aws.control_client import ControlError, Json
+
+__all__ = ["AwsControl", "ControlError", "Json"]
 
 
-class ControlError(RuntimeError):
-    """The stand-in refused a control request; the text says why."""
-
-
-class AwsControl:
+class AwsControl(CapacityControl):
     """`endpoint` is the stand-in's URL. Methods raise ControlError when refused, OSError when nobody answers."""
-
-    def __init__(self, endpoint: str) -> None:
-        self._base = f"{endpoint.rstrip('/')}/_sim"
 
     def health(self) -> Json:
         return self._call("GET", "health")
@@ -81,20 +73,6 @@ class AwsControl:
     def seed_faults(self, seed: int) -> None:
         """Start the dice of probabilities from a seed."""
         self._call("POST", "faults/seed", {"seed": seed})
-
-    def set_pool(
-        self, available: int | None, *, instance_type: str = "*", zone: str = "*", capacity_type: str = "*"
-    ) -> None:
-        """How many more instances a capacity pool gives; None for no bound. `*` stands for all."""
-        pool = {"instance_type": instance_type, "zone": zone, "capacity_type": capacity_type, "available": available}
-        self._call("POST", "pools", pool)
-
-    def clear_pools(self) -> None:
-        """No pool and no vCPU limit is bounded any more."""
-        self._call("DELETE", "pools")
-
-    def set_vcpu_limit(self, capacity_type: str, vcpus: int | None) -> None:
-        self._call("POST", "limits", {capacity_type: vcpus})
 
     def advance(self, seconds: float) -> None:
         """Move the timers of instances forward; wall-clock stamps are not moved."""
@@ -176,16 +154,3 @@ class AwsControl:
         """What bound keys were refused: access_key, action, resource, decision."""
         found: list[Json] = self._call("GET", "keys")["denials"]
         return found
-
-    def _call(
-        self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] | None = None, timeout: float = 30
-    ) -> Json:
-        url = f"{self._base}/{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data=data, method=method, headers={"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
-                found: Json = json.load(answer)
-                return found
-        except urllib.error.HTTPError as error:
-            raise ControlError(json.load(error).get("error", str(error))) from None

@@ -36,6 +36,12 @@ def spot_interruption(settings: SimSettings, now: Any, instance_id: str) -> dict
     return event(settings, now, "EC2 Spot Instance Interruption Warning", detail, [instance_id])
 
 
+def reservation_interruption(settings: SimSettings, now: Any, instance_id: str) -> dict[str, Any]:
+    detail = {"instance-id": instance_id, "instance-action": "terminate"}
+    name = "EC2 Capacity Reservation Instance Interruption Warning"
+    return event(settings, now, name, detail, [instance_id])
+
+
 def rebalance(settings: SimSettings, now: Any, instance_id: str) -> dict[str, Any]:
     return event(settings, now, "EC2 Instance Rebalance Recommendation", {"instance-id": instance_id}, [instance_id])
 

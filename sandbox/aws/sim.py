@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sandbox.aws import sim_instances
+from sandbox.aws import sim_instances, sim_reservations
 from sandbox.aws.request import HttpRequest
 from sandbox.aws.seed import reset, set_parameter
 from sandbox.aws.settings import SimSettings
@@ -208,6 +208,11 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "subnets"): withhold_addresses,
     ("POST", "zonal-shifts"): shift_zone,
     ("DELETE", "zonal-shifts"): end_shifts,
+    ("GET", "reservations"): sim_reservations.list_reservations,
+    ("POST", "reservations"): sim_reservations.make_reservation,
+    ("POST", "reservations/end"): sim_reservations.end_reservation,
+    ("POST", "reservations/resize"): sim_reservations.resize_reservation,
+    ("POST", "reservations/interrupt"): sim_reservations.interrupt_reservation,
     ("GET", "instances"): sim_instances.instances,
     ("GET", "launches"): sim_instances.launches,
     ("POST", "instances/stop"): sim_instances.stop,

@@ -48,6 +48,7 @@ def _compact(instance: Instance) -> Body:
         "zone": instance.zone,
         "zone_id": instance.zone_id,
         "capacity_type": "spot" if instance.lifecycle == "spot" else "on-demand",
+        "lifecycle": instance.lifecycle,
         "image_id": instance.image_id,
         "architecture": instance.architecture,
         "subnet_id": instance.subnet_id,

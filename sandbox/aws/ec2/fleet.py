@@ -16,6 +16,7 @@ from sandbox.aws.ec2.ids import new_fleet_id
 from sandbox.aws.ec2.launch import LaunchSpec, Prepared, launch_one, prepare
 from sandbox.aws.ec2.pools import LAST, Pool, in_order, place, pool_price, read_pools
 from sandbox.aws.ec2.records import Fleet, Instance
+from sandbox.aws.ec2.reserve import INTERRUPTIBLE, RESERVED_MARKETS
 from sandbox.aws.ec2.tagging import read_specifications
 from sandbox.aws.wire.errors import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
 
@@ -23,7 +24,7 @@ TARGET_MARKETS = {
     "on-demand": "on-demand",
     "spot": "spot",
     "capacity-block": "capacity-block",
-    "reserved-capacity": "interruptible-capacity-reservation",
+    "reserved-capacity": INTERRUPTIBLE,
 }
 OPTIONS = {"spot": "SpotOptions", "on-demand": "OnDemandOptions"}
 Permit = Callable[[Prepared], None]
@@ -107,8 +108,11 @@ def _targets(request: dict[str, Any]) -> list[tuple[str, int]]:
     counts = {market: count for market, count in fixed.items() if count}
     if rest:
         counts[TARGET_MARKETS[default]] = counts.get(TARGET_MARKETS[default], 0) + rest
-    if default == "reserved-capacity" and not request.get("ReservedCapacityOptions", {}).get("ReservationTypes"):
+    kinds = request.get("ReservedCapacityOptions", {}).get("ReservationTypes") or []
+    if default == "reserved-capacity" and not kinds:
         raise missing_parameter("ReservedCapacityOptions")
+    if set(kinds) - {INTERRUPTIBLE}:
+        raise invalid_value(f"Invalid value '{kinds}' for ReservationTypes.")
     return list(counts.items())
 
 
@@ -215,10 +219,11 @@ class _Launcher:
 
     def _require_market(self, pool: Pool) -> None:
         kind = pool.data.get("InstanceMarketOptions", {}).get("MarketType")
-        reserved = self.market not in OPTIONS
-        if reserved and kind != self.market:
+        wanted = {kind, self.market} - {None}
+        if (self.market in RESERVED_MARKETS or kind in RESERVED_MARKETS) and (kind is None or len(wanted) > 1):
             raise AwsError(
-                "InvalidFleetConfiguration", f"The launch template must ask for the market type {self.market}."
+                "InvalidFleetConfiguration",
+                f"The fleet's target is {self.market}, but the launch template's market type is {kind}.",
             )
         price = pool_price(pool, self.market)
         if self.market == "spot" and price == LAST:

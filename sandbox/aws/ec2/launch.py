@@ -14,7 +14,7 @@ from sandbox.aws.ec2.devices import full_subnet, make_interfaces, make_volumes, 
 from sandbox.aws.ec2.ids import new_id, new_spot_request_id
 from sandbox.aws.ec2.places import groups_of, image_of, profile_of, require_placement_group, subnet_of
 from sandbox.aws.ec2.records import Image, Instance
-from sandbox.aws.ec2.reserve import choose_reservation
+from sandbox.aws.ec2.reserve import Fit, choose_reservation
 from sandbox.aws.ec2.types_data import all_types, architectures, offered_zones, vcpus
 from sandbox.aws.ec2.world import World
 from sandbox.aws.wire.errors import AwsError, invalid_value
@@ -48,6 +48,11 @@ class Prepared:
     def zone(self) -> str:
         return str(self.subnet.availability_zone)
 
+    @property
+    def fit(self) -> Fit:
+        tenancy = self.spec.data.get("Placement", {}).get("Tenancy") or "default"
+        return Fit(self.instance_type, self.zone, tenancy, "Windows" if self.image.platform else "Linux/UNIX")
+
 
 def prepare(world: World, spec: LaunchSpec) -> Prepared:
     """Raises AwsError with the code EC2 has for whatever is missing, malformed or does not fit together."""
@@ -76,12 +81,7 @@ def launch_one(world: World, prepared: Prepared, index: int) -> Instance:
     """Raises a capacity error (no capacity, limit, full subnet, full reservation); then nothing has been taken."""
     spec = prepared.spec
     reservation = choose_reservation(
-        world,
-        instance_type=prepared.instance_type,
-        zone=prepared.zone,
-        market=spec.market,
-        tenancy=spec.data.get("Placement", {}).get("Tenancy") or "default",
-        specification=spec.data.get("CapacityReservationSpecification"),
+        world, prepared.fit, market=spec.market, specification=spec.data.get("CapacityReservationSpecification")
     )
     _require_quota(world, prepared)
     if world.network.book(prepared.subnet.id).free() < 1:

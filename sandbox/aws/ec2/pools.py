@@ -13,7 +13,7 @@ from typing import Any
 
 from sandbox.aws.ec2 import prices
 from sandbox.aws.ec2.places import subnet_of
-from sandbox.aws.ec2.reserve import room
+from sandbox.aws.ec2.reserve import has_open_room
 from sandbox.aws.ec2.template_data import resolve_template
 from sandbox.aws.ec2.types_data import all_types
 from sandbox.aws.ec2.world import World
@@ -109,7 +109,7 @@ def in_order(world: World, pools: list[Pool], market: str, options: dict[str, An
     ordered = sorted(pools, key=_sort_key(world, strategy, market, need))
     first = options.get("CapacityReservationOptions", {}).get("UsageStrategy")
     if first == "use-capacity-reservations-first":
-        ordered.sort(key=lambda pool: 0 if _reserved_room(world, pool) else 1)
+        ordered.sort(key=lambda pool: 0 if has_open_room(world, pool.instance_type, pool.zone) else 1)
     return ordered
 
 
@@ -137,11 +137,3 @@ def pool_price(pool: Pool, market: str) -> float:
     if market == "spot":
         return prices.spot(pool.instance_type, pool.zone or "") or LAST
     return prices.on_demand(pool.instance_type) or LAST
-
-
-def _reserved_room(world: World, pool: Pool) -> bool:
-    same = (
-        r for r in world.reservations.values()
-        if (r.instance_type, r.zone, r.match_criteria) == (pool.instance_type, pool.zone, "open")
-    )  # fmt: skip
-    return any(room(reservation) for reservation in same)

@@ -153,6 +153,10 @@ class Reservation:
     state: str = "active"
     used: int = 0
     interruptible: bool = False
+    # Start and end as readings of the stand-in's clock.
+    starts_at: float = 0.0
+    ends_at: float | None = None
+    reclaimed: bool = False
 
 
 @dataclass

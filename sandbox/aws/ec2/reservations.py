@@ -1,4 +1,7 @@
-"""Capacity reservations: created, described, modified, cancelled; how many are free follows from who runs in them."""
+"""Capacity reservations: created, described, modified, cancelled; how many are free follows from who runs in them.
+
+When they begin and end is `reservation_life`'s, who gets in is `reserve`'s.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ from sandbox.aws.ec2.filters import accepts, compile_filters, tag_facts
 from sandbox.aws.ec2.ids import new_id, not_found, require_well_formed
 from sandbox.aws.ec2.paging import page
 from sandbox.aws.ec2.records import Reservation
+from sandbox.aws.ec2.reservation_life import BLOCK, ENDED, close, set_times
 from sandbox.aws.ec2.reserve import room
 from sandbox.aws.ec2.tagging import read_specifications, tag_list
 from sandbox.aws.ec2.types_data import all_types
 from sandbox.aws.ec2.world import World
-from sandbox.aws.wire.errors import bad_combination, dry_run_ok, invalid_value, missing_parameter
+from sandbox.aws.wire.errors import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
 from sandbox.aws.wire.xml import iso
 
 PATHS = {
@@ -37,9 +41,16 @@ def create_capacity_reservation(call: Call) -> dict[str, Any]:
             raise missing_parameter(name)
     if request["InstanceType"] not in all_types():
         raise invalid_value(f"Invalid value '{request['InstanceType']}' for InstanceType.")
-    zone, zone_id = _zone(world, request)
+    zone, zone_id = zone_of(world, request)
     if request.get("DryRun"):
         raise dry_run_ok()
+    reservation = make(world, request, zone=zone, zone_id=zone_id)
+    set_times(world, reservation, start=reservation.start, end=_moment(request.get("EndDate")))
+    return {"CapacityReservation": view(world, reservation)}
+
+
+def make(world: World, request: dict[str, Any], *, zone: str, zone_id: str) -> Reservation:
+    """A reservation from CreateCapacityReservation's members, active from now on and without an end."""
     now = world.now().replace(microsecond=0)
     reservation = Reservation(
         id=new_id("cr"),
@@ -52,18 +63,18 @@ def create_capacity_reservation(call: Call) -> dict[str, Any]:
         owner=world.account,
         created=now,
         start=now,
-        end=_moment(request.get("EndDate")),
+        end=None,
         match_criteria=request.get("InstanceMatchCriteria", "open"),
         kind="default",
         tags=read_specifications(request.get("TagSpecifications")).get("capacity-reservation", {}),
     )
     world.reservations[reservation.id] = reservation
-    return {"CapacityReservation": view(world, reservation)}
+    return reservation
 
 
-def _zone(world: World, request: dict[str, Any]) -> tuple[str, str]:
+def zone_of(world: World, request: dict[str, Any]) -> tuple[str, str]:
     for subnet in world.network.subnets():
-        pair = (subnet.availability_zone, subnet.availability_zone_id)
+        pair: tuple[str, str] = (subnet.availability_zone, subnet.availability_zone_id)
         if request.get("AvailabilityZone") == pair[0] or request.get("AvailabilityZoneId") == pair[1]:
             return pair
     raise invalid_value(f"Invalid availability zone: [{request.get('AvailabilityZone')}]")
@@ -81,27 +92,10 @@ def describe_capacity_reservations(call: Call) -> dict[str, Any]:
     filters = compile_filters(request.get("Filters"), FILTERS)
     if request.get("DryRun"):
         raise dry_run_ok()
-    expire(world)
     chosen = [r for r in _chosen(world, ids) if accepts(filters, _facts(world, r))]
     chosen.sort(key=_order)
     shown, token = page(chosen, request, _order, low=1, high=1000)
     return {"CapacityReservations": [view(world, r) for r in shown], "NextToken": token}
-
-
-def expire(world: World) -> None:
-    """Reservations whose end has come are expired; their instances run on without them, as on-demand."""
-    for reservation in world.reservations.values():
-        if reservation.state == "active" and reservation.end and reservation.end <= world.now():
-            _close(world, reservation, "expired")
-
-
-def _close(world: World, reservation: Reservation, state: str) -> None:
-    reservation.state = state
-    for instance in world.instances.values():
-        if instance.capacity_reservation_id == reservation.id:
-            instance.capacity_reservation_id = None
-            instance.changed()
-    reservation.used = 0
 
 
 def _order(reservation: Reservation) -> str:
@@ -127,7 +121,7 @@ def _facts(world: World, reservation: Reservation) -> dict[str, list[str]]:
 def view(world: World, reservation: Reservation) -> dict[str, Any]:
     return {
         "CapacityReservationId": reservation.id,
-        "CapacityReservationArn": world.arn("capacity-reservation", reservation.id),
+        "CapacityReservationArn": world.arn("capacity-reservation", reservation.id, reservation.owner),
         "OwnerId": reservation.owner,
         "AvailabilityZone": reservation.zone,
         "AvailabilityZoneId": reservation.zone_id,
@@ -146,31 +140,41 @@ def view(world: World, reservation: Reservation) -> dict[str, Any]:
         "CreateDate": reservation.created,
         "ReservationType": reservation.kind,
         "Interruptible": reservation.interruptible,
+        "CapacityBlockId": reservation.id.replace("cr-", "cb-") if reservation.kind == BLOCK else None,
         "Tags": tag_list(reservation.tags),
     }
 
 
 def modify_capacity_reservation(call: Call) -> dict[str, Any]:
-    reservation = _named(call)
-    request = call.params
+    reservation, request = _modifiable(call), call.params
     if request.get("InstanceCount") is not None:
         reservation.total = request["InstanceCount"]
     if request.get("EndDate"):
-        reservation.end = _moment(request["EndDate"])
+        set_times(call.world, reservation, start=reservation.start, end=_moment(request["EndDate"]))
     if request.get("EndDateType") == "unlimited":
-        reservation.end = None
+        set_times(call.world, reservation, start=reservation.start, end=None)
     if request.get("InstanceMatchCriteria"):
         reservation.match_criteria = request["InstanceMatchCriteria"]
     return {"Return": True}
 
 
 def cancel_capacity_reservation(call: Call) -> dict[str, Any]:
-    _close(call.world, _named(call), "cancelled")
+    reservation = _modifiable(call)
+    if reservation.kind == BLOCK:
+        raise AwsError("UnsupportedOperation", f"The capacity block {reservation.id} cannot be cancelled.")
+    close(call.world, reservation, "cancelled")
     return {"Return": True}
 
 
-def _named(call: Call) -> Reservation:
+def _modifiable(call: Call) -> Reservation:
+    """The named one. Raises InvalidCapacityReservationState for one that has ended."""
     reservation_id = call.params.get("CapacityReservationId")
     if not reservation_id:
         raise missing_parameter("CapacityReservationId")
-    return _chosen(call.world, [reservation_id])[0]
+    (reservation,) = _chosen(call.world, [reservation_id])
+    if reservation.state in ENDED:
+        text = f"The Capacity Reservation {reservation.id} is in the state {reservation.state}."
+        raise AwsError("InvalidCapacityReservationState", text)
+    if call.params.get("DryRun"):
+        raise dry_run_ok()
+    return reservation

@@ -1,35 +1,56 @@
 """Which capacity reservation a launch goes into: the one it targets, an open one that fits, or none.
 
 Rules from EC2's user guide: a targeted launch takes its reservation or fails; a launch without a preference is put
-into a matching `open` reservation with room, silently; spot never uses reservations.
+into a matching `open` reservation with room, silently; spot never uses reservations; capacity blocks and interruptible
+reservations take only launches that ask for their kind of market and name them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from sandbox.aws.ec2.ids import not_found, require_well_formed
 from sandbox.aws.ec2.records import Reservation
 from sandbox.aws.ec2.world import World
-from sandbox.aws.wire.errors import AwsError, invalid_value
+from sandbox.aws.wire.errors import AwsError, bad_combination, invalid_value
 
-RESERVED_MARKETS = frozenset({"capacity-block", "interruptible-capacity-reservation"})
+INTERRUPTIBLE = "interruptible-capacity-reservation"
+RESERVED_MARKETS = frozenset({"capacity-block", INTERRUPTIBLE})
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a reservation and a launch must have in common."""
+
+    instance_type: str
+    zone: str
+    tenancy: str
+    platform: str
+
+    @classmethod
+    def of(cls, reservation: Reservation) -> Fit:
+        return cls(reservation.instance_type, reservation.zone, reservation.tenancy, reservation.platform)
 
 
 def choose_reservation(
-    world: World, *, instance_type: str, zone: str, market: str, tenancy: str, specification: dict[str, Any] | None
+    world: World, fit: Fit, *, market: str, specification: dict[str, Any] | None
 ) -> Reservation | None:
     """Raises ReservationCapacityExceeded when the launch insists on a reservation that has no room."""
     specification = specification or {}
     target = specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")
+    preference = specification.get("CapacityReservationPreference", "open")
+    if market == "spot":
+        if target or preference == "capacity-reservations-only":
+            raise bad_combination("Spot Instances cannot be launched into a Capacity Reservation.")
+        return None
     if target:
-        return _targeted(world, target, instance_type, zone, market)
+        return _targeted(world, target, fit, market)
     if market in RESERVED_MARKETS:
         raise invalid_value(f"A Capacity Reservation must be targeted for the market type {market}")
-    preference = specification.get("CapacityReservationPreference", "open")
-    if market == "spot" or preference == "none":
+    if preference == "none":
         return None
-    found = _open(world, instance_type, zone, tenancy)
+    found = _open(world, fit)
     if found is None and preference == "capacity-reservations-only":
         raise _exceeded()
     return found
@@ -39,13 +60,27 @@ def room(reservation: Reservation) -> int:
     return max(0, reservation.total - reservation.used) if reservation.state == "active" else 0
 
 
-def _targeted(world: World, target: str, instance_type: str, zone: str, market: str) -> Reservation:
+def market_of(reservation: Reservation) -> str:
+    """The market that a launch into the reservation must name."""
+    if reservation.interruptible:
+        return INTERRUPTIBLE
+    return "capacity-block" if reservation.kind == "capacity-block" else "on-demand"
+
+
+def has_open_room(world: World, instance_type: str, zone: str | None) -> bool:
+    """Whether an open reservation for this type and zone has room, whatever its tenancy and platform."""
+    return any(
+        (one.instance_type, one.zone) == (instance_type, zone) and _is_open(one) and room(one)
+        for one in world.reservations.values()
+    )
+
+
+def _targeted(world: World, target: str, fit: Fit, market: str) -> Reservation:
     require_well_formed([target], "cr")
     reservation = world.reservations.get(target)
     if reservation is None:
         raise not_found([target], "cr", "Capacity Reservation")
-    wanted_kind = "capacity-block" if market == "capacity-block" else "default"
-    if reservation.kind != wanted_kind or (reservation.instance_type, reservation.zone) != (instance_type, zone):
+    if Fit.of(reservation) != fit or market_of(reservation) != market:
         raise AwsError(
             "ReservationCapacityIncompatible",
             f"The attributes of the requested instance do not match Capacity Reservation {target}.",
@@ -55,15 +90,15 @@ def _targeted(world: World, target: str, instance_type: str, zone: str, market: 
     return reservation
 
 
-def _open(world: World, instance_type: str, zone: str, tenancy: str) -> Reservation | None:
+def _open(world: World, fit: Fit) -> Reservation | None:
     for reservation in world.reservations.values():
-        place = (reservation.instance_type, reservation.zone, reservation.tenancy)
-        usable = (
-            reservation.match_criteria == "open" and reservation.kind == "default" and not reservation.interruptible
-        )
-        if usable and place == (instance_type, zone, tenancy) and room(reservation) > 0:
+        if _is_open(reservation) and Fit.of(reservation) == fit and room(reservation) > 0:
             return reservation
     return None
+
+
+def _is_open(reservation: Reservation) -> bool:
+    return reservation.match_criteria == "open" and market_of(reservation) == "on-demand"
 
 
 def _exceeded() -> AwsError:

@@ -16,10 +16,16 @@ from sandbox.aws.clock import SimClock
 from sandbox.aws.ec2.capacity import CapacityPools
 from sandbox.aws.ec2.network import Network
 from sandbox.aws.ec2.records import Fleet, Image, Instance, LaunchTemplate, PlacementGroup, Reservation
+from sandbox.aws.ec2.reservation_life import next_reservation_due, settle_reservations
 from sandbox.aws.settings import SimSettings
 
 NEXT_STATE = {"pending": "running", "shutting-down": "terminated", "stopping": "stopped", "terminated": None}
 StateListener = Callable[[Instance], None]
+# Why AWS itself takes an instance, by its lifecycle: code and text.
+TAKEN = {
+    "spot": ("Server.SpotInstanceTermination", "Spot instance termination"),
+    "interruptible-capacity-reservation": ("Server.CapacityReservationInterruption", "The capacity was reclaimed"),
+}
 # How many vanished instances the control API can still name to one who asks what changed.
 GONE_KEPT = 20000
 
@@ -59,8 +65,8 @@ class World:
         self._timer_serial = 0
         self._dooms: list[tuple[float, str]] = []
 
-    def arn(self, kind: str, name: str) -> str:
-        return f"arn:aws:ec2:{self.region}:{self.account}:{kind}/{name}"
+    def arn(self, kind: str, name: str, owner: str | None = None) -> str:
+        return f"arn:aws:ec2:{self.region}:{owner or self.account}:{kind}/{name}"
 
     def start_timer(self, instance: Instance, due: float) -> None:
         """Move the instance to the state that follows its present one when the clock reads `due`."""
@@ -70,7 +76,9 @@ class World:
 
     def next_due(self) -> float | None:
         """The clock's reading at which something will change by itself."""
-        return min((heap[0][0] for heap in (self._timers, self._dooms) if heap), default=None)
+        dues = [heap[0][0] for heap in (self._timers, self._dooms) if heap]
+        reservation = next_reservation_due(self)
+        return min(dues if reservation is None else [*dues, reservation], default=None)
 
     def doom(self, instance: Instance, seconds: float) -> None:
         """Have AWS itself take the instance so many seconds from now, as after a spot interruption's notice."""
@@ -85,14 +93,17 @@ class World:
             if instance is not None and instance.timer == serial:
                 self._advance(instance, due)
         while self._dooms and self._dooms[0][0] <= self.clock.now():
-            self._take(heapq.heappop(self._dooms)[1])
+            instance = self.instances.get(heapq.heappop(self._dooms)[1])
+            if instance is not None:
+                self.take(instance, *TAKEN.get(instance.lifecycle, TAKEN["spot"]))
+        settle_reservations(self)
 
-    def _take(self, instance_id: str) -> None:
-        instance = self.instances.get(instance_id)
-        if instance is not None and instance.state not in ("shutting-down", "terminated"):
-            instance.reason_code = "Server.SpotInstanceTermination"
-            instance.reason_message = "Server.SpotInstanceTermination: Spot instance termination"
-            instance.reason = f"Server.SpotInstanceTermination ({self.now():%Y-%m-%d %H:%M:%S} GMT)"
+    def take(self, instance: Instance, code: str, text: str) -> None:
+        """AWS shuts the instance down, for this reason. One that is going already is left alone."""
+        if instance.state not in ("shutting-down", "terminated"):
+            instance.reason_code = code
+            instance.reason_message = f"{code}: {text}"
+            instance.reason = f"{code} ({self.now():%Y-%m-%d %H:%M:%S} GMT)"
             self.enter(instance, "shutting-down")
 
     def enter(self, instance: Instance, state: str, at: float | None = None) -> None:

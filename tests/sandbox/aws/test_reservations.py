@@ -1,4 +1,4 @@
-"""Capacity reservations and placement groups: who gets in, who is put in silently, what shows on the instance."""
+"""Capacity reservations: who gets in, who is put in silently, what shows on the instance."""
 
 from __future__ import annotations
 
@@ -111,18 +111,3 @@ def test_reserved_capacity_needs_its_options(kit: StandInKit) -> None:
     with pytest.raises(ClientError) as refused:
         kit.fleet(kit.overrides("m5.large", zones="a"), capacity_type="reserved-capacity")
     assert code(refused) == "MissingParameter"
-
-
-def test_placement_groups(kit: StandInKit) -> None:
-    made = kit.ec2.create_placement_group(GroupName="near", Strategy="partition", PartitionCount=3)["PlacementGroup"]
-    (found,) = kit.ec2.describe_placement_groups(
-        GroupIds=[made["GroupId"]], Filters=[{"Name": "state", "Values": ["available"]}]
-    )["PlacementGroups"]
-    assert (found["GroupName"], found["PartitionCount"]) == ("near", 3)
-    kit.template(Placement={"GroupId": made["GroupId"], "PartitionNumber": 2})
-    (one,) = ids(kit.fleet(kit.overrides("m5.large", zones="a")))
-    placement = kit.describe(one)["Placement"]
-    assert (placement["GroupName"], placement["PartitionNumber"]) == ("near", 2)
-    with pytest.raises(ClientError) as missing:
-        kit.ec2.describe_placement_groups(GroupNames=["far"])
-    assert code(missing) == "InvalidPlacementGroup.Unknown"

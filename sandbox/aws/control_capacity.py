@@ -1,0 +1,79 @@
+"""The part of the control client that concerns capacity: pools, limits, reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sandbox.aws.control_client import ControlClient, Json
+
+
+class CapacityControl(ControlClient):
+    def set_pool(
+        self, available: int | None, *, instance_type: str = "*", zone: str = "*", capacity_type: str = "*"
+    ) -> None:
+        """How many more instances a capacity pool gives; None for no bound. `*` stands for all."""
+        pool = {"instance_type": instance_type, "zone": zone, "capacity_type": capacity_type, "available": available}
+        self._call("POST", "pools", pool)
+
+    def clear_pools(self) -> None:
+        """No pool and no vCPU limit is bounded any more."""
+        self._call("DELETE", "pools")
+
+    def set_vcpu_limit(self, capacity_type: str, vcpus: int | None) -> None:
+        self._call("POST", "limits", {capacity_type: vcpus})
+
+    def make_reservation(
+        self,
+        instance_type: str = "m5.large",
+        zone: str = "us-west-2a",
+        *,
+        count: int = 1,
+        criteria: str = "targeted",
+        kind: str = "default",
+        interruptible: bool = False,
+        owner: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        starts_in: float = 0.0,
+        lasts: float | None = None,
+    ) -> str:
+        """Make a capacity reservation; `kind` default or capacity-block, `criteria` open or targeted. Returns its id.
+
+        It begins after `starts_in` seconds and ends `lasts` later, by the clock that `advance` moves; None: never.
+        """
+        body = {
+            "instance_type": instance_type, "zone": zone, "count": count, "criteria": criteria, "kind": kind,
+            "interruptible": interruptible, "owner": owner, "tags": dict(tags or {}), "starts_in": starts_in,
+            "lasts": lasts,
+        }  # fmt: skip
+        return str(self._call("POST", "reservations", body)["id"])
+
+    def reservations(self) -> dict[str, Json]:
+        """By id: `state`, `total`, `available`, `instances`."""
+        return {one["id"]: one for one in self._call("GET", "reservations")["reservations"]}
+
+    def cancel_reservation(self, reservation_id: str) -> None:
+        """Its owner gives it up: on-demand instances run on without it."""
+        self._call("POST", "reservations/end", {"id": reservation_id, "state": "cancelled"})
+
+    def expire_reservation(self, reservation_id: str) -> None:
+        """Its end has come: on-demand instances run on without it, those of a capacity block are shut down."""
+        self._call("POST", "reservations/end", {"id": reservation_id, "state": "expired"})
+
+    def resize_reservation(self, reservation_id: str, total: int) -> None:
+        self._call("POST", "reservations/resize", {"id": reservation_id, "total": total})
+
+    def interrupt_reservation(
+        self,
+        reservation_id: str,
+        *,
+        instances: Iterable[str] | None = None,
+        notice_seconds: float = 120,
+        keep: bool = False,
+    ) -> list[str]:
+        """An interruptible reservation's capacity is reclaimed: warnings go out, instances are taken unless `keep`."""
+        body = {
+            "id": reservation_id, "instances": None if instances is None else list(instances),
+            "notice_seconds": notice_seconds, "keep": keep,
+        }  # fmt: skip
+        found: list[str] = self._call("POST", "reservations/interrupt", body)["instances"]
+        return found
