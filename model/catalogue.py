@@ -80,6 +80,14 @@ class UnavailableOffering(Value):
         )
 
 
+class ReservationRoom(Value):
+    """How many instances a capacity reservation has room for."""
+
+    available: int
+    at: datetime
+    """When EC2 was asked: what was launched later is not counted."""
+
+
 class Catalogue(Value):
     """Every instance type by EC2NodeClass. Resolved afresh when a NodeClass or a price changes."""
 

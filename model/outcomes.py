@@ -4,8 +4,10 @@
 """
 
 from datetime import datetime
+from typing import Literal
 
 from model.base import Value
+from model.catalogue import Market
 
 
 class InstanceFacts(Value):
@@ -20,14 +22,18 @@ class InstanceFacts(Value):
     capacity_type: str = ""
     reservation_id: str = ""
     """Of its capacity reservation: empty unless it was launched into that one alone, and the gate is on."""
-    reservation_type: str = ""
-    """default or capacity-block, where it is reserved."""
+    reservation_type: Literal["", "default", "capacity-block"] = ""
+    """Of the reservation, where it is reserved."""
     interruptible: bool = False
     placement_group: str = ""
     partition: str = ""
     """Number of its partition in a placement group of that strategy."""
     tags: dict[str, str] = {}
     launched_at: datetime | None = None
+
+    @property
+    def market(self) -> Market:
+        return "interruptible" if self.interruptible else self.reservation_type
 
 
 class LaunchFacts(Value):
