@@ -59,6 +59,7 @@ def claim_fact(claim: Json) -> ClaimFact:
             "capacity": parse_resources(status.get("capacity")),
             "allocatable": parse_resources(status.get("allocatable")),
             "provider_id": status.get("providerID", ""),
+            "image_id": status.get("imageID", ""),
             "node_name": status.get("nodeName", ""),
             "expire_after_seconds": _seconds(spec.get("expireAfter", "720h")),
             "launched": _is_true(status, labels.LAUNCHED),

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.launches import LaunchGroup
+from model.learnt import LearntKept
 from model.messages import Pause, PermitAsked
 from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft
@@ -27,6 +28,8 @@ class ProvisioningState(Message):
     NodeClaims before its host was lost, and they have to be launched."""
     demand: DemandSeen | None = None
     unavailable: tuple[UnavailableOffering, ...] = ()
+    kept: LearntKept = LearntKept()
+    """What nodes have shown of their machines; outlives them."""
     drafts: tuple[LaunchDraft, ...] = ()
     """Planned, and no request frozen for them yet."""
     groups: tuple[LaunchGroup, ...] = ()

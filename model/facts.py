@@ -107,6 +107,8 @@ class ClaimFact(Value):
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     provider_id: str = ""
+    image_id: str = ""
+    """What its instance runs."""
     node_name: str = ""
     expire_after_seconds: int | None = None
     launched: bool = False

@@ -6,6 +6,7 @@ from model.base import Message, Value
 from model.catalogue import UnavailableOffering
 from model.facts import Expression, Taint
 from model.launches import Member
+from model.learnt import Learnt
 
 
 class PlannedClaim(Value):
@@ -53,6 +54,8 @@ class PlanRequest(Message):
 
     plan_id: str
     unavailable: tuple[UnavailableOffering, ...] = ()
+    learnt: Learnt = Learnt()
+    """What nodes have shown, also those that are gone: the planning host adds what it sees itself."""
 
 
 class LaunchDraft(Message):

@@ -17,6 +17,7 @@ from activities.watch import WatchActivities
 from model.catalogue import UnavailableOffering
 from model.coordination import ProvisioningState
 from model.launches import LaunchGroup, LaunchPrepared, LaunchRefused
+from model.learnt import Learnt, LearntSeen
 from model.observations import DemandSeen
 from model.plans import LaunchDraft, PlanOutcome, PlanRequest
 from model.steps import ClaimRef, GroupRefused
@@ -55,6 +56,15 @@ class ProvisioningWorkflow:
         if self._state.demand is None or demand.number > self._state.demand.number:
             self._change(demand=demand)
 
+    @workflow.signal
+    def learnt(self, seen: LearntSeen) -> None:
+        self._change(kept=self._state.kept.after(seen, workflow.now()))
+
+    @workflow.query
+    def machines(self) -> Learnt:
+        """What nodes have shown of their machines, for launches."""
+        return self._state.kept.learnt
+
     @workflow.query
     def state(self) -> ProvisioningState:
         return self._state
@@ -90,7 +100,7 @@ class ProvisioningWorkflow:
         marks = tuple(mark for mark in self._state.unavailable if mark.until > workflow.now())
         plan_id = self._state.plan_id or workflow.uuid4().hex[:12]
         self._change(demand=None, passes=self._state.passes + 1, plan_id=plan_id, unavailable=marks)
-        outcome = await self._plan(PlanRequest(plan_id=plan_id, unavailable=marks))
+        outcome = await self._plan(PlanRequest(plan_id=plan_id, unavailable=marks, learnt=self._state.kept.learnt))
         self._change(blocked_by=outcome.blocked, plan_id=plan_id if outcome.blocked else "")
         self._blocked = self._blocked + 1 if outcome.blocked else 0
         for draft in outcome.drafts:
