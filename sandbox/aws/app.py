@@ -1,4 +1,6 @@
-"""Answers one request: counts it, lets faults happen, asks the gate for bound keys, and calls the handler or moto."""
+"""Answers one request: counts it, holds its rate, lets faults happen, asks the gate for bound keys, then the handler or
+moto.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +47,7 @@ class Application:
 
     def _guarded(self, call: AwsCall, verdict: Verdict, name: str) -> Response:
         try:
+            self._standin.rates.admit(call, self._standin.clock.now())
             if verdict.error is not None and not verdict.lose_answer and not verdict.empty_pools:
                 raise verdict.error
             response = self._perform(call, verdict)

@@ -10,6 +10,8 @@ from sandbox.aws.control_client import ControlError, Json
 
 __all__ = ["AwsControl", "ControlError", "Json"]
 
+THROTTLES = ("RequestLimitExceeded", "Throttling", "ThrottlingException")
+
 
 class AwsControl(CapacityControl):
     """`endpoint` is the stand-in's URL. Methods raise ControlError when refused, OSError when nobody answers."""
@@ -30,6 +32,11 @@ class AwsControl(CapacityControl):
     def count(self, action: str) -> int:
         """How often `service:Action` was called since the counters were last cleared."""
         return int(self.counters().get(action, {}).get("count", 0))
+
+    def throttled(self, action: str) -> int:
+        """How many calls of `service:Action` were answered that they came too fast."""
+        codes: dict[str, int] = self.counters().get(action, {}).get("codes", {})
+        return sum(codes.get(code, 0) for code in THROTTLES)
 
     def clear_counters(self) -> None:
         self._call("DELETE", "counters")

@@ -1,4 +1,4 @@
-"""The part of the control client that concerns capacity: pools, limits, reservations."""
+"""The part of the control client that concerns capacity: pools, limits, call rates, reservations."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ class CapacityControl(ControlClient):
 
     def set_vcpu_limit(self, capacity_type: str, vcpus: int | None) -> None:
         self._call("POST", "limits", {capacity_type: vcpus})
+
+    def use_documented_rates(self) -> None:
+        """Throttle EC2's actions as its guide says: 20 reads and 5 changes a second after bursts of 100 and 50."""
+        self._call("POST", "rates", {"documented": True})
+
+    def set_rate(self, action: str, refill: float, bucket: float) -> None:
+        """Hold one action (`CreateFleet`, `iam:CreateInstanceProfile`) to so many calls a second, after a burst."""
+        self._call("POST", "rates", {"action": action, "refill": refill, "bucket": bucket})
+
+    def clear_rates(self) -> None:
+        """No call is throttled for its rate any more, as at the start."""
+        self._call("DELETE", "rates")
 
     def make_reservation(
         self,

@@ -43,8 +43,8 @@ class FaultRule:
 
     def error(self, service: str) -> AwsError:
         if self.kind == "throttle":
-            code = self.code or THROTTLE_CODES.get(service, "ThrottlingException")
-            return AwsError(code, self.message or "Request limit exceeded.", self.http or _throttle_status(service))
+            usual = throttled(service)
+            return AwsError(self.code or usual.code, self.message or usual.message, self.http or usual.http)
         if self.kind == "5xx":
             return AwsError(
                 self.code or "InternalError", self.message or "An internal error has occurred", self.http or 500
@@ -55,8 +55,10 @@ class FaultRule:
         return AwsError(self.code or "InternalError", self.message or "Injected fault", self.http)
 
 
-def _throttle_status(service: str) -> int:
-    return 503 if service == "ec2" else 400
+def throttled(service: str) -> AwsError:
+    """What a service says to those who call too often."""
+    code = THROTTLE_CODES.get(service, "ThrottlingException")
+    return AwsError(code, "Request limit exceeded.", 503 if service == "ec2" else 400)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ def _reset(standin: StandIn) -> None:
             backend.reset()
     standin.counters.clear()
     standin.faults.clear()
+    standin.rates.clear()
     standin.keys.restore()
     standin.zonal_shifts.clear()
     seed(standin)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sandbox.aws import sim_instances, sim_reservations
+from sandbox.aws.rates import Rate
 from sandbox.aws.request import HttpRequest
 from sandbox.aws.seed import reset, set_parameter
 from sandbox.aws.settings import SimSettings
@@ -113,6 +114,26 @@ def set_limits(standin: StandIn, body: Body) -> Any:
     return DONE
 
 
+def list_rates(standin: StandIn, body: Body) -> Any:
+    return standin.rates.listing()
+
+
+def set_rates(standin: StandIn, body: Body) -> Any:
+    """`documented`: EC2's own rates; or `action` with `refill` and `bucket`, both null to leave it free."""
+    if body.get("documented"):
+        standin.rates.use_documented()
+    if "action" in body:
+        bucket = body.get("bucket")
+        rate = None if bucket is None else Rate(float(body["refill"]), float(bucket))
+        standin.rates.set(body["action"], rate)
+    return DONE
+
+
+def clear_rates(standin: StandIn, body: Body) -> Any:
+    standin.rates.clear()
+    return DONE
+
+
 def advance(standin: StandIn, body: Body) -> Any:
     standin.clock.advance(float(body["seconds"]))
     for world in standin.worlds().values():
@@ -197,6 +218,9 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "pools"): set_pool,
     ("DELETE", "pools"): clear_pools,
     ("POST", "limits"): set_limits,
+    ("GET", "rates"): list_rates,
+    ("POST", "rates"): set_rates,
+    ("DELETE", "rates"): clear_rates,
     ("POST", "advance"): advance,
     ("GET", "settings"): show_settings,
     ("POST", "settings"): configure,

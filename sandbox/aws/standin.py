@@ -1,4 +1,5 @@
-"""The whole stand-in as one object: settings, clock, the worlds of the regions, moto, counters, faults, bound keys.
+"""The whole stand-in as one object: settings, clock, the worlds of the regions, moto, counters, faults, rates,
+bound keys.
 
 `app` answers AWS calls with it, `sim` the control API, `seed` fills it, `snapshot` keeps it.
 """
@@ -15,6 +16,7 @@ from sandbox.aws.ec2.world import World
 from sandbox.aws.faults import Faults
 from sandbox.aws.iam.keyring import Keyring
 from sandbox.aws.moto_bridge import Moto
+from sandbox.aws.rates import CallRates
 from sandbox.aws.settings import SimSettings
 
 
@@ -25,6 +27,7 @@ class StandIn:
         self.clock = SimClock(settings.clock_scale)
         self.counters = Counters()
         self.faults = Faults()
+        self.rates = CallRates()
         self.keys = Keyring(settings)
         self.moto = Moto()
         self.zonal_shifts: list[dict[str, Any]] = []
