@@ -72,4 +72,5 @@ def _kind(name: str) -> int:
 
 
 def _days(length: timedelta) -> str:
-    return f"{length / timedelta(days=1):g} days"
+    days = length / timedelta(days=1)
+    return "1 day" if days == 1 else f"{days:g} days"

@@ -11,6 +11,7 @@ from aws.doctor.events import check_events
 from aws.doctor.permissions import check_permissions
 from aws.doctor.quotas import check_quotas
 from aws.doctor.selectors import Selectors
+from aws.doctor.trial import Trials
 from aws.images import Images
 from aws.network import FreeAddresses, Networks
 from aws.settings import AwsSettings
@@ -45,10 +46,13 @@ class AwsDoctor:
         selectors = Selectors(
             self._clients, Networks(self._clients, FreeAddresses()), Images(self._clients, self._clusters)
         )
+        trials = Trials(self._clients, self._settings)
         parts = await asyncio.gather(
             check_cluster(self._clusters, self._settings.cluster_name),
             check_permissions(self._clients, caller, policies(caller), role=role),
             *(selectors.check(one) for one in node_classes),
+            *(trials.launch(one) for one in node_classes),
+            trials.clean_up(),
             check_events(self._clients, queue),
             check_quotas(self._clients, pools),
         )

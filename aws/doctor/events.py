@@ -17,6 +17,8 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "EC2 Capacity Reservation Instance Interruption Warning": ("aws.ec2", "interruptions of reserved capacity"),
 }
 """detail-type to source, and what is missed without it (reference 5.1)."""
+_VITAL: Final = frozenset({"EC2 Spot Instance Interruption Warning", "EC2 Instance State-change Notification"})
+"""Without these pods die unannounced."""
 _TEMPLATE: Final = "as Karpenter's CloudFormation template does"
 
 
@@ -75,7 +77,7 @@ def _kind(kind: str, source: str, means: str, queue: str, rules: Sequence[Mappin
     if matching:
         return problem(AREA, kind, f"rule {matching[0]['Name']} is disabled", "enable it")
     todo = f"add a rule for source {source} and this detail-type whose target is queue {queue}"
-    return advice(AREA, kind, f"no rule sends {means}", todo)
+    return (problem if kind in _VITAL else advice)(AREA, kind, f"no rule sends {means}", todo)
 
 
 def _matches(pattern: str, source: str, kind: str) -> bool:

@@ -35,7 +35,11 @@ _CLASSES: Final = (
     VcpuClass(name="DL", pattern=r"dl[0-9]", codes={"on-demand": "L-6E869C2A", "spot": "L-85EED4F7"}),
     VcpuClass(name="F", pattern=r"f[0-9]", codes={"on-demand": "L-74FC7D96", "spot": "L-88CF9481"}),
     VcpuClass(name="X", pattern=r"x[0-9]", codes={"on-demand": "L-7295265B", "spot": "L-E3A00192"}),
-    VcpuClass(name="Standard", pattern=r"[acdhimrtz]", codes={"on-demand": "L-1216C47A", "spot": "L-34B43A08"}),
+    VcpuClass(
+        name="Standard",
+        pattern=r"(a|c|d|h|im?|is|m|r|t|z)[0-9]",
+        codes={"on-demand": "L-1216C47A", "spot": "L-34B43A08"},
+    ),
 )
 """The first that matches; others (high memory, Mac) have quotas of their own that no NodePool meets by chance."""
 

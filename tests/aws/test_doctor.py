@@ -1,0 +1,174 @@
+"""The doctor's AWS checks on the stand-in: each names what is wrong and what to do, and none changes anything."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+import pytest
+
+from aws.doctor.account import Caller
+from aws.doctor.checks import AwsDoctor
+from aws.doctor.quotas import class_of
+from aws.settings import AwsSettings
+from deploy.shipped import policy_statements
+from model.findings import Finding
+from model.kinds import EC2NodeClass, NodePool
+from sandbox.aws.control import AwsControl
+from sandbox.aws.iam.keyring import WORKER_KEY
+from tests.aws.builders import node_class
+from tests.aws.conftest import adapters
+from tests.aws.steps import resolved
+
+pytestmark = pytest.mark.sandbox
+
+
+@contextmanager
+def as_key(key: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    os.environ.update(AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY="secret")
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def statements(caller: Caller) -> Sequence[Mapping[str, Any]]:
+    return policy_statements(
+        {
+            "ClusterName": "demo",
+            "AWS::Region": "us-west-2",
+            "AWS::AccountId": caller.account,
+            "AWS::Partition": "aws",
+            "NodeRoleName": "KarpenterNodeRole-demo",
+            "InterruptionQueueName": "demo",
+        }
+    )
+
+
+async def diagnosis(
+    endpoint: str, *classes: EC2NodeClass, key: str = "admin", queue: str = "", pools: Sequence[NodePool] = ()
+) -> list[Finding]:
+    with as_key(key):
+        doctor = AwsDoctor(AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4))
+    try:
+        return await doctor.check(policies=statements, role="", queue=queue, node_classes=classes, pools=pools)
+    finally:
+        doctor.close()
+
+
+def worst(found: Sequence[Finding], area: str) -> Finding:
+    order = ("ok", "advice", "unknown", "problem")
+    return max((one for one in found if one.area == area), key=lambda one: order.index(one.level))
+
+
+def outside(endpoint: str, service: str) -> Any:
+    with as_key("admin"):
+        return boto3.client(service, region_name="us-west-2", endpoint_url=endpoint)  # type: ignore[call-overload]
+
+
+async def ready_class(endpoint: str) -> EC2NodeClass:
+    cloud = adapters(endpoint)
+    try:
+        return await resolved(cloud)
+    finally:
+        cloud.close()
+
+
+def renamed(one: EC2NodeClass, name: str) -> EC2NodeClass:
+    return one.model_copy(update={"metadata": one.metadata.model_copy(update={"name": name})})
+
+
+async def test_a_sound_account_has_no_problem_and_stays_as_it_was(endpoint: str, control: AwsControl) -> None:
+    one = await ready_class(endpoint)
+    control.clear_counters()
+    found = await diagnosis(endpoint, one, key=WORKER_KEY)
+    assert [finding for finding in found if finding.level == "problem"] == []
+    assert {"RunInstances", "CreateLaunchTemplate"} <= {
+        finding.subject.rpartition(" ")[2] for finding in found if finding.area == "trial" and finding.level == "ok"
+    }
+    ec2 = outside(endpoint, "ec2")
+    assert ec2.describe_instances()["Reservations"] == []
+    assert not [
+        one for one in ec2.describe_launch_templates()["LaunchTemplates"] if "doctor" in one["LaunchTemplateName"]
+    ]
+
+
+async def test_a_read_that_the_policy_does_not_give_is_named(endpoint: str, control: AwsControl) -> None:
+    control.bind_key(
+        "narrow",
+        {
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "Action": ["ec2:*", "eks:*", "sts:*", "ssm:*", "iam:*"], "Resource": "*"},
+                {"Effect": "Deny", "Action": "ec2:DescribeSpotPriceHistory", "Resource": "*"},
+            ],
+        },
+    )
+    found = await diagnosis(endpoint, key="narrow")
+    (wrong,) = [one for one in found if one.subject == "ec2:DescribeSpotPriceHistory"]
+    assert wrong.level == "problem" and "deploy/iam" in wrong.todo
+
+
+async def test_selectors_that_find_nothing_are_named_by_their_fields(endpoint: str, control: AwsControl) -> None:
+    none = {"tags": {"no": "such"}}
+    lost = node_class(
+        subnetSelectorTerms=[none],
+        securityGroupSelectorTerms=[none],
+        amiFamily="AL2023",
+        amiSelectorTerms=[{"id": "ami-0000000000000dead"}],
+        role="no-such-role",
+    )
+    said = {one.subject.rpartition(" ")[2]: one for one in await diagnosis(endpoint, lost) if one.area == "selectors"}
+    assert {key: one.level for key, one in said.items()} == dict.fromkeys(
+        ("subnets", "groups", "images", "role"), "problem"
+    )
+    assert "subnetSelectorTerms" in said["subnets"].todo and "spec.role" in said["role"].todo
+
+
+async def test_one_class_that_cannot_be_looked_at_hides_no_other(endpoint: str, control: AwsControl) -> None:
+    odd = renamed(node_class(uid="odd", amiSelectorTerms=[{"alias": "al2023@a@b"}]), "odd")
+    fine = renamed(node_class(uid="fine"), "fine")
+    found = [one for one in await diagnosis(endpoint, odd, fine) if one.area == "selectors"]
+    assert any(one.level == "problem" and "odd" in one.subject for one in found)
+    assert any(one.level == "ok" and one.subject == "EC2NodeClass fine images" for one in found)
+
+
+async def test_a_queue_that_is_not_there_or_hears_nothing_is_a_problem(endpoint: str, control: AwsControl) -> None:
+    missing = worst(await diagnosis(endpoint, queue="no-such-queue"), "events")
+    assert missing.level == "problem" and "INTERRUPTION_QUEUE" in missing.todo
+    assert worst(await diagnosis(endpoint), "events").level == "advice"
+
+
+async def test_rules_are_read_as_eventbridge_reads_them(endpoint: str, control: AwsControl) -> None:
+    sqs, events = outside(endpoint, "sqs"), outside(endpoint, "events")
+    url = sqs.create_queue(QueueName="heard")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    allow = (
+        '{"Statement":[{"Effect":"Allow","Principal":{"Service":["events.amazonaws.com"]},"Action":"sqs:SendMessage"}]}'
+    )
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": allow})
+    spot = '{"source":["aws.ec2"],"detail-type":["EC2 Spot Instance Interruption Warning"]}'
+    events.put_rule(Name="spot", EventPattern=spot, State="ENABLED")
+    events.put_rule(Name="health", EventPattern='{"source":["aws.health"]}', State="DISABLED")
+    for rule in ("spot", "health"):
+        events.put_targets(Rule=rule, Targets=[{"Id": "1", "Arn": arn}])
+    said = {one.subject: one for one in await diagnosis(endpoint, queue="heard") if one.area == "events"}
+    assert said["queue heard"].level == "ok"
+    assert said["EC2 Spot Instance Interruption Warning"].level == "ok"
+    assert said["AWS Health Event"].level == "problem" and "disabled" in said["AWS Health Event"].said
+    assert said["EC2 Instance Rebalance Recommendation"].level == "advice"
+    assert said["EC2 Instance State-change Notification"].level == "problem"
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "named"),
+    [("m5.large", "Standard"), ("c7gn.metal", "Standard"), ("i4i.xlarge", "Standard"), ("g5.xlarge", "G and VT"),
+     ("vt1.3xlarge", "G and VT"), ("p4d.24xlarge", "P"), ("inf2.xlarge", "Inf"), ("trn1.2xlarge", "Trn"),
+     ("x2idn.16xlarge", "X"), ("f1.2xlarge", "F"), ("dl1.24xlarge", "DL"), ("u-6tb1.56xlarge", ""),
+     ("hpc7a.96xlarge", "")],
+)  # fmt: skip
+def test_every_type_counts_against_the_quota_of_its_class(instance_type: str, named: str) -> None:
+    assert class_of(instance_type) == named

@@ -1,0 +1,92 @@
+"""`tenure doctor` on the real parts: all sides are looked at, and what does not answer is a finding, not a crash."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from _pytest.capture import CaptureFixture
+
+from cli import main as cli_main
+from cli.doctor import examine
+from cli.findings import summary
+from kube.doctor import rights_of
+from model.findings import Finding, ok, problem
+from sandbox.world import Sandbox
+from settings import Settings, load
+
+
+def settings_of(world: Sandbox, **more: str) -> Settings:
+    given = {
+        "cluster-name": world.plan.cluster_name,
+        "kubeconfig": str(world.kubeconfig),
+        "aws-endpoint-url": world.aws_endpoint,
+        "temporal-address": world.temporal_address,
+        **more,
+    }
+    return load([part for key, value in given.items() for part in (f"--{key}", value)])
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "admin")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+
+async def test_the_world_is_looked_at_from_all_sides(world: Sandbox) -> None:
+    found = await examine(settings_of(world))
+    assert {"cluster", "rights", "account", "permissions", "temporal"} <= {one.area for one in found}
+    (rights,) = [one for one in found if one.area == "rights"]
+    assert rights.level == "ok" and "system:serviceaccount:tenure:tenure" in rights.subject
+    assert not [one for one in found if one.level == "problem" and one.area in ("cluster", "rights", "account")]
+    assert all(one.todo for one in found if one.level != "ok")
+
+
+async def test_each_side_that_does_not_answer_is_a_problem_of_its_own(world: Sandbox) -> None:
+    dead = "127.0.0.1:1"
+    found = await examine(
+        settings_of(world, **{"temporal-address": dead, "aws-endpoint-url": f"http://{dead}", "kubeconfig": "/no/such"})
+    )
+    assert {one.area for one in found if one.level == "problem"} == {"cluster", "account", "temporal"}
+
+
+def test_the_roles_for_people_are_not_the_workers_to_have() -> None:
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
+    people = {"labels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}}
+    documents = [
+        {"kind": "ClusterRole", "metadata": {"name": "a"}, "rules": [rule]},
+        {"kind": "ClusterRole", "metadata": {"name": "b", **people}, "rules": [rule]},
+        {"kind": "Role", "metadata": {"name": "c", "namespace": "n"}, "rules": [{**rule, "resourceNames": ["x"]}]},
+        {"kind": "ServiceAccount", "metadata": {"name": "d"}},
+    ]
+    found = rights_of(documents)
+    assert [(one.verb, one.namespace, one.name) for one in found] == [
+        ("get", "", ""),
+        ("list", "", ""),
+        ("get", "n", "x"),
+        ("list", "n", "x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("findings", "said"),
+    [((), "nothing was looked at"), ((problem("a", "b", "c", "d"), ok("a", "b", "c")), "1 ok, 1 problem")],
+)
+def test_the_summary_counts_from_good_to_bad(findings: Sequence[Finding], said: str) -> None:
+    assert summary(findings) == said
+
+
+def test_the_exit_code_and_the_json_tell_a_script(monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CLUSTER_NAME", "demo")
+    wrong = ["doctor", "-o", "json", "--kubeconfig", "/no/such", "--temporal-address", "127.0.0.1:1"]
+    assert cli_main.main([*wrong, "--aws-endpoint-url", "http://127.0.0.1:1"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert {one["level"] for one in found} == {"problem"} and all(one["todo"] for one in found)
+
+
+@pytest.mark.parametrize("wrong", [["-o", "xml"], ["--aws-regions", "x"]])
+def test_a_wrong_option_is_one_line(
+    wrong: list[str], monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CLUSTER_NAME", "demo")
+    assert cli_main.main(["doctor", *wrong]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
