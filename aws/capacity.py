@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from aws.branch_interfaces import branch_interfaces
 from aws.families import GIB, Family
 from aws.kubelet import Kubelet
 from aws.settings import AwsSettings
@@ -22,7 +23,6 @@ _ARM_KEPT_MIB: Final = 64
 _DEFAULT_DISK: Final = 20 * GIB
 _PODS_WITHOUT_ENI_LIMIT: Final = 110
 _GPU_RESOURCES: Final = {"nvidia": labels.NVIDIA_GPU, "amd": labels.AMD_GPU, "habana": labels.GAUDI}
-# Branch interfaces by number of interfaces: what the VPC CNI's trunks take on Nitro machines.
 _EFA_ONLY: Final = "efa-only"
 
 
@@ -59,13 +59,16 @@ def memory_of(machine: Machine) -> int:
 
 
 def storage_of(machine: Machine) -> int:
-    """Bytes of the disk, or the RAID of local disks, that pods write to."""
-    if machine.spec.instance_store_policy == "RAID0" and machine.info.nvme_gb:
-        return machine.info.nvme_gb * 10**9
-    mapping = _data_disk(machine)
-    if mapping is not None:
-        size = mapping.ebs.volume_size if mapping.ebs else None
-        return parse_quantity(size) if size else _DEFAULT_DISK
+    """Bytes of the disk, or the RAID of local disks, that pods write to.
+
+    A mapping that names a snapshot and no size leaves the size unknown: then it is what the family would have.
+    """
+    if machine.spec.instance_store_policy == "RAID0" and machine.info.local_disk_gb:
+        return machine.info.local_disk_gb * 10**9
+    sizes = (one.ebs.volume_size for one in _data_disks(machine) if one.ebs and one.ebs.volume_size)
+    size = next(sizes, None)
+    if size is not None:
+        return parse_quantity(size)
     defaults = (disk.size for disk in machine.family.disks if disk.device == machine.family.data_device)
     return next(defaults, _DEFAULT_DISK)
 
@@ -92,14 +95,13 @@ def eni_limited_pods(machine: Machine, reserved: int) -> int:
     return usable * (machine.info.ipv4_per_interface - 1) + 2 if usable > 0 else 0
 
 
-def _data_disk(machine: Machine) -> BlockDeviceMapping | None:
+def _data_disks(machine: Machine) -> list[BlockDeviceMapping]:
+    """The mappings that may say the size, the first that does counts: the root volume, then the family's own disk."""
     mappings = machine.spec.block_device_mappings
-    root = next((one for one in mappings if one.root_volume), None)
-    if root or not mappings:
-        return root
+    root = [one for one in mappings if one.root_volume]
     if not machine.family.data_device:
-        return mappings[-1]
-    return next((one for one in mappings if one.device_name == machine.family.data_device), None)
+        return [*root, *mappings[-1:]]
+    return [*root, *(one for one in mappings if one.device_name == machine.family.data_device)]
 
 
 def _devices(machine: Machine) -> Mapping[str, int]:
@@ -110,11 +112,12 @@ def _devices(machine: Machine) -> Mapping[str, int]:
         if resource:
             found[resource] = found.get(resource, 0) + gpu.count
     if info.neuron:
-        count = sum(device.count for device in info.neuron)
-        found |= {labels.NEURON: count, labels.NEURON_CORE: count * info.neuron[0].cores}
+        found[labels.NEURON] = sum(device.count for device in info.neuron)
+        found[labels.NEURON_CORE] = sum(device.count * device.cores for device in info.neuron)
     interfaces = machine.spec.network_interfaces
     efa_only = sum(1 for one in interfaces if one.interface_type == _EFA_ONLY)
     found[labels.EFA] = efa_only if interfaces else info.efa_interfaces
+    found[labels.POD_ENI] = branch_interfaces(info.name)
     if machine.family.os == "windows":
         found[labels.PRIVATE_IPV4] = max(0, info.ipv4_per_interface - 1)
     return found

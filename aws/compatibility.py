@@ -18,18 +18,24 @@ def why_incompatible(machine: Machine) -> str:
         return "connection tracking can be set on Nitro machines only"
     if machine.strategy and machine.strategy not in info.strategies:
         return f"it cannot stand in a placement group of strategy {machine.strategy}"
+    if 0 < (spec.ip_prefix_count or 0) >= _slots(machine):
+        return "its interfaces take fewer addresses than spec.ipPrefixCount asks for"
     return _why_interfaces(machine) if spec.network_interfaces else ""
+
+
+def _slots(machine: Machine) -> int:
+    """Addresses of an interface; a prefix takes the place of one, and the interface's own address one more."""
+    info = machine.info
+    return info.ipv6_per_interface if machine.settings.ipv6 else info.ipv4_per_interface
 
 
 def _why_interfaces(machine: Machine) -> str:
     info, interfaces = machine.info, machine.spec.network_interfaces
     limits = {card.index: card.interfaces for card in info.cards}
-    if not info.ena_required:
+    if not info.ena:
         return "its network has no ENA"
     if any(_over(limits, one) for one in interfaces):
         return "it has fewer network cards or interfaces than spec.networkInterfaces names"
-    if (machine.spec.ip_prefix_count or 0) + 1 > info.ipv4_per_interface:
-        return "its interfaces take fewer addresses than spec.ipPrefixCount asks for"
     if sum(1 for one in interfaces if one.interface_type == "efa-only") > info.efa_interfaces:
         return "it has fewer EFA interfaces than spec.networkInterfaces names"
     return ""

@@ -73,7 +73,9 @@ def estimate(info: TypeInfo) -> float:
     """A price that orders machines by size, for where AWS gives none."""
     machine = info.vcpus * _PER_CORE + info.memory_mib / 1024 * _PER_GIB
     devices = (*info.gpus, *info.neuron)
-    extras = sum(one.count * one.memory_mib / 1024 * _PER_GPU_GIB for one in devices) + info.nvme_gb * _PER_DISK_GB
+    extras = (
+        sum(one.count * one.memory_mib / 1024 * _PER_GPU_GIB for one in devices) + info.local_disk_gb * _PER_DISK_GB
+    )
     return round(machine * (_ARM_SHARE if info.architecture == "arm64" else 1) + extras, 5)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aws.network_bandwidth import network_mbps
+
 _ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
 _MEBIBYTE: Final = 1 << 20
 
@@ -43,14 +45,17 @@ class TypeInfo:
     clock_mhz: int
     ebs_mbps: int
     network_mbps: int
+    local_disk_gb: int
     nvme_gb: int
+    """Of the local disks, where they are NVMe."""
     gpus: tuple[Device, ...]
     accelerators: tuple[Device, ...]
     neuron: tuple[Device, ...]
     cards: tuple[NetworkCard, ...]
     default_card: int
     ipv4_per_interface: int
-    ena_required: bool
+    ipv6_per_interface: int
+    ena: bool
     efa_interfaces: int
     encryption_in_transit: bool
     enclaves: bool
@@ -69,6 +74,7 @@ class TypeInfo:
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "TypeInfo":
         network, processor = raw.get("NetworkInfo") or {}, raw.get("ProcessorInfo") or {}
+        disks = raw.get("InstanceStorageInfo") or {}
         return cls(
             name=raw["InstanceType"],
             vcpus=(raw.get("VCpuInfo") or {}).get("DefaultVCpus", 0),
@@ -79,8 +85,9 @@ class TypeInfo:
             cpu_manufacturer=_label_form(processor.get("Manufacturer", "")),
             clock_mhz=round((processor.get("SustainedClockSpeedInGhz") or 0) * 1000),
             ebs_mbps=_ebs_mbps(raw.get("EbsInfo") or {}),
-            network_mbps=round(sum(card.get("BaselineBandwidthInGbps", 0) for card in _cards(network)) * 1000),
-            nvme_gb=(raw.get("InstanceStorageInfo") or {}).get("TotalSizeInGB", 0),
+            network_mbps=network_mbps(raw["InstanceType"], network),
+            local_disk_gb=disks.get("TotalSizeInGB", 0),
+            nvme_gb=disks.get("TotalSizeInGB", 0) if disks.get("NvmeSupport") != "unsupported" else 0,
             gpus=_devices((raw.get("GpuInfo") or {}).get("Gpus")),
             accelerators=_devices((raw.get("InferenceAcceleratorInfo") or {}).get("Accelerators")),
             neuron=_devices((raw.get("NeuronInfo") or {}).get("NeuronDevices")),
@@ -89,7 +96,8 @@ class TypeInfo:
             ),
             default_card=network.get("DefaultNetworkCardIndex", 0),
             ipv4_per_interface=network.get("Ipv4AddressesPerInterface", 0),
-            ena_required=network.get("EnaSupport") == "required",
+            ipv6_per_interface=network.get("Ipv6AddressesPerInterface", 0),
+            ena=network.get("EnaSupport") in ("required", "supported"),
             efa_interfaces=(network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0),
             encryption_in_transit=bool(network.get("EncryptionInTransitSupported")),
             enclaves=raw.get("NitroEnclavesSupport") == "supported",

@@ -83,8 +83,9 @@ def _accelerated(info: TypeInfo) -> dict[str, str]:
             labels.INSTANCE_GPU_COUNT: str(gpu.count),
             labels.INSTANCE_GPU_MEMORY: str(gpu.memory_mib),
         }
-    device = info.neuron[0] if info.neuron else info.accelerators[0] if len(info.accelerators) == 1 else None
-    if device:
+    devices = info.neuron or info.accelerators
+    if len(devices) == 1:
+        device = devices[0]
         found |= {
             labels.INSTANCE_ACCELERATOR_NAME: device.name,
             labels.INSTANCE_ACCELERATOR_MANUFACTURER: "aws" if info.neuron else device.manufacturer,

@@ -64,7 +64,7 @@ def test_accelerators_are_counted(name: str, resource: str, count: int) -> None:
 
 
 def test_a_machine_without_accelerators_has_none_of_their_resources() -> None:
-    assert set(capacity_of(machine("m5.large"))) == {"cpu", "memory", "ephemeral-storage", "pods"}
+    assert set(capacity_of(machine("t3.large"))) == {"cpu", "memory", "ephemeral-storage", "pods"}
 
 
 @pytest.mark.parametrize(
