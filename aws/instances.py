@@ -131,6 +131,8 @@ def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
         instance_type=raw.get("InstanceType", ""),
         zone=placement.get("AvailabilityZone", ""),
         image_id=raw.get("ImageId", ""),
+        subnet_id=raw.get("SubnetId", ""),
+        security_group_ids=tuple(sorted(one["GroupId"] for one in raw.get("SecurityGroups") or ())),
         capacity_type=capacity_type,
         **(_reservation(raw) if capacity_type == labels.RESERVED else {}),
         placement_group=placement.get("GroupId", ""),

@@ -42,6 +42,7 @@ def claim_fact(claim: Json) -> ClaimFact:
     """Raises QuantityError and DurationError."""
     metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
     initialized = _condition(status, labels.INITIALIZED_CONDITION)
+    drifted = _condition(status, labels.DRIFTED) if _is_true(status, labels.DRIFTED) else {}
     marks = metadata.get("labels") or {}
     return ClaimFact.model_validate(
         {
@@ -67,6 +68,8 @@ def claim_fact(claim: Json) -> ClaimFact:
             "initialized": initialized.get("status") == "True",
             "initialized_at": initialized["lastTransitionTime"] if initialized.get("status") == "True" else None,
             "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
+            "drifted": drifted.get("reason", ""),
+            "drifted_message": drifted.get("message", ""),
             "deleting": "deletionTimestamp" in metadata,
             "deletion": metadata.get("deletionTimestamp"),
             "finalizers": metadata.get("finalizers") or (),

@@ -116,6 +116,9 @@ class ClaimFact(Value):
     initialized: bool = False
     initialized_at: datetime | None = None
     instance_terminating: bool = False
+    drifted: str = ""
+    """The reason of the condition Drifted, while it is True."""
+    drifted_message: str = ""
     deleting: bool = False
     deletion: datetime | None = None
     finalizers: tuple[str, ...] = ()

@@ -19,6 +19,8 @@ class InstanceFacts(Value):
     instance_type: str = ""
     zone: str = ""
     image_id: str = ""
+    subnet_id: str = ""
+    security_group_ids: tuple[str, ...] = ()
     capacity_type: str = ""
     reservation_id: str = ""
     """Of its capacity reservation: empty unless it was launched into that one alone, and the gate is on."""

@@ -74,3 +74,14 @@ def test_the_place_in_a_placement_group_is_read() -> None:
 )
 def test_with_the_gate_off_nothing_of_a_reservation_is_seen(more: dict[str, Any]) -> None:
     assert instance_facts(RAW | more, reserved=False) == instance_facts(RAW, reserved=False)
+
+
+def test_the_network_of_an_instance_is_read_in_one_order() -> None:
+    groups = [{"GroupId": "sg-2", "GroupName": "b"}, {"GroupId": "sg-1", "GroupName": "a"}]
+    found = instance_facts(RAW | {"SubnetId": "subnet-1", "SecurityGroups": groups}, reserved=False)
+    assert (found.subnet_id, found.security_group_ids) == ("subnet-1", ("sg-1", "sg-2"))
+
+
+def test_an_instance_that_has_no_network_yet_has_none() -> None:
+    found = instance_facts(RAW, reserved=False)
+    assert (found.subnet_id, found.security_group_ids) == ("", ())

@@ -165,6 +165,22 @@ def test_a_claim_in_the_middle_of_its_life() -> None:
     assert fact.startup_taints == (Taint(key="cni", effect="NoExecute"),)
 
 
+def test_a_claim_tells_that_it_drifted_only_while_it_does() -> None:
+    raw = claim_json("c1")
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
+    condition = {
+        "type": "Drifted",
+        "status": "True",
+        "reason": "AMIDrift",
+        "message": "old",
+        "lastTransitionTime": BORN,
+    }
+    raw["status"] = {"conditions": [condition]}
+    assert (claim_fact(raw).drifted, claim_fact(raw).drifted_message) == ("AMIDrift", "old")
+    condition["status"] = "False"
+    assert (claim_fact(raw).drifted, claim_fact(raw).drifted_message) == ("", "")
+
+
 def test_a_claim_that_is_not_initialized_has_no_such_time() -> None:
     raw = claim_json("c1")
     raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
