@@ -21,6 +21,7 @@ import aws.adapters
 import kube.adapters
 from activities.lives import Lives
 from activities.registry import Ports, activities_of
+from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
 from controller import logs
@@ -28,6 +29,7 @@ from controller import temporal as temporal_service
 from controller.health import Health
 from controller.host import ClusterHost
 from controller.others import Others
+from controller.schedules import start_schedules
 from controller.settings import HostSettings
 from kube.pace import Pace
 from model.coordination import BatchWindow
@@ -141,6 +143,7 @@ async def serve(
     )
     async with worker:
         await temporal_service.start_singletons(temporal, settings.cluster_name, window(settings))
+        await start_schedules(temporal, settings.cluster_name)
         readiness.wait_for("")
         log.info("worker runs", cluster=settings.cluster_name, temporal=settings.temporal_address)
         await others.come()
@@ -164,6 +167,7 @@ def ports(
         instances=cloud.instances,
         resolver=cloud.resolver,
         lives=Lives(temporal, name, Names(name), settings.deadlines()),
+        upkeep=UpkeepPorts(inventory=cluster.inventory),
     )
 
 
@@ -205,7 +209,8 @@ def aws_settings(settings: Settings) -> AwsSettings:
         vm_memory_overhead_percent=settings.vm_memory_overhead_percent,
         reserved_enis=settings.reserved_enis,
         isolated_vpc=settings.isolated_vpc,
-        feature_gates=settings.feature_gates,
+        feature_gates=settings.feature_gates | settings.aws_feature_gates,
+        disable_dry_run=settings.disable_dry_run,
         pool_size=max(4, settings.activity_slots // 6),
     )
 

@@ -27,6 +27,8 @@ from activities.ports import (
 )
 from activities.recalling import RecallActivities
 from activities.termination import TerminationActivities
+from activities.upkeep_leases import LeaseUpkeep
+from activities.upkeep_ports import UpkeepPorts
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,12 @@ class Ports:
     instances: Instances
     resolver: NodeClassResolver
     lives: Lives
+    upkeep: UpkeepPorts
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
-    """In the order of a node's life; then those of NodePools and EC2NodeClasses."""
-    return [*_of_nodes(ports), *_of_pools(ports)]
+    """In the order of a node's life; then those of NodePools and EC2NodeClasses; then upkeep."""
+    return [*_of_nodes(ports), *_of_pools(ports), *_of_upkeep(ports)]
 
 
 def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
@@ -95,3 +98,8 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
     )
     classes = NodeClassActivities(node_classes=ports.node_classes, claims=ports.claims, resolver=ports.resolver)
     return [pools.update_pool, pools.read_allowance, classes.resolve_node_class, classes.remove_node_class]
+
+
+def _of_upkeep(ports: Ports) -> list[Callable[..., Any]]:
+    leases = LeaseUpkeep(inventory=ports.upkeep.inventory)
+    return [leases.collect_leases]

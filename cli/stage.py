@@ -23,6 +23,7 @@ from cli.pods import PodCount, PodWatch
 from cli.rights import WORKER_KEY, service_account
 from cli.view import View
 from cli.worker_process import WorkerProcess
+from controller.schedules import remove_schedules
 from kube.client import connect
 from sandbox.aws.control import AwsControl
 from sandbox.errors import ApiError
@@ -173,7 +174,8 @@ class Stage:
     # --- leaving ---
 
     async def dismiss(self, seconds: float = 15.0) -> list[str]:
-        """Cancel what runs for the whole cluster (the watch, provisioning). What is still open then, by id."""
+        """End what runs for the whole cluster: upkeep, the watch, provisioning. What is still open then, by id."""
+        await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         give_up = time.monotonic() + seconds
         asked: set[str] = set()
         while still := await self.open_workflows():

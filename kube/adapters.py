@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from kube.claims import KubeClaims
 from kube.client import KubeClient, connect
 from kube.events import KubeEvents
+from kube.inventory import KubeInventory
 from kube.leases import KubeLeases
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
@@ -23,6 +24,7 @@ class KubeAdapters:
     pools: KubePools
     node_classes: KubeNodeClasses
     leases: KubeLeases
+    inventory: KubeInventory
 
     async def close(self) -> None:
         """Send the events that wait, for a moment, and end the session."""
@@ -42,6 +44,7 @@ def build(client: KubeClient) -> KubeAdapters:
         pools=KubePools(client, events),
         node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
+        inventory=KubeInventory(client),
     )
 
 

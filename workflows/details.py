@@ -8,6 +8,7 @@ from datetime import datetime
 
 from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.lifecycle import ClaimState, Phase
+from model.upkeep import UpkeepDone
 
 SHOWN = 10
 """Rows of a list; a thousand nodes would make a page that nobody reads."""
@@ -82,6 +83,17 @@ def of_node_class(state: NodeClassState) -> str:
             ("NodeClaims", str(state.seen.claims)),
         ]
     )
+
+
+def of_upkeep(done: UpkeepDone) -> str:
+    rows = [
+        ("task", f"**{done.task}**"),
+        ("looked at", str(done.looked_at)),
+        ("collected", str(done.collected)),
+        ("could not be", str(done.failed)),
+        ("came to nothing", done.fault or "no"),
+    ]
+    return f"{_table(rows)}\n\n{_list(done.notes, done.notes)}"
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> str:

@@ -22,6 +22,11 @@ def watch(cluster: str) -> str:
     return f"{cluster}/watch"
 
 
+def upkeep(cluster: str, task: str) -> str:
+    """A Schedule; its runs carry the moment of their start behind it."""
+    return f"{cluster}/upkeep/{task}"
+
+
 def task_queue(cluster: str) -> str:
     """Workflows and activities of every replica."""
     return cluster

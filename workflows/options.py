@@ -66,6 +66,14 @@ WATCH: Options = {
 RESOLVE: Options = {"start_to_close_timeout": timedelta(seconds=60), "retry_policy": _retry(1, 2, 30)}
 
 
+UPKEEP: Options = {
+    "start_to_close_timeout": timedelta(minutes=5),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(2, 2, 30, attempts=5),
+}
+"""Bounded as a whole by each task: what one run cannot do, the next one does."""
+
+
 def named(options: Options, summary: str) -> Any:
     """Options with the line that the Temporal UI shows."""
     return {**options, "summary": summary}

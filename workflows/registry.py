@@ -9,6 +9,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioning import ProvisioningWorkflow
+from workflows.upkeep import UpkeepWorkflow
 from workflows.watch import WatchWorkflow
 
 WORKFLOWS: Sequence[type] = (
@@ -16,6 +17,7 @@ WORKFLOWS: Sequence[type] = (
     NodeClassWorkflow,
     NodePoolWorkflow,
     ProvisioningWorkflow,
+    UpkeepWorkflow,
     WatchWorkflow,
 )
 PASSED_THROUGH = (

@@ -20,6 +20,7 @@ from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
 from tests.fakes.planning import FakeHost
+from tests.fakes.upkeep import FakeInventory, FakeLeftovers
 from workflows import ids
 from workflows.attributes import start_attributes
 from workflows.names import Names
@@ -49,6 +50,7 @@ class World:
         self.fleet = FakeFleet(self.instances)
         self.lives = Lives(self.client, self.cluster, Names(self.cluster), self.deadlines)
         self.node_classes.add("default")
+        self.left = FakeLeftovers(FakeInventory(self.claims, self.nodes, self.node_classes))
 
     async def start(self, claim: NodeClaim, **seen: object) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
         identity = self.lives.identity(claim)
@@ -87,6 +89,7 @@ class World:
             instances=self.instances,
             resolver=self.resolver,
             lives=self.lives,
+            upkeep=self.left.ports(),
         )
         return [*activities_of(ports), WatchActivities(self.host).watch_cluster]
 

@@ -21,6 +21,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from cli.lives import Lives
 from cli.rights import WORKER_KEY, service_account
+from controller.schedules import remove_schedules
 from kube.resources import EC2_NODE_CLASSES
 from sandbox.aws.control import AwsControl
 from sandbox.errors import ApiError
@@ -185,7 +186,8 @@ class Product:
         return [one["LaunchTemplateName"] for one in answer["LaunchTemplates"]]
 
     async def dismiss(self) -> None:
-        """Cancel what runs for the whole cluster, the watch and provisioning, as the demo does at its end."""
+        """End what runs for the whole cluster, upkeep, the watch and provisioning, as the demo does at its end."""
+        await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         await eventually(self._only_singletons_run)
         for one in await self.open_workflows():
             await self.temporal.get_workflow_handle(one.id).cancel()

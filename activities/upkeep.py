@@ -1,0 +1,69 @@
+"""What the tasks of upkeep share: one thing after the other is put away, and what fails hurts only itself.
+
+Counts go to the worker's metrics as they happen; the answer of a run sums them up.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import structlog
+from temporalio import activity
+
+from model.faults import Fault
+from model.upkeep import UpkeepAsked, UpkeepDone
+
+T = TypeVar("T")
+COLLECTED = "tenure_upkeep_collected_total"
+FAILED = "tenure_upkeep_failed_total"
+AT_ONCE = 8
+"""Things put away together: upkeep is never in a hurry."""
+_NOTES = 5
+_NOTE_LIMIT = 200
+log = structlog.get_logger(__name__)
+
+
+class Tally:
+    """One run of a task."""
+
+    def __init__(self, asked: UpkeepAsked) -> None:
+        self._task = asked.task
+        self.looked_at = 0
+        self._collected = 0
+        self._failures: list[str] = []
+        meter = activity.metric_meter()
+        self._collections = meter.create_counter(COLLECTED, "Things that upkeep put away or put right")
+        self._failed = meter.create_counter(FAILED, "Things that upkeep could not look at or put away")
+
+    def collected(self, kind: str, name: str, **facts: object) -> None:
+        """Count it, and leave a line in the log."""
+        self._collected += 1
+        self._collections.add(1, {"kind": kind})
+        log.info("collected", kind=kind, name=name, **facts)
+
+    def failed(self, kind: str, name: str, why: str) -> None:
+        self._failures.append(f"{kind} {name}: {why}"[:_NOTE_LIMIT])
+        self._failed.add(1, {"kind": kind})
+        log.warning("not collected", kind=kind, name=name, why=why)
+
+    async def each(self, kind: str, things: Iterable[tuple[str, T]], act: Callable[[T], Awaitable[None]]) -> None:
+        """Do it with each, named so; the fault of one is noted and the others go on."""
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(name: str, thing: T) -> None:
+            async with room:
+                try:
+                    await act(thing)
+                except Fault as fault:
+                    self.failed(kind, name, f"{fault.code} {fault.message}".strip())
+
+        await asyncio.gather(*(one(name, thing) for name, thing in things))
+
+    def done(self) -> UpkeepDone:
+        return UpkeepDone(
+            task=self._task,
+            looked_at=self.looked_at,
+            collected=self._collected,
+            failed=len(self._failures),
+            notes=tuple(self._failures[:_NOTES]),
+        )

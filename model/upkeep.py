@@ -1,0 +1,80 @@
+"""Upkeep: what its tasks are told and answer, and what they see of a world that they only tidy.
+
+The marks of objects hold no more than a task decides on, so that an object that is odd elsewhere is still tidied.
+"""
+
+from datetime import datetime
+
+from model.base import Message, Value
+
+
+class UpkeepAsked(Message):
+    cluster: str
+    task: str
+
+
+class UpkeepDone(Message):
+    """What one run of a task did. A failure is told here, and never ends a run in any other way."""
+
+    task: str = ""
+    looked_at: int = 0
+    collected: int = 0
+    failed: int = 0
+    """Things that could not be looked at or collected; they hurt nothing but themselves."""
+    notes: tuple[str, ...] = ()
+    """The first few of them, and why."""
+    fault: str = ""
+    """Why the task itself came to nothing."""
+
+
+class LeaseMark(Value):
+    """A Lease of kube-node-lease: the heartbeat of the Node of that name."""
+
+    name: str
+    uid: str
+    version: str = ""
+    """resourceVersion: a Lease that was renewed since is not the one that was judged."""
+    owners: tuple[str, ...] = ()
+    """UIDs."""
+    deleting: bool = False
+    alive_until: datetime
+    """When its holder would have had to renew it."""
+
+
+class NodeMark(Value):
+    name: str
+    uid: str
+    provider_id: str = ""
+    pool: str = ""
+    ready: bool = False
+    finalizers: tuple[str, ...] = ()
+    created: datetime
+
+
+class ClaimMark(Value):
+    """A NodeClaim."""
+
+    name: str
+    uid: str
+    created: datetime
+    pool: str = ""
+    node_class: str = ""
+    group_id: str = ""
+    provider_id: str = ""
+    node_name: str = ""
+    registered: bool = False
+    deleting: bool = False
+    annotations: dict[str, str] = {}
+
+    @property
+    def instance_id(self) -> str:
+        """By its id alone, however the rest of the provider id is written."""
+        return self.provider_id.rpartition("/")[2]
+
+
+class NodeClassMark(Value):
+    """An EC2NodeClass, and the instance profiles that it names."""
+
+    name: str
+    uid: str
+    profiles: tuple[str, ...] = ()

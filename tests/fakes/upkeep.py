@@ -1,0 +1,73 @@
+"""What upkeep sees, in memory: marks of the fake world's objects, Leases, and what is left over in the cloud."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from activities.upkeep_ports import UpkeepPorts
+from kube.inventory import claim_mark, node_class_mark
+from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark
+from tests.fakes.faulty import Faulty
+from tests.fakes.kubernetes import FakeClaims, FakeNodeClasses, FakeNodes
+
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class FakeInventory(Faulty):
+    known_claims: FakeClaims
+    known_nodes: FakeNodes
+    known_classes: FakeNodeClasses
+    known_leases: dict[str, LeaseMark] = field(default_factory=dict)
+
+    def lease(self, name: str, *, renewed_ago: float = 3600, owner: str = "") -> None:
+        """`renewed_ago` in seconds."""
+        until = datetime.now(UTC) - timedelta(seconds=renewed_ago - 60)
+        self.known_leases[name] = LeaseMark(
+            name=name, uid=f"lease-{name}", version="1", owners=(owner,) if owner else (), alive_until=until
+        )
+
+    async def claims(self) -> Sequence[ClaimMark]:
+        return [claim_mark(one) for one in self.known_claims.found.values()]
+
+    async def nodes(self) -> Sequence[NodeMark]:
+        return [self._mark(name) for name in self.known_nodes.found]
+
+    async def node(self, name: str) -> NodeMark | None:
+        return self._mark(name) if name in self.known_nodes.found else None
+
+    async def node_classes(self) -> Sequence[NodeClassMark]:
+        return [node_class_mark(one.to_object()) for one in self.known_classes.found.values()]
+
+    async def leases(self) -> Sequence[LeaseMark]:
+        return list(self.known_leases.values())
+
+    async def node_lease(self, name: str) -> LeaseMark | None:
+        return self.known_leases.get(name)
+
+    async def delete_lease(self, lease: LeaseMark) -> bool:
+        if self.known_leases.get(lease.name) != lease:
+            return False
+        del self.known_leases[lease.name]
+        return True
+
+    def _mark(self, name: str) -> NodeMark:
+        node = self.known_nodes.found[name]
+        return NodeMark(
+            name=node.name,
+            uid=node.uid,
+            provider_id=node.provider_id,
+            ready=node.ready,
+            finalizers=node.finalizers,
+            created=LONG_AGO,
+        )
+
+
+@dataclass
+class FakeLeftovers:
+    """All that upkeep needs, as one."""
+
+    inventory: FakeInventory
+
+    def ports(self) -> UpkeepPorts:
+        return UpkeepPorts(inventory=self.inventory)

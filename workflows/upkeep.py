@@ -1,0 +1,67 @@
+"""Upkeep: one task, once. Temporal Schedules start it, one Schedule for each task of the table.
+
+Collection of what nobody owns and nobody else puts away. A run is one activity and few events; what goes wrong is
+a value in its result, and the next run begins afresh.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from activities.upkeep_leases import LeaseUpkeep
+from model.upkeep import UpkeepAsked, UpkeepDone
+from workflows import details
+from workflows.options import UPKEEP, named
+
+FAULTS: Final = "tenure_upkeep_faults_total"
+
+
+class Task(NamedTuple):
+    every: timedelta
+    activity: Callable[[Any, UpkeepAsked], Awaitable[UpkeepDone]]
+    does: str
+    patience: timedelta = timedelta(minutes=5)
+    """For one try; a run, with its tries, has thrice that."""
+
+
+def minutes(number: int) -> timedelta:
+    return timedelta(minutes=number)
+
+
+TASKS: Final[dict[str, Task]] = {
+    "leases": Task(minutes(5), LeaseUpkeep.collect_leases, "deletes Leases in kube-node-lease whose Node is gone"),
+}
+"""By name, which is also the last part of the Schedule's id."""
+
+
+@workflow.defn
+class UpkeepWorkflow:
+    @workflow.run
+    async def run(self, asked: UpkeepAsked) -> UpkeepDone:
+        task = TASKS.get(asked.task)
+        if task is None:
+            done = UpkeepDone(task=asked.task, fault="this version of the worker has no such task")
+        else:
+            workflow.set_current_details(f"**{asked.task}**: {task.does}")
+            done = await self._perform(asked, task)
+        if done.fault:
+            counter = workflow.metric_meter().create_counter(FAULTS, "Runs of upkeep that came to nothing")
+            counter.add(1, {"task": asked.task})
+        workflow.set_current_details(details.of_upkeep(done))
+        return done
+
+    async def _perform(self, asked: UpkeepAsked, task: Task) -> UpkeepDone:
+        options = {
+            **named(UPKEEP, task.does),
+            "start_to_close_timeout": task.patience,
+            "schedule_to_close_timeout": 3 * task.patience,
+        }
+        try:
+            return await workflow.execute_activity_method(task.activity, asked, **options)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            return UpkeepDone(task=asked.task, fault=str(error.cause or error)[:300])
