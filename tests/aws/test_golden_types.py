@@ -1,8 +1,8 @@
 """What pods get of well-known instance types, under AL2023's defaults, and the labels that their nodes have.
 
 The figures of `PUBLISHED` stand in Karpenter's own reference of instance types; those of `COMPUTED` were worked out
-apart from this code, from EC2's facts and Karpenter's formulas: (interfaces x (addresses - 1) + 2) pods; memory less 7.5 %
-rounded up, less 11 MiB a pod, 255 MiB and 100 MiB (64 MiB more on arm64); cores less 6, 1, 0.5, 0.5, then 0.25 %.
+apart from this code, from EC2's facts and Karpenter's formulas: interfaces x (addresses - 1) + 2 pods; memory less 7.5%
+rounded up, less 11 MiB a pod, 255 MiB and 100 MiB (64 MiB more on arm64); cores less 6, 1, 0.5, 0.5, then 0.25%.
 """
 
 import pytest
