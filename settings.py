@@ -4,6 +4,7 @@ A wrong value is one line that says which variable, what it holds, and what to w
 """
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -22,6 +23,8 @@ GATES = {
     "CapacityBuffer": False,
 }
 """Feature gates and their defaults (reference 1.14)."""
+AWS_GATES = {"NodeClassCEL": False}
+"""Those of the AWS side, a setting of their own as with Karpenter."""
 
 
 class SettingsError(Exception):
@@ -64,19 +67,23 @@ def _cluster_name(value: str) -> str:
     return value
 
 
-def _gates(value: Any) -> Any:
+def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
     """`Name=bool,…`; an unknown name is an error here, since a misspelt gate that is silently off helps nobody."""
-    if not isinstance(value, str):
-        return value
-    gates = dict(GATES)
-    for part in filter(None, (piece.strip() for piece in value.split(","))):
-        name, _, switch = part.partition("=")
-        if name not in GATES:
-            raise ValueError(f"gate {name!r} is not known; write one of {', '.join(sorted(GATES))}")
-        if switch.lower() not in ("true", "false"):
-            raise ValueError(f"gate {name} is {switch!r}; write {name}=true or {name}=false")
-        gates[name] = switch.lower() == "true"
-    return gates
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        gates = dict(known)
+        for part in filter(None, (piece.strip() for piece in value.split(","))):
+            name, _, switch = part.partition("=")
+            if name not in known:
+                raise ValueError(f"gate {name!r} is not known; write one of {', '.join(sorted(known))}")
+            if switch.lower() not in ("true", "false"):
+                raise ValueError(f"gate {name} is {switch!r}; write {name}=true or {name}=false")
+            gates[name] = switch.lower() == "true"
+        return gates
+
+    return read
 
 
 def _named(name: str, **field: Any) -> Any:
@@ -101,6 +108,9 @@ class Settings(BaseSettings):
         "INTERRUPTION_QUEUE", default="", description="SQS queue with EC2's events; without effect as yet"
     )
     isolated_vpc: bool = _named("ISOLATED_VPC", default=False, description="no Pricing API: use the prices that ship")
+    enable_zonal_shift: bool = _named(
+        "ENABLE_ZONAL_SHIFT", default=False, description="buy nothing in zones that ARC zonal shift has moved away from"
+    )
     vm_memory_overhead_percent: float = _named(
         "VM_MEMORY_OVERHEAD_PERCENT",
         default=0.075,
@@ -110,10 +120,13 @@ class Settings(BaseSettings):
     )
     reserved_enis: int = _named("RESERVED_ENIS", default=0, ge=0, description="network interfaces that pods cannot use")
     disable_dry_run: bool = _named(
-        "DISABLE_DRY_RUN", default=False, description="no trial launch; without effect as yet"
+        "DISABLE_DRY_RUN", default=False, description="check EC2NodeClasses without asking EC2 for a dry run"
     )
-    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates)] = _named(
+    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(GATES))] = _named(
         "FEATURE_GATES", default=GATES, description="Name=true,...; others keep their default"
+    )
+    aws_feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(AWS_GATES))] = _named(
+        "AWS_FEATURE_GATES", default=AWS_GATES, description="the same for gates of the AWS side"
     )
     preference_policy: Literal["Respect", "Ignore"] = _named(
         "PREFERENCE_POLICY", default="Respect", description="Respect or Ignore"

@@ -54,6 +54,12 @@ class AwsClients:
         self.ec2: EC2Client = self._session.client("ec2", endpoint_url=self._endpoint, config=self._config)
 
     @cached_property
+    def ec2_once(self) -> "EC2Client":
+        """Tries a call once: for trials whose every answer is wanted as it is."""
+        once = self._config.merge(Config(retries={"total_max_attempts": 1}))
+        return self._session.client("ec2", endpoint_url=self._endpoint, config=once)
+
+    @cached_property
     def iam(self) -> "IAMClient":
         return self._session.client("iam", endpoint_url=self._endpoint, config=self._config)
 
@@ -82,6 +88,10 @@ class AwsClients:
     @cached_property
     def events(self) -> Any:
         return self._session.client("events", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def zonal_shift(self) -> Any:
+        return self._session.client("arc-zonal-shift", endpoint_url=self._endpoint, config=self._config)
 
     @cached_property
     def quotas(self) -> Any:

@@ -27,7 +27,9 @@ class AwsSettings(Value):
     vm_memory_overhead_percent: float = 0.075
     reserved_enis: int = 0
     isolated_vpc: bool = False
+    zonal_shift: bool = False
     feature_gates: dict[str, bool] = {}
+    disable_dry_run: bool = False
     pool_size: int = 16
     """Threads and connections to AWS; every other size derives from it."""
 

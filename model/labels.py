@@ -285,12 +285,18 @@ KUBELET_EXPRESSIONS_DISABLED: Final = "KubeletExpressionsDisabled"
 UNSUPPORTED_KUBELET_CONFIGURATION: Final = "UnsupportedKubeletConfiguration"
 USER_DATA_SIZE_LIMIT_EXCEEDED: Final = "UserDataSizeLimitExceeded"
 CLUSTER_CIDR_RESOLUTION_FAILED: Final = "ClusterCIDRResolutionFailed"
+WAITING_ON_NODECLAIM_TERMINATION: Final = "WaitingOnNodeClaimTermination"
 
 # --- Tenure's own -------------------------------------------------------------------------------------
 LAUNCH_GROUP: Final = "tenure.sh/launch-group"
 """Annotation of a NodeClaim that launches with others, and tag of its instance: the group's id."""
 PLAN: Final = "tenure.sh/plan"
 """Annotation of a NodeClaim: the planning pass that made it."""
+AWS_ANSWERS: Final = "AWSAnswers"
+"""Condition of an EC2NodeClass that does not feed `Ready`: False while a part of it cannot be asked of AWS."""
+INVALID_USER_DATA: Final = "InvalidUserData"
+DRY_RUN_FAILED: Final = "DryRunFailed"
+USER_DATA_NEAR_LIMIT: Final = "UserDataNearLimit"
 
 
 def domain_of(key: str) -> str:

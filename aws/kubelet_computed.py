@@ -1,0 +1,84 @@
+"""`spec.kubelet` as it is on one instance type, where some of its amounts are expressions.
+
+The amounts take Karpenter's units and steps (reference 1.3). An expression that has no value makes its type
+unlaunchable and no other; `validation.py` tells the user of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
+from typing import Any, Final
+
+from aws.capacity import Machine, pods_of
+from aws.cel import ExpressionError, Variables, expression
+from aws.kubelet import Kubelet
+from aws.kubelet_rules import expressions_of
+
+_STEPS: Final[dict[str, tuple[int, str]]] = {
+    "cpu": (10, "m"),
+    "memory": (16, "Mi"),
+    "ephemeral-storage": (1, "Gi"),
+    "pid": (1, ""),
+}
+"""Rounded up to a multiple of so many of the unit."""
+_MOST_PODS: Final = 2**31 - 1
+
+
+class ComputedKubelet:
+    """The expressions of one class. Without any, or with the gate off, it changes nothing."""
+
+    def __init__(self, raw: Mapping[str, Any] | None, *, enabled: bool) -> None:
+        self._raw = dict(raw or {})
+        self._expressions = list(expressions_of(self._raw)) if enabled else []
+
+    def __bool__(self) -> bool:
+        return bool(self._expressions)
+
+    def filled(self, machine: Machine) -> dict[str, Any]:
+        """The map with amounts in the place of expressions. Raises ExpressionError, led by the field."""
+        found = dict(self._raw)
+        for field, _, text in self._expressions:
+            if field == "maxPods":
+                found["maxPods"] = _pods(machine, text)
+        whole = replace(machine, kubelet=Kubelet.of(found))
+        for field, key, text in self._expressions:
+            if key:
+                found[field] = {**found[field], key: _amount(whole, field, key, text)}
+        return found
+
+    def on(self, machine: Machine) -> tuple[Machine, Mapping[str, Any]]:
+        """The machine with its own amounts, and the map that says them. Raises ExpressionError."""
+        if not self._expressions:
+            return machine, self._raw
+        filled = self.filled(machine)
+        return replace(machine, kubelet=Kubelet.of(filled)), filled
+
+
+def _pods(machine: Machine, text: str) -> int:
+    """`max_pods` is here what the type would have by itself."""
+    bare = replace(machine, kubelet=machine.kubelet.model_copy(update={"max_pods": None, "pods_per_core": None}))
+    pods = _value(bare, "maxPods", text)
+    if pods > _MOST_PODS:
+        raise ExpressionError(f"maxPods: {text!r} makes {pods} for {machine.info.name}, more than {_MOST_PODS}")
+    return pods
+
+
+def _amount(machine: Machine, field: str, key: str, text: str) -> str:
+    step, unit = _STEPS[key]
+    return f"{ceil(_value(machine, f'{field}.{key}', text) / step) * step}{unit}"
+
+
+def _value(machine: Machine, field: str, text: str) -> int:
+    info = machine.info
+    variables = Variables(
+        vcpus=info.vcpus,
+        memory_mib=info.memory_mib,
+        default_enis=info.default_interfaces,
+        ips_per_eni=info.ipv4_per_interface,
+        max_pods=pods_of(machine),
+        instance_type=info.name,
+    )
+    try:
+        return expression(text).value(variables)
+    except ExpressionError as error:
+        raise ExpressionError(f"{field}: {error}") from None
