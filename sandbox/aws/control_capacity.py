@@ -1,4 +1,4 @@
-"""The part of the control client that concerns capacity: pools, limits, call rates, reservations."""
+"""The part of the control client that concerns capacity: pools, limits, call rates, reservations, placement groups."""
 
 from __future__ import annotations
 
@@ -89,3 +89,10 @@ class CapacityControl(ControlClient):
         }  # fmt: skip
         found: list[str] = self._call("POST", "reservations/interrupt", body)["instances"]
         return found
+
+    def fill_placement_group(
+        self, group_id: str, *, zone: str | None = None, partition: int | None = None, full: bool = True
+    ) -> None:
+        """Launches into the group (one zone of it, one partition) find no capacity; `full=False` takes it back."""
+        body = {"id": group_id, "zone": zone, "partition": partition, "full": full}
+        self._call("POST", "placement-groups/full", body)

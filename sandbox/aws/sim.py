@@ -237,6 +237,7 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "reservations/end"): sim_reservations.end_reservation,
     ("POST", "reservations/resize"): sim_reservations.resize_reservation,
     ("POST", "reservations/interrupt"): sim_reservations.interrupt_reservation,
+    ("POST", "placement-groups/full"): sim_reservations.fill_group,
     ("GET", "instances"): sim_instances.instances,
     ("GET", "launches"): sim_instances.launches,
     ("POST", "instances/stop"): sim_instances.stop,

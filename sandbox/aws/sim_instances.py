@@ -56,6 +56,8 @@ def _compact(instance: Instance) -> Body:
         "launch_time": instance.launch_time.isoformat(),
         "fleet_id": instance.fleet_id,
         "capacity_reservation_id": instance.capacity_reservation_id,
+        "placement_group_id": instance.group_id,
+        "partition": instance.partition,
         "volumes": {volume.device: volume.size for volume in instance.volumes},
         "revision": instance.revision,
         "tags": instance.tags,

@@ -1,4 +1,6 @@
-"""The control API on capacity reservations: made, ended, expired and interrupted as AWS or their owner would."""
+"""The control API on capacity reservations, made, ended and interrupted as AWS or their owner would, and placement
+groups.
+"""
 
 from __future__ import annotations
 
@@ -97,6 +99,19 @@ def interrupt_reservation(standin: StandIn, body: Body) -> Any:
             if not body.get("keep"):
                 world.doom(instance, float(body.get("notice_seconds", 120)))
     return {"instances": [instance.id for instance in hit]}
+
+
+def fill_group(standin: StandIn, body: Body) -> Any:
+    """A placement group has no room left, in one zone or all, in one partition or all; `full` false gives it back."""
+    place = (body["id"], body.get("zone") or "*", body.get("partition"))
+    with standin.home.lock:
+        if body["id"] not in standin.home.placement_groups:
+            raise LookupError(body["id"])
+        if body.get("full", True):
+            standin.home.full_groups.add(place)
+        else:
+            standin.home.full_groups.discard(place)
+    return DONE
 
 
 def _one(standin: StandIn, body: Body) -> Reservation:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sandbox.aws.ec2.placement import shown_partition
 from sandbox.aws.ec2.records import STATE_CODES, Instance, NetworkInterface
 from sandbox.aws.ec2.tagging import tag_list
 from sandbox.aws.ec2.types_data import all_types
@@ -41,7 +42,7 @@ def dns_name(world: World, address: str) -> str:
 
 def describe(world: World, instance: Instance) -> dict[str, Any]:
     """The instance with DescribeInstances's member names. A terminated one has lost its place in the network."""
-    view = {**_identity(instance), **_machine(world, instance), **_options(instance), "Tags": tag_list(instance.tags)}
+    view = {**_identity(instance), **_machine(instance), **_options(instance), "Tags": tag_list(instance.tags)}
     if instance.state != "terminated":
         view |= _network(world, instance) | _disks(instance)
         if instance.profile:
@@ -79,10 +80,9 @@ def state_of(instance: Instance) -> dict[str, Any]:
     return {"Code": STATE_CODES[instance.state], "Name": instance.state}
 
 
-def _machine(world: World, instance: Instance) -> dict[str, Any]:
+def _machine(instance: Instance) -> dict[str, Any]:
     facts = all_types()[instance.instance_type]
     placement = instance.data.get("Placement", {})
-    group = _placement_group(world, placement)
     cpu = {
         "CoreCount": facts["VCpuInfo"].get("DefaultCores", 1),
         "ThreadsPerCore": facts["VCpuInfo"].get("DefaultThreadsPerCore", 1),
@@ -91,9 +91,9 @@ def _machine(world: World, instance: Instance) -> dict[str, Any]:
         "Placement": {
             "AvailabilityZone": instance.zone,
             "AvailabilityZoneId": instance.zone_id,
-            "GroupName": group[1],
-            "GroupId": group[0],
-            "PartitionNumber": placement.get("PartitionNumber"),
+            "GroupName": instance.group_name,
+            "GroupId": instance.group_id,
+            "PartitionNumber": shown_partition(instance),
             "Tenancy": placement.get("Tenancy") or "default",
         },
         "Architecture": instance.architecture,
@@ -107,13 +107,6 @@ def _machine(world: World, instance: Instance) -> dict[str, Any]:
         "BootMode": "uefi-preferred" if instance.architecture == "x86_64" else "uefi",
         "CurrentInstanceBootMode": "uefi" if instance.architecture == "arm64" else "legacy-bios",
     }
-
-
-def _placement_group(world: World, placement: dict[str, Any]) -> tuple[str | None, str]:
-    for group in world.placement_groups.values():
-        if placement.get("GroupId") == group.id or placement.get("GroupName") == group.name:
-            return group.id, group.name
-    return None, ""
 
 
 def _options(instance: Instance) -> dict[str, Any]:

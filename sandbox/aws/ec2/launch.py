@@ -12,8 +12,9 @@ from typing import Any
 
 from sandbox.aws.ec2.devices import full_subnet, make_interfaces, make_volumes, plan_mappings
 from sandbox.aws.ec2.ids import new_id, new_spot_request_id
-from sandbox.aws.ec2.places import groups_of, image_of, profile_of, require_placement_group, subnet_of
-from sandbox.aws.ec2.records import Image, Instance
+from sandbox.aws.ec2.placement import check_group, enter_group, group_of
+from sandbox.aws.ec2.places import groups_of, image_of, profile_of, subnet_of
+from sandbox.aws.ec2.records import Image, Instance, PlacementGroup
 from sandbox.aws.ec2.reserve import Fit, choose_reservation
 from sandbox.aws.ec2.types_data import all_types, architectures, offered_zones, vcpus
 from sandbox.aws.ec2.world import World
@@ -43,6 +44,7 @@ class Prepared:
     profile: tuple[str, str] | None
     mappings: list[dict[str, Any]]
     reservation_id: str
+    placement_group: PlacementGroup | None = None
 
     @property
     def zone(self) -> str:
@@ -63,7 +65,9 @@ def prepare(world: World, spec: LaunchSpec) -> Prepared:
     subnet = subnet_of(world, data)
     _require_offered(world, instance_type, subnet.availability_zone)
     image = image_of(world, data)
-    require_placement_group(world, data.get("Placement", {}))
+    placement = data.get("Placement", {})
+    placement_group = group_of(world, placement)
+    check_group(placement_group, placement, instance_type)
     _require_same_architecture(instance_type, image)
     return Prepared(
         spec=spec,
@@ -74,6 +78,7 @@ def prepare(world: World, spec: LaunchSpec) -> Prepared:
         profile=profile_of(world, data.get("IamInstanceProfile")),
         mappings=plan_mappings(image, data.get("BlockDeviceMappings")),
         reservation_id=new_id("r"),
+        placement_group=placement_group,
     )
 
 
@@ -86,8 +91,10 @@ def launch_one(world: World, prepared: Prepared, index: int) -> Instance:
     _require_quota(world, prepared)
     if world.network.book(prepared.subnet.id).free() < 1:
         raise full_subnet(prepared.subnet.id)
+    partition = _partition(world, prepared)
     pools = None if reservation else _take_capacity(world, prepared)
     instance = _build(world, prepared, index)
+    instance.partition = partition
     instance.pools = pools or []
     if reservation is not None:
         instance.capacity_reservation_id = reservation.id
@@ -96,6 +103,13 @@ def launch_one(world: World, prepared: Prepared, index: int) -> Instance:
     world.launched += 1
     world.enter(instance, "pending")
     return instance
+
+
+def _partition(world: World, prepared: Prepared) -> int | None:
+    group = prepared.placement_group
+    if group is None:
+        return None
+    return enter_group(world, group, prepared.zone, prepared.spec.data["Placement"].get("PartitionNumber"))
 
 
 def _take_capacity(world: World, prepared: Prepared) -> list[tuple[str, str, str]]:
@@ -157,7 +171,7 @@ def _require_same_architecture(instance_type: str, image: Image) -> None:
 
 
 def _build(world: World, prepared: Prepared, index: int) -> Instance:
-    spec, data, subnet = prepared.spec, prepared.spec.data, prepared.subnet
+    spec, data, subnet, group = prepared.spec, prepared.spec.data, prepared.subnet, prepared.placement_group
     interfaces = make_interfaces(
         data.get("NetworkInterfaces") or [],
         book=world.network.book(subnet.id),
@@ -191,6 +205,8 @@ def _build(world: World, prepared: Prepared, index: int) -> Instance:
         interfaces=interfaces,
         volumes=make_volumes(prepared.mappings, spec.tags.get("volume", {})),
         profile=prepared.profile,
+        group_id=group.id if group else None,
+        group_name=group.name if group else "",
         fleet_id=spec.fleet_id,
         spot_request_id=new_spot_request_id() if spec.market == "spot" else None,
         vcpus=vcpus(prepared.instance_type),

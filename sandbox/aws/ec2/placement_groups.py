@@ -7,11 +7,14 @@ from typing import Any
 from sandbox.aws.ec2.call import Call
 from sandbox.aws.ec2.filters import accepts, compile_filters, tag_facts
 from sandbox.aws.ec2.ids import new_id, not_found, require_well_formed
+from sandbox.aws.ec2.placement import members
 from sandbox.aws.ec2.records import PlacementGroup
 from sandbox.aws.ec2.tagging import read_specifications, tag_list
 from sandbox.aws.ec2.world import World
-from sandbox.aws.wire.errors import AwsError, dry_run_ok, missing_parameter
+from sandbox.aws.wire.errors import AwsError, dry_run_ok, invalid_value, missing_parameter
 
+STRATEGIES = frozenset({"cluster", "spread", "partition"})
+MAX_PARTITIONS = 7
 FILTERS = frozenset({"group-name", "group-arn", "spread-level", "state", "strategy", "tag-key", "tag-value"})
 
 
@@ -23,11 +26,18 @@ def create_placement_group(call: Call) -> dict[str, Any]:
     if any(group.name == name for group in world.placement_groups.values()):
         raise AwsError("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
     strategy = request.get("Strategy", "cluster")
+    if strategy not in STRATEGIES:
+        raise invalid_value(f"Invalid value '{strategy}' for Strategy.")
+    count = request.get("PartitionCount")
+    if count is not None and (strategy != "partition" or not 1 <= count <= MAX_PARTITIONS):
+        raise invalid_value(f"Invalid value '{count}' for PartitionCount.")
+    if request.get("DryRun"):
+        raise dry_run_ok()
     group = PlacementGroup(
         id=new_id("pg"),
         name=name,
         strategy=strategy,
-        partitions=request.get("PartitionCount", 7) if strategy == "partition" else None,
+        partitions=(count or MAX_PARTITIONS) if strategy == "partition" else None,
         spread_level=request.get("SpreadLevel", "rack") if strategy == "spread" else None,
         tags=read_specifications(request.get("TagSpecifications")).get("placement-group", {}),
     )
@@ -89,5 +99,7 @@ def delete_placement_group(call: Call) -> dict[str, Any]:
     found = next((group for group in world.placement_groups.values() if group.name == name), None)
     if found is None:
         raise _unknown(str(name))
+    if members(world, found):
+        raise AwsError("InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted.")
     del world.placement_groups[found.id]
     return {"Return": True}

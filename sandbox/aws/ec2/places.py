@@ -96,15 +96,3 @@ def _named_group(world: World, name: str, subnet: Any) -> Any:
     if group is None:
         raise AwsError("InvalidGroup.NotFound", f"The security group '{name}' does not exist in VPC '{subnet.vpc_id}'")
     return group
-
-
-def require_placement_group(world: World, placement: dict[str, Any]) -> None:
-    """Raises InvalidPlacementGroup.Unknown for a group that the launch names and that does not exist."""
-    name, group_id = placement.get("GroupName"), placement.get("GroupId")
-    known = world.placement_groups.values()
-    if group_id:
-        require_well_formed([group_id], "pg")
-        if not any(group.id == group_id for group in known):
-            raise not_found([group_id], "pg", "placement group")
-    elif name and not any(group.name == name for group in known):
-        raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")

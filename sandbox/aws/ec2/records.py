@@ -77,6 +77,9 @@ class Instance:
     fleet_id: str | None = None
     spot_request_id: str | None = None
     capacity_reservation_id: str | None = None
+    group_id: str | None = None
+    group_name: str = ""
+    partition: int | None = None
     pools: list[PoolKey] = field(default_factory=list)
     vcpus: int = 0
     timer: int = 0

@@ -55,6 +55,8 @@ class World:
         self.tokens: dict[tuple[str, str], tuple[str, Any]] = {}
         self.pools = CapacityPools()
         self.limits: dict[str, int] = {}
+        # Placement groups that have no room: id, zone or `*`, partition or None for all.
+        self.full_groups: set[tuple[str, str, int | None]] = set()
         self.launched = 0
         self.terminated = 0
         self.sequence = 0

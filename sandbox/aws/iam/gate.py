@@ -134,10 +134,9 @@ class Gate:
         reservation = world.reservations.get(target.get("CapacityReservationId", ""))
         if reservation is not None:
             self.require(action, self.arn("capacity-reservation", reservation.id), resource_context(reservation.tags))
-        placement = data.get("Placement", {})
-        group = placement.get("GroupName") or placement.get("GroupId")
-        if group:
-            self.require(action, self.arn("placement-group", group))
+        group = prepared.placement_group
+        if group is not None:
+            self.require(action, self.arn("placement-group", group.name), resource_context(group.tags))
         if data.get("KeyName"):
             self.require(action, self.arn("key-pair", data["KeyName"]))
 
