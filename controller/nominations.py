@@ -63,6 +63,10 @@ class Nominations:
             del self._by_pod[pod]
         return pods
 
+    def waiting(self, target: str) -> tuple[str, ...]:
+        """The UIDs of the pods that are expected there."""
+        return tuple(self._by_target.get(target, ()))
+
     def of(self, pod: str) -> Nomination | None:
         return self._by_pod.get(pod)
 

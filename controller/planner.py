@@ -22,6 +22,7 @@ import structlog
 
 from model.catalogue import Catalogue, UnavailableOffering
 from model.faults import TryLater
+from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim
 from scheduling.facts import Change
 from scheduling.state import ClusterState, PlanSettings
@@ -63,6 +64,9 @@ class PlannerProcess:
 
     async def set_catalogue(self, catalogue: Catalogue) -> None:
         await self._ask("set_catalogue", catalogue)
+
+    async def heed(self, learnt: Learnt) -> None:
+        await self._ask("heed", learnt)
 
     async def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
         await self._ask("commit", claims, now=now)

@@ -14,16 +14,20 @@ from activities.ports import Claims, Events, Offerings
 from controller.caches import Caches
 from controller.catalogue import CatalogueFeed
 from controller.demand import place_of, wanting
+from controller.learning import Learning
 from controller.limits import within_limits
 from controller.naming import claim_names, drafts, group_ids, node_claim
 from controller.nominations import Nominations
 from controller.planner import PlannerProcess
+from controller.sizes import Sizes
 from kube.facts import claim_fact
 from model import labels
 from model.faults import Fault
 from model.kinds import NodeClaim
 from model.plans import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
+from model.learnt import Learnt
 from scheduling.facts import Change
+from model.quantity import format_amount
 from scheduling.inflight import is_home
 from scheduling.state import PlanSettings
 
@@ -54,6 +58,9 @@ class Planning:
         self._claims, self._events = claims, events
         self._catalogue = CatalogueFeed(caches, offerings, now)
         self._settings, self._grace, self._now = settings, not_ready_grace, now
+        self.learning = Learning(caches)
+        self.sizes = Sizes(caches, nominations, self.learning)
+        self._heeded: Learnt | None = None
         self._process: PlannerProcess | None = None
         self._lock = asyncio.Lock()
         self.passes = 0
@@ -73,6 +80,7 @@ class Planning:
         async with self._lock:
             made = self._made_for(request.plan_id)
             if made:
+            self.learning.heed(request.learnt)
                 return await self._again(request.plan_id, made)
             process = await self._fill()
             now = self._now()
@@ -112,13 +120,18 @@ class Planning:
             log.info("planner started", pid=process.pid)
             changes: Sequence[Change] = self._caches.snapshot()
         else:
+            self._heeded = None
             changes = self._caches.take_changes()
         try:
             if changes:
                 await process.apply(changes)
+        self.learning.look_at(changes)
             if await self._catalogue.refresh():
                 await process.set_catalogue(self._catalogue.catalogue)
                 self._catalogue.delivered()
+            if self._heeded is not self.learning.learnt:
+                await process.heed(self.learning.learnt)
+                self._heeded = self.learning.learnt
         except Fault:
             # What it was told may be lost half-way, so it starts anew and is told all of it.
             await self.close()
@@ -139,6 +152,7 @@ class Planning:
         self.passes += 1
         log.info(
             "planned",
+        await self._say_short()
             plan=plan_id,
             created=len(made),
             nominated=len(answered),
@@ -227,3 +241,16 @@ class Planning:
 
     def _kind_of(self, target: str) -> str:
         return "nodeclaim" if target in self._caches.claims else "node"
+    async def _say_short(self) -> None:
+        """Nodes that are smaller than what was planned onto them."""
+        for one in self.sizes.take()[:MOST_EVENTS]:
+            await self._events.publish(
+                kind="NodeClaim",
+                name=one.claim,
+                uid=one.uid,
+                reason="SmallerThanPlanned",
+                message=f"{one.place} has {format_amount(one.resource, one.has)} of {one.resource} for pods, and "
+                f"{format_amount(one.resource, one.wanted)} were planned onto it: its pods are planned anew",
+                warning=True,
+            )
+

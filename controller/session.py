@@ -15,11 +15,13 @@ from activities.ports import Offerings
 from controller.caches import Caches
 from controller.calling import Calls
 from controller.demand import next_lapse, unanswered
+from controller.dirty import Dirty
 from controller.nominations import Nominations
 from controller.planning import Planning
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
 from controller.signaller import Signal, Signaller, Start
+from controller.teaching import Teaching
 from controller.telling import UNPLANNED, Known, Telling
 from kube import resources
 from kube.adapters import KubeAdapters
@@ -82,6 +84,7 @@ class Session:
             not_ready_grace=settings.not_ready_grace,
             now=now,
         )
+        self._teaching = Teaching(settings.cluster, self._planning.learning, self._signaller)
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
@@ -142,6 +145,8 @@ class Session:
 
     async def _plan(self, request: PlanRequest) -> PlanOutcome:
         outcome = await self._planning.plan(request)
+        if self._teaching.check():
+            self._awake.set()
         first = self._planning.passes == 1
         for name in tuple(self.caches.claims) if first else self._nominations.targets():
             self.caches.touch_claim(name)
@@ -160,13 +165,23 @@ class Session:
             self._awake.clear()
             now = self._now()
             dirty = self.caches.take_dirty()
-            self._telling.tell(dirty, self._known(), now)
+            known = self._known()
+            self._telling.tell(dirty, known, now)
+            if known.claims and known.nodes and known.node_classes:
+                self._learn(dirty, now)
             due = [moment for moment in (self._calls.again, self._lapse) if moment is not None]
             if dirty.pods or (due and min(due) <= now):
                 self._call(now)
 
+    def _learn(self, dirty: Dirty, now: datetime) -> None:
+        """From nodes that came or changed; what they turn out to be too small for is demand again."""
+        self._planning.learning.look(sorted(dirty.claims))
+        self._planning.sizes.forget(dirty.gone_claims)
+        dirty.pods |= self._planning.sizes.release(dirty.claims)
+        self._teaching.tell(self._provisioning(), now)
+
     async def _until_awake(self) -> None:
-        moments = (self._telling.next(), self._calls.again, self._lapse)
+        moments = (self._telling.next(), self._calls.again, self._lapse, self._teaching.again)
         times = [moment for moment in moments if moment is not None]
         left = (min(times) - self._now()).total_seconds() if times else None
         try:
@@ -183,12 +198,13 @@ class Session:
             return
         cluster = self._settings.cluster
         numbered = demand.model_copy(update={"number": time.time_ns()})
-        start = Start(
-            "ProvisioningWorkflow",
-            ProvisioningState(cluster=cluster, window=self._settings.window),
-            summary=f"provisioning of {cluster}",
-        )
-        self._signaller.offer(Signal(ids.provisioning(cluster), "demand", numbered, str(numbered.number), start))
+        signal = Signal(ids.provisioning(cluster), "demand", numbered, str(numbered.number), self._provisioning())
+        self._signaller.offer(signal)
+
+    def _provisioning(self) -> Start:
+        cluster = self._settings.cluster
+        state = ProvisioningState(cluster=cluster, window=self._settings.window)
+        return Start("ProvisioningWorkflow", state, summary=f"provisioning of {cluster}")
 
     def _known(self) -> Known:
         synced = {name: watch.synced.is_set() for name, watch in self._watches.items()}

@@ -49,6 +49,12 @@ class Signal:
     """What is remembered as told; equal digests are not sent twice."""
     start: Start | None = None
     """None: only to a workflow that is running."""
+    topic: str = ""
+    """Sets signals of different kinds to one workflow apart: only one of the same topic takes another's place."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.workflow_id}#{self.topic}" if self.topic else self.workflow_id
 
 
 class Signaller:
@@ -66,24 +72,24 @@ class Signaller:
 
     def offer(self, signal: Signal) -> bool:
         """Send this unless it is what the workflow was told last; replaces what waits. False when nothing is to do."""
-        known = self._waiting.get(signal.workflow_id) or self._busy.get(signal.workflow_id)
-        told = known.digest if known else self.sent.get(signal.workflow_id)
+        known = self._waiting.get(signal.key) or self._busy.get(signal.key)
+        told = known.digest if known else self.sent.get(signal.key)
         if told == signal.digest:
             return False
-        queued = signal.workflow_id in self._waiting
-        self._waiting[signal.workflow_id] = signal
-        if not queued and signal.workflow_id not in self._busy:
-            self._ready.put_nowait(signal.workflow_id)
+        queued = signal.key in self._waiting
+        self._waiting[signal.key] = signal
+        if not queued and signal.key not in self._busy:
+            self._ready.put_nowait(signal.key)
         return True
 
-    def withdraw(self, workflow_id: str) -> None:
-        """Forget what waits for this workflow and what it was told: its object is gone."""
-        self._waiting.pop(workflow_id, None)
-        self.sent.pop(workflow_id, None)
+    def withdraw(self, key: str) -> None:
+        """Forget what waits for this workflow and what it was told: its object is gone. `key` is that of signals."""
+        self._waiting.pop(key, None)
+        self.sent.pop(key, None)
 
-    def told(self, workflow_id: str) -> str:
+    def told(self, key: str) -> str:
         """The digest that was last accepted; empty for none."""
-        return self.sent.get(workflow_id, "")
+        return self.sent.get(key, "")
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -93,17 +99,17 @@ class Signaller:
 
     async def _work(self) -> None:
         while True:
-            workflow_id = await self._ready.get()
-            signal = self._waiting.pop(workflow_id, None)
+            key = await self._ready.get()
+            signal = self._waiting.pop(key, None)
             if signal is None:
                 continue
-            self._busy[workflow_id] = signal
+            self._busy[key] = signal
             try:
                 await self._until_sent(signal)
             finally:
-                del self._busy[workflow_id]
-            if workflow_id in self._waiting:
-                self._ready.put_nowait(workflow_id)
+                del self._busy[key]
+            if key in self._waiting:
+                self._ready.put_nowait(key)
 
     async def _until_sent(self, signal: Signal) -> None:
         """A newer observation that came while the server did not answer takes this one's place."""
@@ -113,17 +119,17 @@ class Signaller:
                 await self._send(signal)
             except RPCError as error:
                 if error.status == RPCStatusCode.NOT_FOUND and signal.start is None:
-                    self.sent.pop(signal.workflow_id, None)
+                    self.sent.pop(signal.key, None)
                     return
                 failures += 1
                 log.warning("signal not accepted", workflow=signal.workflow_id, error=str(error), failures=failures)
                 await asyncio.sleep(
                     random.uniform(0.5, 1) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 8))
                 )
-                if signal.workflow_id in self._waiting:
+                if signal.key in self._waiting:
                     return
             else:
-                self.sent[signal.workflow_id] = signal.digest
+                self.sent[signal.key] = signal.digest
                 self.count += 1
                 return
 

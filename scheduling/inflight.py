@@ -8,9 +8,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint
-from model.labels import INITIALIZED, REGISTERED
+from model.labels import INITIALIZED, INSTANCE_TYPE, REGISTERED
+from model.learnt import Learnt
 from model.requirements import Requirements
-from model.resources import subtract, total
+from model.resources import MEMORY, subtract, total
 from scheduling.daemons import still_to_come
 from scheduling.facts import Facts
 from scheduling.homes import Home, home_labels
@@ -44,6 +45,18 @@ def homes(
         if node.name not in owned and not node.deleting and is_home(node, now, not_ready_grace):
             taints = without_not_ready(node.taints)
             yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
+
+
+def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:
+    """A claim whose Node is not there yet, with no more memory than such machines have shown since it was launched."""
+    if claim.registered or not claim.launched:
+        return claim
+    shown = learnt.memory(claim.image_id, claim.labels.get(INSTANCE_TYPE, ""))
+    missing = 0 if shown is None else claim.capacity.get(MEMORY, 0) - shown
+    if missing <= 0:
+        return claim
+    left = max(0, claim.allocatable.get(MEMORY, 0) - missing)
+    return claim.model_copy(update={"allocatable": {**claim.allocatable, MEMORY: left}})
 
 
 def is_home(node: NodeFact, now: datetime, not_ready_grace: timedelta) -> bool:

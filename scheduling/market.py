@@ -11,6 +11,7 @@ import numpy as np
 from model.catalogue import Catalogue, UnavailableOffering
 from model.facts import ClaimFact, DaemonSetFact, PoolFact
 from model.labels import INSTANCE_TYPE
+from model.learnt import Learnt
 from model.requirement import RequirementError
 from model.requirements import Requirements
 from scheduling.pools import Budget, Offer, Refusal, Template, largest_of
@@ -20,6 +21,7 @@ from scheduling.typetable import Indices, TypeTable
 class Market:
     def __init__(self) -> None:
         self._catalogue = Catalogue()
+        self.learnt = Learnt()
         self._tables: dict[str, TypeTable] = {}
         self._templates: dict[str, Template | Refusal] = {}
 
@@ -31,6 +33,13 @@ class Market:
                 self._tables.pop(name, None)
                 self._templates.clear()
         self._catalogue = catalogue
+
+    def heed(self, learnt: Learnt) -> None:
+        """What nodes have shown of their machines, replacing what was known; the next plan goes by it."""
+        self.learnt = learnt
+        changed = [table for table in self._tables.values() if table.heed(learnt)]
+        if changed:
+            self._templates.clear()
 
     def forget(self, pool: str | None = None) -> None:
         """A pool changed, or (None) something that all templates depend on."""
@@ -66,6 +75,7 @@ class Market:
         known = self._tables.get(node_class)
         if known is None:
             known = self._tables[node_class] = TypeTable(self._catalogue.by_node_class.get(node_class, ()))
+            known.heed(self.learnt)
         return known
 
 

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from model.base import Value
 from model.catalogue import Catalogue, UnavailableOffering
 from model.facts import ClaimFact, PodFact
+from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
 from scheduling.demand import (
@@ -26,7 +27,7 @@ from scheduling.emission import MAX_INSTANCE_TYPES, planned_claim
 from scheduling.facts import Change, Facts
 from scheduling.fills import Fills
 from scheduling.homes import Homes
-from scheduling.inflight import homes
+from scheduling.inflight import claim_as_learnt, homes
 from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
 from scheduling.packing import Packing, unplaced
@@ -64,6 +65,10 @@ class ClusterState:
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """The instance types and prices of every EC2NodeClass, replacing what was known."""
         self._market.set_catalogue(catalogue)
+
+    def heed(self, learnt: Learnt) -> None:
+        """What nodes have shown of their machines: counts from the next plan on."""
+        self._market.heed(learnt)
 
     def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
         """NodeClaims by name that are created from a plan: they count from now on.
@@ -120,7 +125,8 @@ class ClusterState:
     def _packing(
         self, now: datetime, unavailable: tuple[UnavailableOffering, ...], not_ready_grace: timedelta
     ) -> Packing:
-        claims = (*self._facts.claims.values(), *self._ledger.unseen(now))
+        learnt = self._market.learnt
+        claims = (*(claim_as_learnt(one, learnt) for one in self._facts.claims.values()), *self._ledger.unseen(now))
         templates = self._templates()
         overhead = {
             claim.name: least_overhead(template, claim)

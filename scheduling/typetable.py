@@ -20,7 +20,9 @@ from model.labels import (
     ZONE,
     ZONE_ID,
 )
+from model.learnt import Learnt
 from model.requirements import Requirement, Requirements
+from model.resources import MEMORY
 
 Mask = npt.NDArray[np.bool_]
 Amounts = npt.NDArray[np.int64]
@@ -65,6 +67,8 @@ class TypeTable:
         self.columns = {key: number for number, key in enumerate(self.resources)}
         self.capacity = self._amounts([one.capacity for one in self.types])
         self.allocatable = self._amounts([one.allocatable() for one in self.types])
+        self._estimates: Amounts = np.array([one.capacity.get(MEMORY, 0) for one in self.types], dtype=np.int64)
+        self._memory_overhead: Amounts = np.array([one.overhead.get(MEMORY, 0) for one in self.types], dtype=np.int64)
         self._offerings = [(row, one) for row, kind in enumerate(self.types) for one in kind.offerings]
         self.offering_rows: Indices = np.array([row for row, _ in self._offerings], dtype=np.intp)
         self.offering_prices: Prices = np.array([one.price for _, one in self._offerings], dtype=np.float64)
@@ -81,6 +85,22 @@ class TypeTable:
 
     def __len__(self) -> int:
         return len(self.types)
+
+    def heed(self, learnt: Learnt) -> bool:
+        """Take what nodes have shown for the estimates of memory, where there is such; True when anything changed.
+
+        Columns of memory only: labels, offerings and what was found out about them stand.
+        """
+        column = self.columns.get(MEMORY)
+        if column is None:
+            return False
+        shown = np.array([learnt.memory(one.image_id, one.name) or -1 for one in self.types], dtype=np.int64)
+        memory = np.where(shown >= 0, shown, self._estimates)
+        if np.array_equal(memory, self.capacity[:, column]):
+            return False
+        self.capacity[:, column] = memory
+        self.allocatable[:, column] = np.maximum(0, memory - self._memory_overhead)
+        return True
 
     def vector(self, amounts: Mapping[str, int]) -> Amounts | None:
         """Amounts in the order of the columns; None when something is asked for that no type has."""

@@ -1,0 +1,118 @@
+"""What live Nodes show of their machines: learnt here, kept by the Provisioning workflow, heeded by plans and launches.
+
+The key is the image that the instance runs, as its NodeClaim says, and not one that is looked for anew: there is no
+comparison that could fail unnoticed. `planning.py` looks before each plan, `session.py` tells the workflow.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from aws.image_map import ImageMap
+from controller.caches import Caches
+from controller.digests import short
+from model.facts import ClaimFact, NodeFact
+from model.kinds.ec2nodeclass import ResolvedAmi
+from model.labels import INSTANCE_TYPE, REGISTERED
+from model.learnt import Learnt, LearntSeen
+from model.resources import MEMORY
+from scheduling.facts import Change
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    image_id: str
+    instance_type: str
+    memory: int
+    """Bytes."""
+
+
+class Learning:
+    """Over the caches. What was learnt stays when the Node goes."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._caches = caches
+        self._images: dict[str, tuple[tuple[ResolvedAmi, ...], ImageMap]] = {}
+        self._kept = Learnt()
+        self._digest: tuple[Learnt, tuple[str, ...], str] | None = None
+        self.learnt = Learnt()
+        """All that is known: what this host saw, and what the workflow kept."""
+
+    def look(self, claims: Iterable[str]) -> Learnt:
+        """Learn from the Nodes of these NodeClaims: what is new, or smaller than was known."""
+        images: dict[str, dict[str, int]] = {}
+        for one in self._lessons(claims):
+            types = images.setdefault(one.image_id, {})
+            types[one.instance_type] = min(one.memory, types.get(one.instance_type, one.memory))
+        news = Learnt(images=images)
+        if images:
+            self.learnt = self.learnt.merged(news)
+            log.info("memory learnt", images=images)
+        return news
+
+    def look_at(self, changes: Iterable[Change]) -> Learnt:
+        """Learn from what changed in the caches."""
+        claims = {one.key for one in changes if one.kind == "claim"}
+        claims |= {self._caches.claim_of(one.key) for one in changes if one.kind == "node"}
+        return self.look(sorted(claims - {""}))
+
+    def heed(self, kept: Learnt) -> None:
+        """What the workflow keeps, as it said last."""
+        self._kept = kept
+        self.learnt = self.learnt.merged(kept)
+
+    def seen(self) -> LearntSeen:
+        """What the workflow may not know yet, and which images are in use."""
+        return LearntSeen(learnt=self.learnt.beyond(self._kept), images=self._in_use())
+
+    def digest(self) -> str:
+        """Of all that the workflow should know."""
+        held, in_use = self._digest, self._in_use()
+        if held is None or held[0] is not self.learnt or held[1] != in_use:
+            said = sorted((image, sorted(types.items())) for image, types in self.learnt.images.items())
+            held = self._digest = (self.learnt, in_use, short(f"{said} {in_use}"))
+        return held[2]
+
+    def _in_use(self) -> tuple[str, ...]:
+        return tuple(sorted({ami.id for one in self._caches.node_classes.values() for ami in one.status.amis}))
+
+    def _lessons(self, claims: Iterable[str]) -> Iterator[Lesson]:
+        for claim in filter(None, map(self._caches.claims.get, claims)):
+            for node in self._caches.nodes_of(claim):
+                lesson = lesson_of(claim, node)
+                if lesson is not None and self._is_new(lesson) and self._is_sound(claim, node):
+                    yield lesson
+
+    def _is_new(self, lesson: Lesson) -> bool:
+        known = self.learnt.memory(lesson.image_id, lesson.instance_type)
+        return known is None or lesson.memory < known
+
+    def _is_sound(self, claim: ClaimFact, node: NodeFact) -> bool:
+        """False for a Node whose labels call for another of its class's images than the one that it runs."""
+        known = self._caches.node_classes.get(claim.node_class)
+        amis = known.status.amis if known else ()
+        if all(ami.id != claim.image_id for ami in amis):
+            return True
+        wanted = self._map(claim.node_class, amis).image_for({key: (value,) for key, value in node.labels.items()})
+        if wanted != claim.image_id:
+            log.warning("not learnt from: its labels are for another image", node=node.name, wanted=wanted)
+        return wanted == claim.image_id
+
+    def _map(self, node_class: str, amis: tuple[ResolvedAmi, ...]) -> ImageMap:
+        held = self._images.get(node_class)
+        if held is None or held[0] != amis:
+            held = self._images[node_class] = (amis, ImageMap(amis))
+        return held[1]
+
+
+def lesson_of(claim: ClaimFact, node: NodeFact) -> Lesson | None:
+    """What a Node shows of its kind of machine; None before it is registered, when its labels are its NodeClaim's."""
+    instance_type, memory = node.labels.get(INSTANCE_TYPE, ""), node.capacity.get(MEMORY, 0)
+    registered = node.labels.get(REGISTERED) == "true"
+    same = instance_type and instance_type == claim.labels.get(INSTANCE_TYPE)
+    if not (registered and same and claim.image_id and memory > 0):
+        return None
+    return Lesson(claim.image_id, instance_type, memory)
