@@ -24,10 +24,10 @@ from kube.facts import claim_fact
 from model import labels
 from model.faults import Fault
 from model.kinds import NodeClaim
-from model.plans import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
 from model.learnt import Learnt
-from scheduling.facts import Change
+from model.plans import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
 from model.quantity import format_amount
+from scheduling.facts import Change
 from scheduling.inflight import is_home
 from scheduling.state import PlanSettings
 
@@ -57,10 +57,10 @@ class Planning:
         self._caches, self._nominations = caches, nominations
         self._claims, self._events = claims, events
         self._catalogue = CatalogueFeed(caches, offerings, now)
-        self._settings, self._grace, self._now = settings, not_ready_grace, now
         self.learning = Learning(caches)
         self.sizes = Sizes(caches, nominations, self.learning)
         self._heeded: Learnt | None = None
+        self._settings, self._grace, self._now = settings, not_ready_grace, now
         self._process: PlannerProcess | None = None
         self._lock = asyncio.Lock()
         self.passes = 0
@@ -78,9 +78,9 @@ class Planning:
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """Raises TryLater when there is no planner to be had."""
         async with self._lock:
+            self.learning.heed(request.learnt)
             made = self._made_for(request.plan_id)
             if made:
-            self.learning.heed(request.learnt)
                 return await self._again(request.plan_id, made)
             process = await self._fill()
             now = self._now()
@@ -117,21 +117,21 @@ class Planning:
             await self.close()
             process = self._process = await asyncio.to_thread(PlannerProcess, self._settings)
             self._catalogue.forget()
+            self._heeded = None
             log.info("planner started", pid=process.pid)
             changes: Sequence[Change] = self._caches.snapshot()
         else:
-            self._heeded = None
             changes = self._caches.take_changes()
+        self.learning.look_at(changes)
         try:
             if changes:
                 await process.apply(changes)
-        self.learning.look_at(changes)
-            if await self._catalogue.refresh():
-                await process.set_catalogue(self._catalogue.catalogue)
-                self._catalogue.delivered()
             if self._heeded is not self.learning.learnt:
                 await process.heed(self.learning.learnt)
                 self._heeded = self.learning.learnt
+            if await self._catalogue.refresh():
+                await process.set_catalogue(self._catalogue.catalogue)
+                self._catalogue.delivered()
         except Fault:
             # What it was told may be lost half-way, so it starts anew and is told all of it.
             await self.close()
@@ -149,10 +149,10 @@ class Planning:
         unplaced = (*plan.unplaced, *refused)
         await self._say(answered, unplaced)
         await self._say_overruled({claim.pool for claim in allowed})
+        await self._say_short()
         self.passes += 1
         log.info(
             "planned",
-        await self._say_short()
             plan=plan_id,
             created=len(made),
             nominated=len(answered),
@@ -239,8 +239,6 @@ class Planning:
                     warning=True,
                 )
 
-    def _kind_of(self, target: str) -> str:
-        return "nodeclaim" if target in self._caches.claims else "node"
     async def _say_short(self) -> None:
         """Nodes that are smaller than what was planned onto them."""
         for one in self.sizes.take()[:MOST_EVENTS]:
@@ -254,3 +252,5 @@ class Planning:
                 warning=True,
             )
 
+    def _kind_of(self, target: str) -> str:
+        return "nodeclaim" if target in self._caches.claims else "node"
