@@ -37,11 +37,12 @@ class NodeClassActivities:
             },
             now=datetime.now(UTC),
         )
-        bad = [one for one in resolved.conditions if one.status != "True"]
+        bad = [one for one in resolved.conditions if one.status not in ("True", "")]
         return NodeClassResolved(
             generation=node_class.metadata.generation,
             ready="False" if bad else "True",
             message="; ".join(f"{one.type}: {one.reason} {one.message}".strip() for one in bad)[:300],
+            again_in=resolved.again_in,
         )
 
     @activity.defn

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from model.catalogue import ReservationRoom
+from model.launches import FleetAnswer
 
 _KEPT_FOR: Final = timedelta(hours=24)
 """A count that is not renewed for so long says nothing any more."""
@@ -38,6 +39,14 @@ class Counts:
             full = held.full_at if held and held.full_at and held.full_at > asked else None
             self._held[key] = _Count(count, asked, later, full)
         self._held = {key: one for key, one in self._held.items() if asked - one.at < _KEPT_FOR}
+
+    def learn(self, answer: FleetAnswer) -> None:
+        """What CreateFleet came to. Only a want of room makes a reservation full: a throttled call says nothing."""
+        for instance in answer.instances:
+            self.launched(instance.reservation_id)
+        for error in answer.errors:
+            if error.insufficient:
+                self.full(error.reservation_id)
 
     def launched(self, reservation_id: str) -> None:
         self._change(reservation_id, -1)

@@ -8,6 +8,12 @@ from datetime import datetime
 from typing import Literal
 
 from model.base import Value
+from model.labels import (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_RESERVATION_INTERRUPTIBLE,
+    CAPACITY_RESERVATION_TYPE,
+    PLACEMENT_GROUP_ID,
+)
 from model.resources import Resources
 
 Market = Literal["", "default", "capacity-block", "interruptible"]
@@ -34,7 +40,13 @@ class Offering(Value):
 
     @property
     def market(self) -> Market:
+        """Of its reservation; empty where it is not reserved."""
         return "interruptible" if self.interruptible else self.reservation_type
+
+    @property
+    def reserved_labels(self) -> dict[str, str]:
+        """Of a node in its reservation; all empty where it is not reserved, and the node has none of them."""
+        return reservation_labels(self.reservation_id, self.market)
 
 
 class InstanceType(Value):
@@ -49,6 +61,11 @@ class InstanceType(Value):
     offerings: tuple[Offering, ...]
     image_id: str = ""
     """The one image that strict compatibility maps to this type; empty when none does."""
+
+    @property
+    def placement_group(self) -> str:
+        """Id of the group that its instances are launched into; empty without one."""
+        return next(iter(self.labels.get(PLACEMENT_GROUP_ID, ())), "")
 
     def allocatable(self) -> dict[str, int]:
         """Capacity less overhead, never below zero."""
@@ -71,6 +88,10 @@ class UnavailableOffering(Value):
     placement_group: str = ""
     """Only launches into this placement group are refused."""
     partition: str = ""
+    subnet_id: str = ""
+    """Only this subnet is without addresses."""
+    node_class: str = ""
+    """Only launches of this EC2NodeClass; empty for all."""
 
     def covers(self, instance_type: str, zone: str, capacity_type: str) -> bool:
         return (
@@ -92,6 +113,15 @@ class Catalogue(Value):
     """Every instance type by EC2NodeClass. Resolved afresh when a NodeClass or a price changes."""
 
     by_node_class: dict[str, tuple[InstanceType, ...]] = {}
+
+
+def reservation_labels(reservation_id: str, market: Market) -> dict[str, str]:
+    """The three labels of a node in a reservation of this kind."""
+    return {
+        CAPACITY_RESERVATION_ID: reservation_id,
+        CAPACITY_RESERVATION_TYPE: "default" if market == "interruptible" else market,
+        CAPACITY_RESERVATION_INTERRUPTIBLE: str(market == "interruptible").lower() if market else "",
+    }
 
 
 def amounts(resources: Resources) -> dict[str, int]:

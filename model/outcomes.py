@@ -3,7 +3,7 @@
 `kube/` and `aws/` make these values, activities read them. They stand here so that an adapter need not know the ports.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from model.base import Value
@@ -54,6 +54,7 @@ class ConditionPatch(Value):
 
     type: str
     status: str
+    """Empty removes a condition that does not feed `Ready`."""
     reason: str = ""
     message: str = ""
 
@@ -110,4 +111,12 @@ class Resolved(Value):
     """What an EC2NodeClass resolves to now: status fields (camelCase) and the conditions that follow."""
 
     status: dict[str, object]
+    """What is not in it stays as it stands."""
     conditions: tuple[ConditionPatch, ...]
+    """The same: a part that could not be asked keeps its last condition."""
+    unanswered: tuple[str, ...] = ()
+    """What could not be asked at present, and why."""
+    warnings: tuple[tuple[str, str], ...] = ()
+    """Reason and message of what works and should be looked at."""
+    again_in: timedelta | None = None
+    """Where it should be looked at again sooner than usual."""

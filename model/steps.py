@@ -1,6 +1,6 @@
 """What the activities of a node's life are told and what they answer. Expected outcomes are values."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from model.base import Message
@@ -32,6 +32,9 @@ class Recalled(Message):
     initialized: bool = False
     boot_id: str = ""
     expires: datetime | None = None
+    drift: str = ""
+    """What the condition Drifted says."""
+    drift_message: str = ""
 
 
 class Registered(Message):
@@ -84,6 +87,7 @@ class Report(Message):
     claim: ClaimRef
     condition: str = ""
     status: str = "Unknown"
+    """Empty: the condition is removed."""
     reason: str = ""
     message: str = ""
     event: str = ""
@@ -104,6 +108,8 @@ class NodeClassResolved(Message):
     generation: int = 0
     ready: str = ""
     message: str = ""
+    again_in: timedelta | None = None
+    """How soon what it resolved to may be out of date; None: as usual."""
 
 
 class PoolAsked(Message):

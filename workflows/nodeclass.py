@@ -23,6 +23,7 @@ class NodeClassWorkflow:
     @workflow.init
     def __init__(self, state: NodeClassState) -> None:
         self._state = state
+        self._again_in = FRESH_FOR
 
     @workflow.run
     async def run(self, state: NodeClassState) -> None:
@@ -58,6 +59,7 @@ class NodeClassWorkflow:
         if not answer.exists:
             self._change(seen=self._state.seen.model_copy(update={"exists": False}))
         self._change(resolved_generation=answer.generation, ready=answer.ready, message=answer.message)
+        self._again_in = answer.again_in or FRESH_FOR
 
     async def _remove(self) -> bool:
         try:
@@ -74,7 +76,7 @@ class NodeClassWorkflow:
 
     async def _sleep(self, known: NodeClassSeen) -> None:
         """Until the class or the number of its NodeClaims changes in a way that matters, or it is due."""
-        due = FRESH_FOR if self._state.ready == "True" and not known.deleting else TRY_AGAIN_IN
+        due = self._again_in if self._state.ready == "True" and not known.deleting else TRY_AGAIN_IN
         try:
             await workflow.wait_condition(
                 lambda: self._matters(known), timeout=due, timeout_summary=f"look at {self._state.name} again"
