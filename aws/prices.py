@@ -1,7 +1,7 @@
-"""What an hour of an instance costs, in US dollars: on-demand from the price list, spot from its history.
+"""What an hour of an instance costs, in US dollars (in China: yuan): on-demand by the price list, spot by its history.
 
-Prices order choices, they never decide whether a node may exist: where AWS gives none at all, on-demand is estimated
-from the machine's size and spot is taken for as dear.
+Where AWS gives no price list, `price_estimates.py` stands in for it, and spot without a history is taken for as dear.
+A type that the price list leaves out, such as one in preview, has no price, and so cannot be bought.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from aws.client import AwsClients
+from aws.price_estimates import estimate as estimate
 from aws.settings import AwsSettings
-from aws.type_info import TypeInfo
 from model import labels
 from model.faults import Fault
 
@@ -32,12 +32,6 @@ _COMMON: Final = {
     "marketoption": "OnDemand",
 }
 _SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
-# Fitted by eye to the public prices of common families: a core, a GiB, a GiB on a GPU, a GB of local disk.
-_PER_CORE: Final = 0.031
-_PER_GIB: Final = 0.0043
-_PER_GPU_GIB: Final = 0.05
-_PER_DISK_GB: Final = 0.0001
-_ARM_SHARE: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +56,11 @@ class PriceBook:
 
 @dataclass(frozen=True, slots=True)
 class PricesRead:
-    """What one reading brought; incomplete when AWS did not answer for all."""
+    """What one reading brought; incomplete when AWS did not answer for all, or knew no on-demand price at all."""
 
     on_demand: Mapping[str, float]
     spot: Mapping[tuple[str, str], float]
     complete: bool
-
-
-def estimate(info: TypeInfo) -> float:
-    """A price that orders machines by size, for where AWS gives none."""
-    machine = info.vcpus * _PER_CORE + info.memory_mib / 1024 * _PER_GIB
-    devices = (*info.gpus, *info.neuron)
-    extras = (
-        sum(one.count * one.memory_mib / 1024 * _PER_GPU_GIB for one in devices) + info.local_disk_gb * _PER_DISK_GB
-    )
-    return round(machine * (_ARM_SHARE if info.architecture == "arm64" else 1) + extras, 5)
 
 
 async def read_prices(clients: AwsClients, settings: AwsSettings) -> PricesRead:
@@ -85,7 +69,7 @@ async def read_prices(clients: AwsClients, settings: AwsSettings) -> PricesRead:
     on_demand, spot = await asyncio.gather(
         _or_none(read_on_demand(clients, settings.region)) if ask else _nothing(), _or_none(read_spot(clients))
     )
-    return PricesRead(on_demand or {}, spot or {}, complete=on_demand is not None and spot is not None)
+    return PricesRead(on_demand or {}, spot or {}, complete=bool(on_demand or not ask) and spot is not None)
 
 
 def price_list_is_there(settings: AwsSettings) -> bool:
