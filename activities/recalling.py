@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.ports import Claims, Fleet, Instances, LaunchFacts, NodeClasses, Nodes
+from activities.ports import Claims, Fleet, Instances, LaunchFacts, Machines, NodeClasses, Nodes
 from activities.writing import show_launched
 from model import labels
 from model.faults import TryLater
@@ -23,10 +23,17 @@ _ALIVE = ("pending", "running")
 
 class RecallActivities:
     def __init__(
-        self, *, claims: Claims, nodes: Nodes, node_classes: NodeClasses, fleet: Fleet, instances: Instances
+        self,
+        *,
+        claims: Claims,
+        nodes: Nodes,
+        node_classes: NodeClasses,
+        fleet: Fleet,
+        instances: Instances,
+        machines: Machines,
     ) -> None:
         self._claims, self._nodes, self._node_classes = claims, nodes, node_classes
-        self._fleet, self._instances = fleet, instances
+        self._fleet, self._instances, self._machines = fleet, instances, machines
 
     @activity.defn
     @faults_mapped
@@ -46,6 +53,7 @@ class RecallActivities:
             initialized=_has(claim, labels.INITIALIZED_CONDITION),
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
+            **_drift(claim),
         )
 
     @activity.defn
@@ -82,7 +90,8 @@ class RecallActivities:
                 ),
             )
         )
-        return (await self._fleet.describe(answer, node_class, claim))[0]
+        learnt = await self._machines.learnt()
+        return (await self._fleet.describe(answer, node_class, claim, learnt=learnt))[0]
 
     async def _node(self, claim: NodeClaim) -> NodeState | None:
         node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None
@@ -108,6 +117,11 @@ def _of_status(claim: NodeClaim) -> Launched | None:
         capacity_type=claim.capacity_type,
         image_id=status.image_id,
     )
+
+
+def _drift(claim: NodeClaim) -> dict[str, str]:
+    told = claim.condition(labels.DRIFTED)
+    return {"drift": told.reason, "drift_message": told.message} if told and told.is_true else {}
 
 
 def _has(claim: NodeClaim, condition: str) -> bool:

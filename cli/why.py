@@ -14,6 +14,7 @@ from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.exits import Refused
 from cli.lives import Lives, NodeLife
 from model.lifecycle import ClaimState, Step
+from workflows.details import drifted
 
 app = typer.Typer()
 
@@ -44,10 +45,10 @@ async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
         state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
     except RPCError as unanswered:
         return story(life, (), note=f"its story needs a worker, and none answers: {unanswered.message}")
-    return story(life, state.story)
+    return story(life, state.story, drift=drifted(state))
 
 
-def story(life: NodeLife, steps: tuple[Step, ...], *, reason: str = "", note: str = "") -> str:
+def story(life: NodeLife, steps: tuple[Step, ...], *, reason: str = "", note: str = "", drift: str = "") -> str:
     """The node as lines of text: what is so now, then how it came to be."""
     place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
     lines = [
@@ -60,6 +61,8 @@ def story(life: NodeLife, steps: tuple[Step, ...], *, reason: str = "", note: st
         lines.append(f"  deadline    {_moment(life.deadline)}")
     if life.blocked_by:
         lines.append(f"  blocked by  {life.blocked_by}")
+    if drift:
+        lines.append(f"  drifted     {drift}")
     if reason:
         lines.append(f"  went for    {reason}")
     if note:

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from kube.errors import Json
 from model.kinds import Condition
-from model.kinds.conditions import Subject, set_condition
+from model.kinds.conditions import Subject, clear_condition, set_condition
 from model.outcomes import ConditionPatch
 
 
@@ -28,6 +28,9 @@ def patched(
     )
     after = before
     for patch in patches:
+        if not patch.status:
+            after = clear_condition(after, subject, patch.type)
+            continue
         status = cast(Literal["True", "False", "Unknown"], patch.status)
         # False may not stand without a reason; the type's name is the least that can be said.
         reason = patch.reason or (patch.type if status == "False" else "")

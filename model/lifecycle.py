@@ -81,6 +81,9 @@ class ClaimState(Message):
     flaps: int = 0
     """How often the node left Ready after initialization."""
     expires: datetime | None = None
+    drift: str = ""
+    """What the NodeClaim's condition Drifted was last told; `seen` has what it should say."""
+    drift_message: str = ""
     permit: PermitAnswered | None = None
     permit_asked: datetime | None = None
     disruption: str = ""

@@ -39,6 +39,9 @@ class ClaimSeen(Message):
     do_not_disrupt: bool = False
     policy: str = ""
     """`<consolidationPolicy>/<consolidateAfter>` of the NodePool, such as `WhenEmpty/30s`; empty without a pool."""
+    drift: str = ""
+    """The reason for which a launched node has drifted, such as `AMIDrift`."""
+    drift_message: str = ""
 
     def differs(self, other: "ClaimSeen | None") -> bool:
         return other is None or self.model_copy(update={"number": 0}) != other.model_copy(update={"number": 0})

@@ -17,6 +17,8 @@ ASK_AGAIN_REFUSED = timedelta(minutes=10)
 LOOK_AGAIN_UNREADY = timedelta(minutes=2)
 """Between looks at the instance of a Node that is NotReady (Karpenter's garbage collection, reference 3.8)."""
 
+REPLACED_LATER = "replacement comes with voluntary disruption"
+
 
 class Verdict(Value):
     do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt", "look"]
@@ -69,9 +71,9 @@ def _decide_permit(state: ClaimState, now: datetime) -> Verdict:
 
 
 def _held(state: ClaimState) -> str:
-    """Why an empty node stays all the same; an occupied one needs no reason."""
+    """Why an empty node stays all the same, or one that has drifted; any other occupied one needs no reason."""
     if not state.seen.empty:
-        return ""
+        return f"drifted: {state.seen.drift}, {REPLACED_LATER}" if state.seen.drift else ""
     if state.seen.do_not_disrupt:
         return "the annotation karpenter.sh/do-not-disrupt on the Node"
     return "" if state.seen.policy else "no NodePool: a standalone NodeClaim goes only by hand or expiry"

@@ -9,6 +9,7 @@ from datetime import datetime
 from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
+from policy.ready import REPLACED_LATER
 
 SHOWN = 10
 """Rows of a list; a thousand nodes would make a page that nobody reads."""
@@ -40,10 +41,18 @@ def of_claim(state: ClaimState) -> str:
         rows.append(("bought as", f"{launched.capacity_type} in {launched.zone}"))
     if refused:
         rows.append(("refused", f"{refused.reason}: {refused.message}"))
+    if drift := drifted(state):
+        rows.append(("drifted", drift))
     if pause:
         rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])
     return f"{_table(rows)}\n\n{story}"
+
+
+def drifted(state: ClaimState) -> str:
+    """Why, and what comes of it; empty for a node that has not drifted."""
+    seen = state.seen
+    return f"{seen.drift}: {seen.drift_message}; {REPLACED_LATER}" if seen.drift else ""
 
 
 def of_pool(state: PoolState, paused: str) -> str:

@@ -4,6 +4,7 @@ The watch starts it by signal, whoever made the NodeClaim. Each phase is one fil
 phase that follows; `policy/lifecycle.py` has the table of what may follow what.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
@@ -16,6 +17,7 @@ from model.messages import GroupAnswered, Pause, PermitAnswered, Resume, Verdict
 from model.observations import ClaimSeen
 from workflows.life import Life, RollOver
 from workflows.phases.drain import drain
+from workflows.phases.drifted import tell_drift
 from workflows.phases.initialization import initialization
 from workflows.phases.launch import launch
 from workflows.phases.ready import ready
@@ -43,6 +45,7 @@ class NodeClaimWorkflow:
     async def run(self, state: ClaimState) -> ClaimOutcome:
         life = self._life
         life.begin()
+        beside = asyncio.create_task(tell_drift(life))
         try:
             while life.state.phase is not Phase.GONE:
                 try:
@@ -52,8 +55,10 @@ class NodeClaimWorkflow:
                 else:
                     life.enter(following, _cause(life.state, following))
         except RollOver:
-            await workflow.wait_condition(workflow.all_handlers_finished)
+            await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not life.telling)
             workflow.continue_as_new(life.state)
+        finally:
+            beside.cancel()
         return _outcome(life.state)
 
     @workflow.signal

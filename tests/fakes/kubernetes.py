@@ -80,7 +80,8 @@ class FakeClaims(Faulty):
         claim["status"].update(status or {})
         for one in conditions:
             kept = [old for old in claim["status"]["conditions"] if old["type"] != one.type]
-            claim["status"]["conditions"] = [*kept, {"type": one.type, "status": one.status, "reason": one.reason}]
+            written = [{"type": one.type, "status": one.status, "reason": one.reason}] if one.status else []
+            claim["status"]["conditions"] = [*kept, *written]
         return self._read(name)
 
     async def delete(self, name: str, uid: str) -> bool:

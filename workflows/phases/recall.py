@@ -40,6 +40,8 @@ async def recall(life: Life) -> Phase | None:
         initialized=found.initialized,
         boot_id=found.boot_id,
         expires=found.expires,
+        drift=found.drift,
+        drift_message=found.drift_message,
     )
     if found.initialized:
         return Phase.READY
