@@ -20,6 +20,7 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 import aws.adapters
 import kube.adapters
 from activities.lives import Lives
+from activities.machines import KeptMachines
 from activities.registry import Ports, activities_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
@@ -167,6 +168,7 @@ def ports(
         instances=cloud.instances,
         resolver=cloud.resolver,
         lives=Lives(temporal, name, Names(name), settings.deadlines()),
+        machines=KeptMachines(temporal, ids.provisioning(name)),
         upkeep=UpkeepPorts(inventory=cluster.inventory),
     )
 

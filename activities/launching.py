@@ -13,7 +13,7 @@ from temporalio import activity
 from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from activities.lives import Lives
-from activities.ports import Claims, ConditionPatch, Events, Fleet, Instances, LaunchFacts, NodeClasses
+from activities.ports import Claims, ConditionPatch, Events, Fleet, Instances, LaunchFacts, Machines, NodeClasses
 from activities.writing import show_launched
 from model import labels
 from model.catalogue import UnavailableOffering
@@ -49,7 +49,9 @@ class LaunchActivities:
         instances: Instances,
         events: Events,
         lives: Lives,
+        machines: Machines,
     ) -> None:
+        self._machines = machines
         self._claims, self._node_classes, self._fleet = claims, node_classes, fleet
         self._instances, self._events, self._lives = instances, events, lives
 
@@ -79,7 +81,9 @@ class LaunchActivities:
         refused = _refuse(name, node_class)
         if refused or node_class is None:
             return Prepared(preparation=refused or _gone(name))
-        return Prepared(preparation=await self._fleet.prepare(claim, node_class, now=datetime.now(UTC)))
+        learnt = await self._machines.learnt()
+        now = datetime.now(UTC)
+        return Prepared(preparation=await self._fleet.prepare(claim, node_class, learnt=learnt, now=now))
 
     @activity.defn
     @faults_mapped
@@ -147,7 +151,8 @@ class LaunchActivities:
         node_class = await self._node_classes.get(group.request.node_class)
         if node_class is None:
             raise TryLater(f"EC2NodeClass {group.request.node_class} is gone while instances of it were launched")
-        return await self._fleet.describe(answer, node_class, claim)
+        learnt = await self._machines.learnt()
+        return await self._fleet.describe(answer, node_class, claim, learnt=learnt)
 
     async def _first_of(self, members: Sequence[Member]) -> NodeClaim | None:
         for member in members:

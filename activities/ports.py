@@ -12,6 +12,7 @@ from typing import Protocol
 from model.catalogue import Catalogue, InstanceType
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.launches import FleetAnswer, LaunchGroup, LaunchPreparation
+from model.learnt import Learnt
 from model.outcomes import (
     ConditionPatch,
     DrainPod,
@@ -33,6 +34,7 @@ __all__ = [
     "Instances",
     "LaunchFacts",
     "Leases",
+    "Machines",
     "NodeClassResolver",
     "NodeClasses",
     "NodeState",
@@ -202,15 +204,21 @@ class Leases(Protocol):
 class Fleet(Protocol):
     """Launching instances."""
 
-    async def prepare(self, claim: NodeClaim, node_class: EC2NodeClass, *, now: datetime) -> LaunchPreparation:
-        """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money."""
+    async def prepare(
+        self, claim: NodeClaim, node_class: EC2NodeClass, *, learnt: Learnt, now: datetime
+    ) -> LaunchPreparation:
+        """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money.
+
+        `learnt` takes the place of the estimates that it has something for."""
         ...
 
     async def create(self, group: LaunchGroup) -> FleetAnswer:
         """CreateFleet with the group's token: a pure function of its input, so repeating it repeats the answer."""
         ...
 
-    async def describe(self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim) -> Sequence[LaunchFacts]:
+    async def describe(
+        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt
+    ) -> Sequence[LaunchFacts]:
         """What each instance's NodeClaim will show, in the order of `answer.instances`."""
         ...
 
@@ -228,6 +236,14 @@ class Instances(Protocol):
 
     async def terminate(self, instance_id: str) -> bool:
         """Ask for termination; False when it is gone already. Batched across callers."""
+        ...
+
+
+class Machines(Protocol):
+    """What nodes have shown of their machines."""
+
+    async def learnt(self) -> Learnt:
+        """What is known, be it nothing: a launch waits for no better knowledge."""
         ...
 
 

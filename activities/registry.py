@@ -19,6 +19,7 @@ from activities.ports import (
     Events,
     Fleet,
     Instances,
+    Machines,
     NodeClasses,
     NodeClassResolver,
     Nodes,
@@ -45,6 +46,7 @@ class Ports:
     instances: Instances
     resolver: NodeClassResolver
     lives: Lives
+    machines: Machines
     upkeep: UpkeepPorts
 
 
@@ -62,9 +64,15 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         instances=ports.instances,
         events=events,
         lives=ports.lives,
+        machines=ports.machines,
     )
     recalling = RecallActivities(
-        claims=claims, nodes=nodes, node_classes=ports.node_classes, fleet=ports.fleet, instances=ports.instances
+        claims=claims,
+        nodes=nodes,
+        node_classes=ports.node_classes,
+        fleet=ports.fleet,
+        instances=ports.instances,
+        machines=ports.machines,
     )
     joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)

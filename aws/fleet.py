@@ -37,6 +37,7 @@ from model.launches import (
     LaunchRefused,
     LaunchRequest,
 )
+from model.learnt import NOTHING_LEARNT, Learnt
 from model.outcomes import LaunchFacts
 from model.quantity import parse_resources
 from model.requirements import RequirementError
@@ -62,9 +63,11 @@ class AwsFleet:
         self._offerings, self._templates, self._clusters, self._free = offerings, templates, clusters, free
         self._unavailable = Unavailable(free)
 
-    async def prepare(self, claim: NodeClaim, node_class: EC2NodeClass, *, now: datetime) -> LaunchPreparation:
+    async def prepare(
+        self, claim: NodeClaim, node_class: EC2NodeClass, *, learnt: Learnt = NOTHING_LEARNT, now: datetime
+    ) -> LaunchPreparation:
         """Refused when nothing can be had or what was asked for means nothing; else the templates are there."""
-        types = await self._offerings.resolved(node_class)
+        types = (await self._offerings.resolved(node_class)).heeding(learnt)
         subnets = self._free.best(node_class.status.subnets)
         try:
             selection = select(claim, types, subnets.keys(), self._unavailable.covers)
@@ -89,9 +92,11 @@ class AwsFleet:
         self._learn(group, answer)
         return answer
 
-    async def describe(self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim) -> Sequence[LaunchFacts]:
+    async def describe(
+        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt = NOTHING_LEARNT
+    ) -> Sequence[LaunchFacts]:
         """From what is known of types and subnets, without a call."""
-        types = await self._offerings.resolved(node_class)
+        types = (await self._offerings.resolved(node_class)).heeding(learnt)
         return [launch_facts(one, types.by_name.get(one.instance_type), node_class, claim) for one in answer.instances]
 
     async def _failed(self, group: LaunchGroup, fault: Fault) -> FleetAnswer:

@@ -22,6 +22,7 @@ from aws.type_labels import TYPE_KEYS, type_labels
 from model import labels
 from model.catalogue import InstanceType, Offering
 from model.kinds import EC2NodeClass
+from model.learnt import Learnt, as_learnt
 from model.requirements import Requirements
 
 
@@ -50,6 +51,14 @@ class ResolvedTypes:
     @cached_property
     def by_name(self) -> Mapping[str, InstanceType]:
         return {one.name: one for one in self.types}
+
+    def heeding(self, learnt: Learnt) -> "ResolvedTypes":
+        """The same types with the memory that such machines have shown; what was made of their labels stands."""
+        if not learnt.images:
+            return self
+        found = ResolvedTypes(as_learnt(one, learnt) for one in self.types)
+        found._requirements = self._requirements
+        return found
 
     def requirements(self, instance_type: InstanceType) -> Requirements:
         """What a node of this type is, as requirements; well-known keys it lacks are said to be absent."""

@@ -44,6 +44,9 @@ class Learnt(Message):
         return Learnt(images={image: types for image, types in images.items() if types})
 
 
+NOTHING_LEARNT: Final = Learnt()
+
+
 class LearntSeen(Message):
     """Signal to the Provisioning workflow: what live Nodes have shown, and which images are in use."""
 

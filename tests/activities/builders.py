@@ -15,6 +15,7 @@ from activities.pools import PoolActivities
 from activities.termination import TerminationActivities
 from model.kinds import NodeClaim
 from model.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
+from model.learnt import Learnt
 from model.messages import GroupAnswered
 from model.outcomes import InstanceFacts
 from model.steps import ClaimRef
@@ -37,6 +38,13 @@ class ToldLives(Lives):
         self.told[claim.metadata.uid] = answer
 
 
+class NothingLearnt:
+    """No node has shown anything of its machine."""
+
+    async def learnt(self) -> Learnt:
+        return Learnt()
+
+
 class Scene:
     """The fakes, and every class of activities made over them."""
 
@@ -53,6 +61,7 @@ class Scene:
             instances=self.instances,
             events=self.events,
             lives=self.lives,
+            machines=NothingLearnt(),
         )
         self.joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
         self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)

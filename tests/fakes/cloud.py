@@ -18,6 +18,7 @@ from model.launches import (
     LaunchRefused,
     LaunchRequest,
 )
+from model.learnt import Learnt
 from model.outcomes import ConditionPatch, InstanceFacts, LaunchFacts, Resolved
 from tests.fakes.faulty import Faulty
 
@@ -77,12 +78,17 @@ class FakeFleet(Faulty):
     """Where set, calls wait for it."""
     answers: dict[str, FleetAnswer] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    learnt: Learnt = Learnt()
+    """What the last launch was prepared with."""
 
     def refuse_once(self) -> None:
         """The next fleet fails for a reason that may pass."""
         self.error = FleetError(code="InternalError", message="try again")
 
-    async def prepare(self, claim: NodeClaim, node_class: EC2NodeClass, *, now: datetime) -> LaunchPreparation:
+    async def prepare(
+        self, claim: NodeClaim, node_class: EC2NodeClass, *, learnt: Learnt, now: datetime
+    ) -> LaunchPreparation:
+        self.learnt = learnt
         return self.refusal or LaunchPrepared(request=REQUEST)
 
     async def create(self, group: LaunchGroup) -> FleetAnswer:
@@ -126,7 +132,9 @@ class FakeFleet(Faulty):
         )
         return FleetAnswer(instances=tuple(made), errors=(missing,) if got < wanted else ())
 
-    async def describe(self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim) -> Sequence[LaunchFacts]:
+    async def describe(
+        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt
+    ) -> Sequence[LaunchFacts]:
         return [
             LaunchFacts(
                 provider_id=f"aws:///{one.zone}/{one.instance_id}",

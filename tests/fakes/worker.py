@@ -11,6 +11,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from activities.lives import Lives
+from activities.machines import KeptMachines
 from activities.registry import Ports, activities_of
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
@@ -49,6 +50,7 @@ class World:
     def __post_init__(self) -> None:
         self.fleet = FakeFleet(self.instances)
         self.lives = Lives(self.client, self.cluster, Names(self.cluster), self.deadlines)
+        self.machines = KeptMachines(self.client, ids.provisioning(self.cluster))
         self.node_classes.add("default")
         self.left = FakeLeftovers(FakeInventory(self.claims, self.nodes, self.node_classes))
 
@@ -89,6 +91,7 @@ class World:
             instances=self.instances,
             resolver=self.resolver,
             lives=self.lives,
+            machines=self.machines,
             upkeep=self.left.ports(),
         )
         return [*activities_of(ports), WatchActivities(self.host).watch_cluster]
