@@ -9,12 +9,15 @@ from aws.images import Images
 from aws.instance_types import Region
 from aws.instances import AwsInstances
 from aws.launch_templates import LaunchTemplates
+from aws.leftovers import AwsLeftovers
 from aws.network import FreeAddresses, Networks
 from aws.node_class import AwsNodeClasses
 from aws.offerings import AwsOfferings
 from aws.placement import PlacementGroups
 from aws.profiles import Profiles
+from aws.reservations import Reservations
 from aws.settings import AwsSettings
+from aws.zonal_shift import ZonalShifts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ class AwsAdapters:
     instances: AwsInstances
     resolver: AwsNodeClasses
     offerings: AwsOfferings
+    leftovers: AwsLeftovers
+    zones: ZonalShifts
 
     def close(self) -> None:
         self.clients.close()
@@ -36,20 +41,38 @@ def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters
     clients = AwsClients(settings)
     clusters = Clusters(clients, settings)
     templates = LaunchTemplates(clients, settings)
+    profiles = Profiles(clients, settings)
     free = FreeAddresses()
     placement = PlacementGroups(clients)
-    offerings = AwsOfferings(clients, settings, placement=placement, region=region)
+    zones = ZonalShifts(clients, settings)
+    reservations = Reservations(clients, settings)
+    offerings = AwsOfferings(
+        clients, settings, placement=placement, zones=zones, reservations=reservations, region=region
+    )
+    instances = AwsInstances(clients, settings, zones)
     return AwsAdapters(
         clients=clients,
-        fleet=AwsFleet(clients, settings, offerings=offerings, templates=templates, clusters=clusters, free=free),
-        instances=AwsInstances(clients, settings),
+        fleet=AwsFleet(
+            clients,
+            settings,
+            offerings=offerings,
+        leftovers=AwsLeftovers(clients, settings, templates=templates, profiles=profiles),
+            templates=templates,
+            clusters=clusters,
+            free=free,
+            reservations=reservations,
+            instances=instances,
+        ),
+        instances=instances,
         resolver=AwsNodeClasses(
             images=Images(clients, clusters),
             networks=Networks(clients, free),
-            profiles=Profiles(clients, settings),
+            profiles=profiles,
             templates=templates,
             clusters=clusters,
             placement=placement,
+            reservations=reservations,
         ),
         offerings=offerings,
+        zones=zones,
     )

@@ -11,6 +11,7 @@ from aws.batcher import Batcher
 from aws.client import AwsClients
 from aws.settings import RESERVED_CAPACITY, AwsSettings
 from aws.tags import as_dict
+from aws.zonal_shift import ZonalShifts
 from model import labels
 from model.faults import Fault, NotFound, Throttled, TryLater
 from model.outcomes import InstanceFacts
@@ -26,15 +27,21 @@ _ONLY_RESERVATIONS: Final = "capacity-reservations-only"
 class AwsInstances:
     """Raises model.faults."""
 
-    def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
-        self._clients, self._settings = clients, settings
+    def __init__(self, clients: AwsClients, settings: AwsSettings, zones: ZonalShifts) -> None:
+        self._clients, self._settings, self._zones = clients, settings, zones
         self._reserved = settings.gate(RESERVED_CAPACITY)
         self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe, idle=0.1, longest=1.0, size=500)
         self._ends: Batcher[str, bool | Fault] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
-        """As EC2 has it now; None once it is terminated or no longer listed."""
+        """As EC2 has it now; None once it is terminated or no longer listed.
+
+        While a zone is shifted away from, what EC2 leaves out may be in it: TryLater, since a node's end rests on this.
+        """
         found = await self._gets.ask(instance_id)
+        if found is None and (away := await self._zones.away()):
+            zones = ", ".join(sorted(away))
+            raise TryLater(f"EC2 does not list {instance_id}: not taken for its end while {zones} is shifted away from")
         return None if found is None or found.state == _TERMINATED else found
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
@@ -44,6 +51,14 @@ class AwsInstances:
             {"Name": "tag-key", "Values": [labels.TAG_NODECLASS]},
             {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
             {"Name": "instance-state-name", "Values": list(_ALIVE)},
+        )
+
+    async def tagged(self, key: str, value: str) -> Sequence[InstanceFacts]:
+        """This cluster's instances with such a tag that run or are about to."""
+        return await self._find(
+            {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
+            {"Name": f"tag:{key}", "Values": [value]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
         )
 
     async def terminate(self, instance_id: str) -> bool:
@@ -139,6 +154,7 @@ def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
         partition=str(placement.get("PartitionNumber") or ""),
         tags=as_dict(raw.get("Tags")),
         launched_at=raw.get("LaunchTime"),
+        instance_profile=(raw.get("IamInstanceProfile") or {}).get("Arn", "").rpartition("/")[2],
     )
 
 

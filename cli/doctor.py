@@ -90,6 +90,7 @@ async def _aws(
             cluster_endpoint=settings.cluster_endpoint,
             cluster_ca_bundle=settings.cluster_ca_bundle,
             endpoint_url=settings.aws_endpoint_url,
+            zonal_shift=settings.enable_zonal_shift,
             pool_size=8,
         )
     )

@@ -19,6 +19,7 @@ from controller.limits import within_limits
 from controller.naming import claim_names, drafts, group_ids, node_claim
 from controller.nominations import Nominations
 from controller.planner import PlannerProcess
+from controller.shifts import Shifts
 from controller.sizes import Sizes
 from kube.facts import claim_fact
 from model import labels
@@ -57,6 +58,7 @@ class Planning:
         self._caches, self._nominations = caches, nominations
         self._claims, self._events = claims, events
         self._catalogue = CatalogueFeed(caches, offerings, now)
+        self._shifts = Shifts(caches, offerings, events)
         self.learning = Learning(caches)
         self.sizes = Sizes(caches, nominations, self.learning)
         self._heeded: Learnt | None = None
@@ -91,7 +93,8 @@ class Planning:
                 self.passes += 1
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
-                plan = await process.provision(now=now, unavailable=request.unavailable, not_ready_grace=self._grace)
+                marks = (*request.unavailable, *await self._shifts.marks(now))
+                plan = await process.provision(now=now, unavailable=marks, not_ready_grace=self._grace)
                 return await self._carry_out(request.plan_id, plan, process)
             except Fault:
                 await self.close()

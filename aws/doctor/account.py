@@ -4,9 +4,10 @@ from typing import Final
 
 from aws.client import AwsClients
 from aws.cluster import Clusters
+from aws.zonal_shift import ZonalShifts
 from model.base import Value
-from model.faults import Fault, Forbidden, NotFound
-from model.findings import Finding, ok, problem, unknown
+from model.faults import BadInput, Fault, Forbidden, NotFound
+from model.findings import Finding, advice, ok, problem, unknown
 
 AREA: Final = "account"
 OLDEST, NEWEST = 26, 36
@@ -40,6 +41,22 @@ async def check_caller(clients: AwsClients) -> tuple[Caller, list[Finding]]:
         ]
     caller = Caller(account=answer["Account"], arn=answer["Arn"])
     return caller, [ok(AREA, "credentials", f"{caller.arn} in {clients.region}")]
+
+
+async def check_zones(zones: ZonalShifts) -> list[Finding]:
+    """Nothing where the setting is off."""
+    subject = "zonal shift"
+    try:
+        await zones.check()
+        away = sorted(await zones.away())
+    except (BadInput, Forbidden) as fault:
+        return [problem(AREA, subject, fault.message, "see ENABLE_ZONAL_SHIFT, and arc-zonal-shift in deploy/iam")]
+    except Fault as fault:
+        return [unknown(AREA, subject, fault.message, "try again")]
+    if away:
+        todo = "nothing, if that is meant: the shift ends at its time, or when a person ends it"
+        return [advice(AREA, subject, f"nothing is bought in {', '.join(away)}", todo)]
+    return []
 
 
 async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from aws.client import AwsClients
 from aws.cluster import Clusters
-from aws.doctor.account import Caller, check_caller, check_cluster
+from aws.doctor.account import Caller, check_caller, check_cluster, check_zones
 from aws.doctor.events import check_events
 from aws.doctor.permissions import check_permissions
 from aws.doctor.quotas import check_quotas
@@ -15,6 +15,7 @@ from aws.doctor.trial import Trials
 from aws.images import Images
 from aws.network import FreeAddresses, Networks
 from aws.settings import AwsSettings
+from aws.zonal_shift import ZonalShifts
 from model.findings import Finding
 from model.kinds import EC2NodeClass, NodePool
 
@@ -49,6 +50,7 @@ class AwsDoctor:
         trials = Trials(self._clients, self._settings)
         parts = await asyncio.gather(
             check_cluster(self._clusters, self._settings.cluster_name),
+            check_zones(ZonalShifts(self._clients, self._settings)),
             check_permissions(self._clients, caller, policies(caller), role=role),
             *(selectors.check(one) for one in node_classes),
             *(trials.launch(one) for one in node_classes),

@@ -172,3 +172,16 @@ async def test_rules_are_read_as_eventbridge_reads_them(endpoint: str, control: 
 )  # fmt: skip
 def test_every_type_counts_against_the_quota_of_its_class(instance_type: str, named: str) -> None:
     assert class_of(instance_type) == named
+
+
+async def test_a_zone_that_is_away_is_told_where_shifts_are_heeded(endpoint: str, control: AwsControl) -> None:
+    control.shift_zone("usw2-az1")
+    with as_key("admin"):
+        settings = AwsSettings(
+            cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4, zonal_shift=True
+        )
+        doctor = AwsDoctor(settings)
+    found = await doctor.check(policies=statements, role="", queue="", node_classes=(), pools=())
+    doctor.close()
+    (said,) = [one for one in found if one.subject == "zonal shift"]
+    assert said.level == "advice" and "usw2-az1" in said.said

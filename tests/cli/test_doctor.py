@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from _pytest.capture import CaptureFixture
@@ -52,7 +53,7 @@ async def test_each_side_that_does_not_answer_is_a_problem_of_its_own(world: San
 def test_the_roles_for_people_are_not_the_workers_to_have() -> None:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
     people = {"labels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}}
-    documents = [
+    documents: list[dict[str, Any]] = [
         {"kind": "ClusterRole", "metadata": {"name": "a"}, "rules": [rule]},
         {"kind": "ClusterRole", "metadata": {"name": "b", **people}, "rules": [rule]},
         {"kind": "Role", "metadata": {"name": "c", "namespace": "n"}, "rules": [{**rule, "resourceNames": ["x"]}]},

@@ -52,6 +52,9 @@ class Types:
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         return self.kinds
 
+    async def away(self) -> frozenset[str]:
+        return frozenset()
+
     async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue:
         self.asked += 1
         if self.broken:
