@@ -1,4 +1,4 @@
-"""What nodes have shown of their machines, as the Provisioning workflow keeps it: for launches, with no watch needed."""
+"""What nodes have shown of their machines, as the Provisioning workflow keeps it: for launches, without the watch."""
 
 import asyncio
 import time
