@@ -60,6 +60,12 @@ class AwsClients:
         return self._session.client("ec2", endpoint_url=self._endpoint, config=once)
 
     @cached_property
+    def launching(self) -> "EC2Client":
+        """For calls of which each try is to be counted: no second one is made unseen."""
+        config = self._config.merge(Config(retries={"total_max_attempts": 1, "mode": "standard"}))
+        return self._session.client("ec2", endpoint_url=self._endpoint, config=config)
+
+    @cached_property
     def iam(self) -> "IAMClient":
         return self._session.client("iam", endpoint_url=self._endpoint, config=self._config)
 

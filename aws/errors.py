@@ -89,37 +89,7 @@ BOTO_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError)
 """All that a call of botocore raises; the last is for an answer that is cut off or no answer of AWS's."""
 TOKEN_MISMATCH: Final = frozenset({"IdempotentParameterMismatch", "IdempotentInstanceTerminated"})
 
-# Why a launch failed, by code: what Karpenter writes as the reason of Launched=Unknown.
-_REASON_BY_CODE: Final[dict[str, str]] = {
-    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": "SpotSLRCreationFailed",
-    "UnauthorizedOperation": "Unauthorized",
-    "AuthFailure": "AMIAuthorizationFailure",
-    "InvalidLaunchTemplateName.NotFoundException": "LaunchTemplateNotFound",
-    "InvalidLaunchTemplateId.NotFound": "LaunchTemplateNotFound",
-    "InvalidUserData.Malformed": "UserDataSizeLimitExceeded",
-    "InvalidAMIID.Malformed": "InvalidAMIID",
-    "InvalidAMIID.Unavailable": "InvalidAMIID",
-    "InvalidAMIID.NotFound": "AMINotFound",
-    "RequestLimitExceeded": "RequestLimitExceeded",
-    "InternalError": "InternalError",
-    "FreeTierRestrictionError": "FreeTierIneligible",
-    "MaxFleetCountExceeded": "FleetQuotaExceeded",
-    "PendingVerification": "AccountPendingVerification",
-    "MaxSpotInstanceCountExceeded": "SpotQuotaExceeded",
-    "VcpuLimitExceeded": "VCPULimitExceeded",
-    "InsufficientFreeAddressesInSubnet": "InsufficientFreeAddressesInSubnet",
-}
 _PROFILE_TEXT: Final = "Invalid IAM Instance Profile"
-_NETWORKS_TEXT: Final = "belong to different networks"
-
-
-def create_error_reason(code: str, message: str) -> str:
-    """The reason a NodeClaim shows for a launch that failed with this code; `LaunchFailed` for any other."""
-    if code == "InvalidParameterValue" and _PROFILE_TEXT in message:
-        return "InstanceProfileNameInvalid"
-    if _NETWORKS_TEXT in message:
-        return "SecurityGroupSubnetVPCMismatch"
-    return _REASON_BY_CODE.get(code, "LaunchFailed")
 
 
 def names_missing_profile(fault: Fault) -> bool:

@@ -4,14 +4,21 @@ Pure on both sides. The request is made of nothing but the group, so that repeat
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from aws.errors import INSUFFICIENT, SERVICE_LINKED_ROLE, create_error_reason
+from aws.errors import INSUFFICIENT, SERVICE_LINKED_ROLE, SUBNET_FULL
+from aws.launch_errors import SPREAD_GROUP_FULL, create_error_reason, how_to_mend, rank
 from aws.tags import TAG_LAUNCH_GROUP, as_list
 from model import labels
 from model.launches import FleetAnswer, FleetError, FleetInstance, LaunchGroup, LaunchOverride, LaunchRequest
 
 _TAGGED: Final = ("fleet", "instance", "volume")
+_TARGETS: Final[dict[str, str]] = {
+    "default": "on-demand",
+    "capacity-block": "capacity-block",
+    "interruptible": "reserved-capacity",
+}
+"""What a fleet calls reserved capacity, by the kind of reservation."""
 UNFULFILLABLE: Final = "UnfulfillableCapacity"
 
 
@@ -23,29 +30,41 @@ def create_fleet_request(group: LaunchGroup) -> dict[str, Any]:
         "ClientToken": group.token(),
         "LaunchTemplateConfigs": _configs(request),
         "TargetCapacitySpecification": {
-            "DefaultTargetCapacityType": request.capacity_type,
+            "DefaultTargetCapacityType": _TARGETS.get(request.market, request.capacity_type),
             "TotalTargetCapacity": len(group.members),
         },
         "TagSpecifications": [{"ResourceType": kind, "Tags": as_list(_tags(group))} for kind in _TAGGED],
     }
-    if request.capacity_type == labels.SPOT:
-        found["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
-    else:
-        found["OnDemandOptions"] = {"AllocationStrategy": "lowest-price"}
+    found |= _strategy(request)
     return found | ({"Context": request.context} if request.context else {})
 
 
+def _strategy(request: LaunchRequest) -> dict[str, Any]:
+    """How EC2 is to choose; a capacity block leaves nothing to choose."""
+    if request.capacity_type == labels.SPOT:
+        return {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
+    if request.market == "capacity-block":
+        return {}
+    if request.market == "interruptible":
+        return {"ReservedCapacityOptions": {"ReservationTypes": ["interruptible-capacity-reservation"]}}
+    return {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}
+
+
 def fleet_answer(group: LaunchGroup, raw: Mapping[str, Any]) -> FleetAnswer:
-    """Instances in the order of the answer; an answer that is short of both instances and reasons says so."""
+    """Instances in the order of the answer, the most telling error first.
+
+    An answer that is short of both instances and reasons says so."""
     instances = tuple(
         _instance(group.request, item, instance_id)
         for item in raw.get("Instances") or ()
         for instance_id in item.get("InstanceIds") or ()
     )
-    errors = tuple(_error(group.request, item) for item in raw.get("Errors") or ())
+    errors = sorted(
+        (_error(group.request, item) for item in raw.get("Errors") or ()), key=lambda one: rank(one.code, one.message)
+    )
     if len(instances) < len(group.members) and not errors:
-        errors = (refusal(UNFULFILLABLE, "too few instances returned", group.request.capacity_type),)
-    return FleetAnswer(instances=instances, errors=errors)
+        errors = [refusal(UNFULFILLABLE, "too few instances returned", group.request.capacity_type)]
+    return FleetAnswer(instances=instances, errors=tuple(errors))
 
 
 def refusal(code: str, message: str, capacity_type: str, **place: str) -> FleetError:
@@ -54,10 +73,20 @@ def refusal(code: str, message: str, capacity_type: str, **place: str) -> FleetE
         code=code,
         message=message,
         capacity_type=labels.SPOT if code in SERVICE_LINKED_ROLE else capacity_type,
-        insufficient=code in INSUFFICIENT,
+        insufficient=code in INSUFFICIENT or SPREAD_GROUP_FULL in message,
         reason=create_error_reason(code, message),
+        mend=how_to_mend(code, message),
+        scope=_scope(code, message),
         **place,
     )
+
+
+def _scope(code: str, message: str) -> Literal["offering", "capacity type", "subnet", "placement group"]:
+    if code in SERVICE_LINKED_ROLE:
+        return "capacity type"
+    if code in SUBNET_FULL:
+        return "subnet"
+    return "placement group" if SPREAD_GROUP_FULL in message else "offering"
 
 
 def _configs(request: LaunchRequest) -> list[dict[str, Any]]:
@@ -83,9 +112,14 @@ def _override(one: LaunchOverride) -> dict[str, Any]:
     }
 
 
+def group_tag(group: LaunchGroup) -> str:
+    """One value for each attempt: what an earlier one made belongs to others."""
+    return group.group_id if group.attempt == 1 else f"{group.group_id}.{group.attempt}"
+
+
 def _tags(group: LaunchGroup) -> dict[str, str]:
     """The group's id finds instances whose answer was lost; a claim that is alone is named."""
-    tags = {**group.request.tags, TAG_LAUNCH_GROUP: group.group_id}
+    tags = {**group.request.tags, TAG_LAUNCH_GROUP: group_tag(group)}
     if len(group.members) == 1:
         tags[labels.TAG_NODECLAIM] = group.members[0].name
     return tags
@@ -101,6 +135,10 @@ def _instance(request: LaunchRequest, item: Mapping[str, Any], instance_id: str)
         subnet_id=chosen.get("SubnetId", ""),
         image_id=chosen.get("ImageId") or (known.image_id if known else ""),
         capacity_type=labels.SPOT if item.get("Lifecycle") == "spot" else request.capacity_type,
+        reservation_id=known.reservation_id if known else "",
+        market=request.market,
+        placement_group=request.placement_group,
+        partition=request.partition,
     )
 
 
@@ -114,6 +152,9 @@ def _error(request: LaunchRequest, item: Mapping[str, Any]) -> FleetError:
         instance_type=chosen.get("InstanceType", ""),
         zone=chosen.get("AvailabilityZone") or (known.zone if known else ""),
         subnet_id=chosen.get("SubnetId", ""),
+        reservation_id=known.reservation_id if known else "",
+        placement_group=request.placement_group,
+        partition=request.partition,
     )
 
 

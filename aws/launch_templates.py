@@ -44,15 +44,21 @@ class LaunchTemplates:
             for name, template in unsure.items():
                 self._there.put(name, template)
 
+    def used_lately(self, name: str) -> bool:
+        """Whether a launch of this process has asked for it in the last half hour."""
+        return self._known.get(name) is not None
+
     def forget(self, names: Iterable[str]) -> None:
         """EC2 says that they are not there: look before they are used again."""
         for name in names:
             self._there.forget(name)
 
-    async def again(self, names: Sequence[str]) -> None:
-        """Make those again, of the ones that EC2 misses, of which this process knows what they said."""
+    async def again(self, names: Sequence[str]) -> bool:
+        """Make those again that EC2 misses; False when this process does not know what one of them says."""
         self.forget(names)
-        await self.ensure([one for name in names if (one := self._known.get(name)) is not None])
+        known = [one for name in names if (one := self._known.get(name)) is not None]
+        await self.ensure(known)
+        return len(known) == len(names)
 
     async def delete_of(self, node_class: EC2NodeClass) -> None:
         """Delete all that were made for this class in this cluster."""

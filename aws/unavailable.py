@@ -1,33 +1,60 @@
-"""What EC2 lately said cannot be had, as this process heard it: asked for again only after some minutes.
+"""What EC2 lately said cannot be had: what the caller knows, and what this process heard itself.
 
-The provisioning workflow keeps the durable marks that planning heeds; these spare a launch the round trip.
+The Provisioning workflow keeps the durable marks and hands them to every plan and every launch; what is kept here is
+but a hint that spares a launch of another pool the round trip.
 """
 
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from itertools import product
 from typing import Final
 
-from aws.cache import Expiring
-from aws.errors import SERVICE_LINKED_ROLE, SUBNET_FULL
-from aws.network import FreeAddresses
-from model.launches import FleetAnswer
+from model.catalogue import UnavailableOffering
+from model.marks import latest
 
-_MARK_SECONDS: Final = 180.0
+_MOST: Final = 5_000
+
+
+class Marks:
+    """Those that concern one EC2NodeClass and its placement group at one moment."""
+
+    def __init__(
+        self, marks: Iterable[UnavailableOffering], *, node_class: str, placement_group: str, now: datetime
+    ) -> None:
+        concerned = [
+            mark
+            for mark in marks
+            if now < mark.until
+            and mark.node_class in ("", node_class)
+            and mark.placement_group in ("", placement_group)
+        ]
+        self.full_subnets = frozenset(mark.subnet_id for mark in concerned if mark.subnet_id)
+        self._refused = {
+            (mark.instance_type, mark.zone, mark.capacity_type, mark.partition)
+            for mark in concerned
+            if not mark.subnet_id and not mark.reservation_id
+        }
+
+    def covers(self, instance_type: str, zone: str, capacity_type: str, partition: str = "") -> bool:
+        """A mark without a partition covers all of them. Reservations are told apart by their room, not here."""
+        if not self._refused:
+            return False
+        keys = product((instance_type, "*"), (zone, "*"), (capacity_type, "*"), {partition, ""})
+        return any(key in self._refused for key in keys)
 
 
 class Unavailable:
-    """Marks by capacity type, instance type and zone; each new refusal renews its mark."""
+    """Each new refusal renews its mark."""
 
-    def __init__(self, free: FreeAddresses) -> None:
-        self._free = free
-        self._marks: Expiring[bool] = Expiring(_MARK_SECONDS, limit=20_000)
+    def __init__(self) -> None:
+        self._marks: tuple[UnavailableOffering, ...] = ()
 
-    def learn(self, answer: FleetAnswer) -> None:
-        for error in answer.errors:
-            if error.code in SUBNET_FULL:
-                self._free.full(error.subnet_id)
-            elif error.code in SERVICE_LINKED_ROLE:
-                self._marks.put(error.capacity_type, True)
-            elif error.insufficient and error.instance_type:
-                self._marks.put((error.capacity_type, error.instance_type, error.zone), True)
+    def learn(self, marks: Collection[UnavailableOffering], now: datetime) -> None:
+        if marks:
+            self._marks = latest((*self._marks, *marks), now)[-_MOST:]
 
-    def covers(self, instance_type: str, zone: str, capacity_type: str) -> bool:
-        return bool(self._marks.get(capacity_type) or self._marks.get((capacity_type, instance_type, zone)))
+    def marks(
+        self, known: Iterable[UnavailableOffering], *, node_class: str, placement_group: str, now: datetime
+    ) -> Marks:
+        """What is `known` to the caller, and what was heard here."""
+        return Marks((*known, *self._marks), node_class=node_class, placement_group=placement_group, now=now)

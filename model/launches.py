@@ -122,8 +122,12 @@ class FleetError(Message):
     partition: str = ""
     insufficient: bool = False
     """True when nothing but capacity is missing (reference 2.6)."""
+    scope: Literal["offering", "capacity type", "subnet", "placement group"] = "offering"
+    """How much of what EC2 offers is refused by it: a type in a zone, or more."""
     reason: str = ""
     """What `Launched=Unknown` shows for it, such as `AMINotFound` or `LaunchFailed`."""
+    mend: str = ""
+    """What a person may do about it, where that is known."""
 
 
 class FleetAnswer(Message):
@@ -132,9 +136,14 @@ class FleetAnswer(Message):
 
 
 class GroupOutcome(Message):
-    """What a launch group came to: every member by UID."""
+    """What a launch group came to. Small: instances are told to each member, not here."""
 
     group_id: str
     results: dict[str, LaunchResult] = {}
+    """By UID, for a group that is one NodeClaim launching itself."""
+    refused: tuple[Member, ...] = ()
+    """Those that got no instance and are still there, in the recorded order."""
+    refusal: LaunchRefused | None = None
+    """Why, the same for all of them."""
     unavailable: tuple[UnavailableOffering, ...] = ()
     fleet_calls: int = 1

@@ -3,7 +3,8 @@
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
 
-from aws.errors import INSUFFICIENT, create_error_reason, fault_of, names_missing_profile
+from aws.errors import INSUFFICIENT, fault_of, names_missing_profile
+from aws.launch_errors import create_error_reason, how_to_mend, rank
 from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
 
@@ -78,9 +79,24 @@ def test_codes_that_mean_something_else(code: str) -> None:
 @pytest.mark.parametrize(
     ("code", "message", "reason"),
     [
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "", "SpotSLRCreationFailed"),
         ("UnauthorizedOperation", "", "Unauthorized"),
-        ("InvalidAMIID.NotFound", "", "AMINotFound"),
+        ("AuthFailure", "not allowed", "Unauthorized"),
+        ("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure"),
         ("InvalidParameterValue", "Invalid IAM Instance Profile name", "InstanceProfileNameInvalid"),
+        ("InvalidLaunchTemplateName.NotFoundException", "", "LaunchTemplateNotFound"),
+        ("InvalidUserData.Malformed", "User data is limited to 16384 bytes", "UserDataSizeLimitExceeded"),
+        ("InvalidUserData.Malformed", "is not Base64", "LaunchFailed"),
+        ("InvalidAMIID.Malformed", "", "InvalidAMIID"),
+        ("InvalidAMIID.NotFound", "", "AMINotFound"),
+        ("RequestLimitExceeded", "", "RequestLimitExceeded"),
+        ("InternalError", "", "InternalError"),
+        ("InvalidParameterCombination", "The type is not eligible for Free Tier", "FreeTierIneligible"),
+        ("MaxFleetCountExceeded", "", "FleetQuotaExceeded"),
+        ("PendingVerification", "", "AccountPendingVerification"),
+        ("MaxSpotInstanceCountExceeded", "", "SpotQuotaExceeded"),
+        ("VcpuLimitExceeded", "", "VCPULimitExceeded"),
+        ("InsufficientFreeAddressesInSubnet", "", "InsufficientFreeAddressesInSubnet"),
         ("InvalidParameterValue", "something else", "LaunchFailed"),
         (
             "InvalidParameter",
@@ -97,3 +113,21 @@ def test_reasons_of_a_failed_launch(code: str, message: str, reason: str) -> Non
 def test_a_profile_that_ec2_does_not_know_yet_is_told_by_its_text() -> None:
     assert names_missing_profile(BadInput("x: Invalid IAM Instance Profile name", code="InvalidParameterValue"))
     assert not names_missing_profile(BadInput("x: other", code="InvalidParameterValue"))
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("User: x is not authorized because no identity-based policy allows it", "controller-policy.json"),
+        ("with an explicit deny in a permissions boundary", "permissions boundary"),
+        ("with an explicit deny in a service control policy", "service control policy"),
+    ],
+)
+def test_what_is_not_allowed_says_where_to_allow_it(message: str, words: str) -> None:
+    assert create_error_reason("UnauthorizedOperation", message) == "Unauthorized"
+    assert words in how_to_mend("UnauthorizedOperation", message)
+
+
+def test_of_several_errors_the_one_that_a_person_can_mend_is_told_first() -> None:
+    codes = ["InsufficientInstanceCapacity", "VcpuLimitExceeded", "InvalidAMIID.NotFound", "UnauthorizedOperation"]
+    assert sorted(codes, key=lambda code: rank(code, "")) == list(reversed(codes))

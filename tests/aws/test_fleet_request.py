@@ -7,7 +7,6 @@ import pytest
 from aws.fleet_request import create_fleet_request, fleet_answer
 from aws.launch_facts import launch_facts
 from aws.network import FoundSubnet, FreeAddresses
-from aws.unavailable import Unavailable
 from model import labels
 from model.catalogue import InstanceType
 from model.kinds.ec2nodeclass import ResolvedSubnet
@@ -87,7 +86,7 @@ def test_what_the_answer_leaves_out_is_read_from_our_own_words() -> None:
 
 def test_errors_are_classified_with_their_place() -> None:
     raw = {"Errors": [error_of("InsufficientInstanceCapacity"), error_of("InvalidAMIID.NotFound")]}
-    short, wrong = fleet_answer(group(), raw).errors
+    wrong, short = fleet_answer(group(), raw).errors
     assert (short.instance_type, short.zone, short.capacity_type) == ("m5.large", "us-west-2a", "on-demand")
     assert short.insufficient
     assert not wrong.insufficient
@@ -99,22 +98,6 @@ def test_nothing_at_all_is_a_lack_of_capacity(raw: dict[str, Any]) -> None:
     error = fleet_answer(group(), raw).errors[0]
     assert error.code == "UnfulfillableCapacity"
     assert error.insufficient
-
-
-def test_refusals_are_remembered_for_their_offering_alone() -> None:
-    memory = Unavailable(FreeAddresses())
-    memory.learn(fleet_answer(group(), {"Errors": [error_of("InsufficientInstanceCapacity")]}))
-    assert memory.covers("m5.large", "us-west-2a", "on-demand")
-    assert not memory.covers("m5.large", "us-west-2b", "on-demand")
-    assert not memory.covers("m5.large", "us-west-2a", "spot")
-
-
-def test_without_the_spot_role_no_spot_is_asked_for() -> None:
-    memory = Unavailable(FreeAddresses())
-    raw = {"Errors": [error_of("AuthFailure.ServiceLinkedRoleCreationNotPermitted")]}
-    memory.learn(fleet_answer(group(capacity_type="spot"), raw))
-    assert memory.covers("c5.large", "us-west-2c", "spot")
-    assert not memory.covers("c5.large", "us-west-2c", "on-demand")
 
 
 def test_a_full_subnet_is_left_out_and_the_roomiest_is_taken() -> None:
@@ -130,7 +113,7 @@ def test_a_full_subnet_is_left_out_and_the_roomiest_is_taken() -> None:
     assert free.best(subnets) == {"us-west-2a": "subnet-b"}
     free.taken("subnet-b", 6)
     assert free.best(subnets) == {"us-west-2a": "subnet-a"}
-    Unavailable(free).learn(fleet_answer(group(), {"Errors": [error_of("InsufficientFreeAddressesInSubnet")]}))
+    free.full("subnet-a")
     assert free.best(subnets) == {"us-west-2a": "subnet-b"}
     free.full("subnet-b")
     assert free.best(subnets) == {}
