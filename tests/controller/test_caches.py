@@ -79,7 +79,7 @@ def test_a_pod_that_is_bound_or_gone_is_told_of_and_no_longer_pending(world: Wor
 
 def test_what_does_not_change_the_facts_is_no_change(world: World) -> None:
     same = claim("c1", phase="Initialized", resourceVersion="99")
-    same["status"]["imageID"] = "ami-1"
+    same["status"]["lastPodEventTime"] = builders.stamp()
     world.hear("nodeclaims", same)
     world.hear("nodes", node("n1", of="c1", managedFields=[]))
     dirty = world.caches.take_dirty()
