@@ -5,7 +5,7 @@ only `model.faults`; a thing that is not there is None or False where the signat
 idempotent: said twice, it is done once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -42,6 +42,7 @@ __all__ = [
     "Offerings",
     "Pods",
     "Pools",
+    "Reservations",
     "Resolved",
 ]
 
@@ -79,6 +80,10 @@ class Claims(Protocol):
         """
         ...
 
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        """Set labels, also those that are there already; None takes one off. False when it is gone."""
+        ...
+
     async def delete(self, name: str, uid: str) -> bool:
         """Ask for deletion with a UID precondition; False when it is gone."""
         ...
@@ -105,6 +110,10 @@ class Nodes(Protocol):
         ...
 
     async def mark_initialized(self, name: str) -> bool: ...
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        """Set labels; None takes one off. False when no Node with this UID is there."""
+        ...
 
     async def mark_disrupted(self, name: str) -> NodeState | None:
         """Taint karpenter.sh/disrupted:NoSchedule and keep load balancers off. None when the Node is gone."""
@@ -247,10 +256,23 @@ class Machines(Protocol):
         ...
 
 
+class Reservations(Protocol):
+    """Capacity reservations, as far as they concern nodes that run."""
+
+    enabled: bool
+    """The gate ReservedCapacity."""
+
+    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+        """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
+        ...
+
+
 class NodeClassResolver(Protocol):
     """Subnets, security groups, images and instance profile of an EC2NodeClass."""
 
-    async def resolve(self, node_class: EC2NodeClass) -> Resolved: ...
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+        """`pools` are those that use the class: a trial is made with what they ask for."""
+        ...
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:
         """Delete the launch templates and instance profiles that Tenure made for this class."""
@@ -262,6 +284,10 @@ class Offerings(Protocol):
 
     async def refresh(self) -> None:
         """Read types, offerings and prices again where they are due."""
+        ...
+
+    async def away(self) -> frozenset[str]:
+        """Ids of zones in which nothing is to be bought for now, whatever they offer."""
         ...
 
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]: ...

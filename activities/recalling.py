@@ -87,6 +87,10 @@ class RecallActivities:
                     subnet_id="",
                     image_id=instance.image_id,
                     capacity_type=instance.capacity_type,
+                    reservation_id=instance.reservation_id,
+                    market=instance.market,
+                    placement_group=instance.placement_group,
+                    partition=instance.partition,
                 ),
             )
         )

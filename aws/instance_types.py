@@ -7,23 +7,31 @@ planning sees and what `fleet_request.py` launches from.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Final
 
 from aws.capacity import Machine, capacity_of
+from aws.cel import ExpressionError
 from aws.compatibility import why_incompatible
 from aws.families import Family, family_of
 from aws.image_map import ImageMap
 from aws.kubelet import Kubelet
+from aws.kubelet_computed import ComputedKubelet
 from aws.overhead import overhead_of
 from aws.placement import PlacementGroup
 from aws.prices import PriceBook
-from aws.settings import AwsSettings
+from aws.reserved_offerings import reserved_labels, reserved_offerings
+from aws.settings import NODECLASS_CEL, AwsSettings
 from aws.type_info import TypeInfo
 from aws.type_labels import TYPE_KEYS, type_labels
 from model import labels
 from model.catalogue import InstanceType, Offering
 from model.kinds import EC2NodeClass
+from model.kinds.ec2nodeclass import ResolvedCapacityReservation
 from model.learnt import Learnt, as_learnt
 from model.requirements import Requirements
+
+_OFFERING_DECIDES: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
+"""Keys on which the offerings of one type differ: what a type may have of them excludes none of its offerings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +52,16 @@ class Region:
 class ResolvedTypes:
     """The types of one EC2NodeClass. Requirements are made when first asked for and then kept."""
 
-    def __init__(self, types: Iterable[InstanceType]) -> None:
+    def __init__(self, types: Iterable[InstanceType], kubelets: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self.types = tuple(types)
+        self.kubelets = kubelets if kubelets is not None else {}
+        """spec.kubelet by type, where expressions in it have been computed."""
         self._requirements: dict[str, Requirements] = {}
+
+    @property
+    def placement_group(self) -> str:
+        """Id of the group that all of them are launched into; empty without one."""
+        return self.types[0].placement_group if self.types else ""
 
     @cached_property
     def by_name(self) -> Mapping[str, InstanceType]:
@@ -64,26 +79,48 @@ class ResolvedTypes:
         """What a node of this type is, as requirements; well-known keys it lacks are said to be absent."""
         found = self._requirements.get(instance_type.name)
         if found is None:
-            found = Requirements.of_choices(instance_type.labels, absent=TYPE_KEYS)
+            found = Requirements.of_choices(instance_type.labels, absent=TYPE_KEYS).without(*_OFFERING_DECIDES)
             self._requirements[instance_type.name] = found
         return found
 
 
 def resolve_types(
-    region: Region, node_class: EC2NodeClass, settings: AwsSettings, group: PlacementGroup | None = None
+    region: Region,
+    node_class: EC2NodeClass,
+    settings: AwsSettings,
+    group: PlacementGroup | None = None,
+    reservations: Sequence[ResolvedCapacityReservation] = (),
 ) -> ResolvedTypes:
-    """Every type of the region, with only those offerings available that could really be launched."""
-    resolver = _Resolver(region, node_class, settings, group)
-    return ResolvedTypes(resolver.resolve(info) for info in region.types.values())
+    """Every type of the region, with only those offerings available that could really be launched.
+
+    Reserved ones are, whatever room is left in their reservations: that changes with every launch.
+    """
+    resolver = _Resolver(region, node_class, settings, group, reservations)
+    return ResolvedTypes([resolver.resolve(info) for info in region.types.values()], resolver.kubelets)
+
+
+def machine_of(
+    info: TypeInfo, node_class: EC2NodeClass, family: Family, settings: AwsSettings, strategy: str = ""
+) -> Machine:
+    """A type under a class, before expressions in its spec.kubelet are computed."""
+    return Machine(info, family, Kubelet.of(node_class.spec.kubelet), node_class.spec, settings, strategy)
 
 
 class _Resolver:
     def __init__(
-        self, region: Region, node_class: EC2NodeClass, settings: AwsSettings, group: PlacementGroup | None
+        self,
+        region: Region,
+        node_class: EC2NodeClass,
+        settings: AwsSettings,
+        group: PlacementGroup | None,
+        reservations: Sequence[ResolvedCapacityReservation],
     ) -> None:
         self._region, self._node_class, self._settings, self._group = region, node_class, settings, group
+        self._reservations = reservations
         self._family: Family = family_of(node_class)
         self._kubelet = Kubelet.of(node_class.spec.kubelet)
+        self._computed = ComputedKubelet(node_class.spec.kubelet, enabled=settings.gate(NODECLASS_CEL))
+        self.kubelets: dict[str, Mapping[str, Any]] = {}
         self._zone_ids = {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets}
         self._images = ImageMap(node_class.status.amis)
 
@@ -92,22 +129,43 @@ class _Resolver:
         zones = {zone: zone_id for zone, zone_id in self._zone_ids.items() if zone in offered}
         strategy = self._group.strategy if self._group else ""
         machine = Machine(info, self._family, self._kubelet, self._node_class.spec, self._settings, strategy)
+        machine, computed = self._with_expressions(machine)
         described = type_labels(info, self._family, self._settings.region, zones)
         if self._group:
-            described[labels.PLACEMENT_GROUP_ID] = (self._group.id,)
+            described |= self._group.labels()
+        matching = [one for one in self._reservations if one.instance_type == info.name]
+        described = reserved_labels(described, matching)
         capacity = capacity_of(machine)
         image = self._images.image_for(described)
-        launchable = bool(image) and not why_incompatible(machine)
+        launchable = bool(image) and computed and not why_incompatible(machine)
         return InstanceType(
             name=info.name,
             labels=described,
             capacity=capacity,
             overhead=overhead_of(machine, capacity),
-            offerings=tuple(self._offerings(info, zones if launchable else {})),
+            offerings=tuple(self._offerings(info, zones if launchable else {}, matching)),
             image_id=image,
         )
 
-    def _offerings(self, info: TypeInfo, launchable: Mapping[str, str]) -> Sequence[Offering]:
+    def _with_expressions(self, machine: Machine) -> tuple[Machine, bool]:
+        """False for a type on which an expression has no value: it alone is not launched."""
+        if not self._computed:
+            return machine, True
+        try:
+            whole, filled = self._computed.on(machine)
+        except ExpressionError:
+            return machine, False
+        self.kubelets[machine.info.name] = filled
+        return whole, True
+
+    def _offerings(
+        self, info: TypeInfo, launchable: Mapping[str, str], matching: Sequence[ResolvedCapacityReservation]
+    ) -> Sequence[Offering]:
+        base = self._base(info, launchable)
+        reserved = reserved_offerings(matching, base, self._zone_ids, launchable.keys())
+        return self._group.spread_over_partitions([*base, *reserved]) if self._group else [*base, *reserved]
+
+    def _base(self, info: TypeInfo, launchable: Mapping[str, str]) -> Sequence[Offering]:
         found = []
         for zone in self._region.zones:
             for capacity_type in (labels.ON_DEMAND, labels.SPOT):

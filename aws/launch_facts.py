@@ -4,15 +4,19 @@ Pure: from CreateFleet's answer and the instance type as resolved under the clas
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from aws.selection import requirements_of, tenancy_of
 from model import labels
-from model.catalogue import InstanceType, amounts
+from model.catalogue import InstanceType, amounts, reservation_labels
 from model.kinds import EC2NodeClass, NodeClaim
 from model.launches import FleetInstance
 from model.outcomes import LaunchFacts
 from model.quantity import parse_resources
 from model.requirements import RequirementError
+
+_OF_THE_INSTANCE: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
+"""What a type may have says nothing of what this instance has."""
 
 
 def launch_facts(
@@ -34,7 +38,7 @@ def _labels(
     instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
 ) -> dict[str, str]:
     single = {key: values[0] for key, values in (found.labels if found else {}).items() if len(values) == 1}
-    for key in labels.RESERVATION_LABELS:
+    for key in _OF_THE_INSTANCE:
         single.pop(key, None)
     zone_ids = {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets}
     known = {
@@ -46,7 +50,15 @@ def _labels(
         labels.NODEPOOL: claim.nodepool,
         labels.NODECLASS: node_class.name,
     }
-    return single | {key: value for key, value in known.items() if value}
+    return single | {key: value for key, value in known.items() if value} | _placed(instance, found)
+
+
+def _placed(instance: FleetInstance, found: InstanceType | None) -> dict[str, str]:
+    """Of its reservation, and the partition: empty while only EC2 knows which one it chose."""
+    reserved = reservation_labels(instance.reservation_id, instance.market) if instance.reservation_id else {}
+    if found is None or labels.PLACEMENT_GROUP_PARTITION not in found.labels:
+        return reserved
+    return reserved | {labels.PLACEMENT_GROUP_PARTITION: instance.partition}
 
 
 def _tenancy(claim: NodeClaim) -> str:

@@ -15,12 +15,55 @@ from aws.settings import RESERVED_CAPACITY, AwsSettings
 from aws.tags import as_list
 from model import labels
 from model.base import Value
+from model.catalogue import Market
 from model.kinds import EC2NodeClass
 from model.kinds.instances import BlockDevice, BlockDeviceMapping
 from model.quantity import parse_quantity
 
 NAME_PREFIX: Final = "karpenter.k8s.aws/"
 _NO_IPV6_METADATA: Final = ("us-iso",)
+_MARKET_TYPES: Final[dict[Market, str]] = {
+    "capacity-block": "capacity-block",
+    "interruptible": "interruptible-capacity-reservation",
+}
+
+
+class Place(Value):
+    """Where in EC2's buildings: tenancy, placement group by id, and its partition by number, where it has any."""
+
+    tenancy: str = "default"
+    group: str = ""
+    partition: str = ""
+
+    def said(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"Tenancy": self.tenancy}
+        found |= {"GroupId": self.group} if self.group else {}
+        return found | ({"PartitionNumber": int(self.partition)} if self.partition else {})
+
+
+class Target(Value):
+    """The one reservation that the template's instances go into, or none at all."""
+
+    reservation_id: str = ""
+    market: Market = ""
+
+    def said(self) -> dict[str, Any]:
+        """For the gate ReservedCapacity switched on; off, EC2's own default holds, which nobody is told of."""
+        if not self.reservation_id:
+            # Otherwise an instance could land in an open reservation that nobody meant for it.
+            return {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}
+        specification = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "CapacityReservationTarget": {"CapacityReservationId": self.reservation_id},
+        }
+        market = _MARKET_TYPES.get(self.market)
+        return {"CapacityReservationSpecification": specification} | (
+            {"InstanceMarketOptions": {"MarketType": market}} if market else {}
+        )
+
+
+ANYWHERE: Final = Place()
+NO_RESERVATION: Final = Target()
 
 
 class LaunchTemplate(Value):
@@ -40,8 +83,8 @@ def launch_template(
     user_data: str,
     tags: Mapping[str, str],
     capacity_type: str,
-    tenancy: str = "default",
-    placement_group: str = "",
+    placement: Place = ANYWHERE,
+    reservation: Target = NO_RESERVATION,
     efa_interfaces: int = 0,
 ) -> LaunchTemplate:
     """The template of one image. `efa_interfaces` is zero unless the claim asks for EFA."""
@@ -52,9 +95,10 @@ def launch_template(
         "Monitoring": {"Enabled": bool(node_class.spec.detailed_monitoring)},
         "NetworkInterfaces": _interfaces(node_class, settings, efa_interfaces),
         "TagSpecifications": _tag_specifications(tags, capacity_type),
-        "Placement": {"Tenancy": tenancy} | ({"GroupId": placement_group} if placement_group else {}),
+        "Placement": placement.said(),
         **_disks(node_class, family),
-        **_options(node_class, settings),
+        **_options(node_class),
+        **(reservation.said() if settings.gate(RESERVED_CAPACITY) else {}),
     }
     return LaunchTemplate(name=_name(data, settings), data=data, tags=dict(tags))
 
@@ -64,11 +108,8 @@ def _name(data: Mapping[str, Any], settings: AwsSettings) -> str:
     return NAME_PREFIX + str(int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big"))
 
 
-def _options(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
+def _options(node_class: EC2NodeClass) -> dict[str, Any]:
     spec, found = node_class.spec, dict[str, Any]()
-    if settings.gate(RESERVED_CAPACITY):
-        # Otherwise an instance could land in an open reservation that nobody meant for it.
-        found["CapacityReservationSpecification"] = {"CapacityReservationPreference": "none"}
     if node_class.status.instance_profile:
         found["IamInstanceProfile"] = {"Name": node_class.status.instance_profile}
     if spec.cpu_options and spec.cpu_options.nested_virtualization:

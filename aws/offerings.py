@@ -5,7 +5,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -13,10 +13,13 @@ import structlog
 from aws.client import AwsClients
 from aws.instance_types import Region, ResolvedTypes, resolve_types
 from aws.placement import PlacementGroups
-from aws.prices import PriceBook, estimate, read_prices
+from aws.price_estimates import estimate
+from aws.prices import PriceBook, read_prices
+from aws.reservations import Reservations
 from aws.settings import AwsSettings
 from aws.type_info import TypeInfo
-from model.catalogue import Catalogue, InstanceType
+from aws.zonal_shift import ZonalShifts
+from model.catalogue import Catalogue, InstanceType, ReservationRoom
 from model.faults import Fault
 from model.kinds import EC2NodeClass
 
@@ -36,12 +39,14 @@ class AwsOfferings:
         settings: AwsSettings,
         *,
         placement: PlacementGroups,
+        zones: ZonalShifts,
+        reservations: Reservations,
         region: Region | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`region`: what was read already, so that it need not be read again at once."""
         self._clients, self._settings, self._clock = clients, settings, clock
-        self._placement = placement
+        self._placement, self._zones, self._reservations = placement, zones, reservations
         self._region, self._epoch = region, 0
         self._due = clock() + _REFRESH_SECONDS if region else clock()
         self._refreshing: asyncio.Task[None] | None = None
@@ -67,15 +72,35 @@ class AwsOfferings:
                 _log.warning("no instance types for a class", node_class=node_class.name, reason=fault.message)
         return Catalogue(by_node_class=found)
 
+    async def rooms(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+        """How much room the classes' reservations have, as EC2 said within the last minute or when it last answered."""
+        await self._reservations.freshen(node_classes)
+        return self._reservations.rooms(node_classes)
+
+    async def away(self) -> frozenset[str]:
+        """Ids of the zones that the cluster is shifted away from."""
+        return await self._zones.away()
+
     async def resolved(self, node_class: EC2NodeClass) -> ResolvedTypes:
         """The class's types, with their requirements; kept per class, generation and resolved status."""
         region = await self.region()
         status, group = node_class.status, await self._placement.resolve(node_class)
-        key = (self._epoch, group, node_class.metadata.generation, node_class.spec, status.subnets, status.amis)
+        reserved = self._reservations.of(node_class)
+        key = (
+            self._epoch,
+            group,
+            node_class.metadata.generation,
+            node_class.spec,
+            status.subnets,
+            status.amis,
+            reserved,
+        )
         held = self._resolved.get(node_class.uid)
         # The same status in another order is another choice of image, so that the tuples are compared as they are.
         if held is None or held[0] != key:
-            types = await self._clients.in_thread(lambda: resolve_types(region, node_class, self._settings, group))
+            types = await self._clients.in_thread(
+                lambda: resolve_types(region, node_class, self._settings, group, reserved)
+            )
             held = self._resolved[node_class.uid] = (key, types)
         return held[1]
 
@@ -123,7 +148,7 @@ class AwsOfferings:
             types={info.name: info for info in sorted(infos, key=lambda info: info.name)},
             zones_of={name: frozenset(zones) for name, zones in zones_of.items()},
             zones=tuple(sorted({zone for _, zone in rows})),
-            prices=PriceBook(estimates={info.name: estimate(info) for info in infos}),
+            prices=PriceBook(estimates={info.name: estimate(info, self._settings.region) for info in infos}),
         )
 
 

@@ -1,11 +1,13 @@
 """The placement group that an EC2NodeClass selects: its instances are launched into it, where EC2 has room."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from aws.cache import Expiring
 from aws.client import AwsClients
+from model import labels
 from model.base import Value
+from model.catalogue import Offering
 from model.faults import NotFound
 from model.kinds import EC2NodeClass
 
@@ -17,6 +19,22 @@ class PlacementGroup(Value):
     id: str
     strategy: str
     """cluster, spread or partition: types support some of them only."""
+    partitions: int = 0
+    """How many, where that is its strategy."""
+
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """What nodes in this group may have."""
+        found = {labels.PLACEMENT_GROUP_ID: (self.id,)}
+        return found | ({labels.PLACEMENT_GROUP_PARTITION: self._numbers()} if self.partitions else {})
+
+    def spread_over_partitions(self, offerings: Iterable[Offering]) -> list[Offering]:
+        """Each offering once for each partition: one may be full while another has room."""
+        if not self.partitions:
+            return list(offerings)
+        return [one.model_copy(update={"partition": number}) for one in offerings for number in self._numbers()]
+
+    def _numbers(self) -> tuple[str, ...]:
+        return tuple(str(number) for number in range(1, self.partitions + 1))
 
 
 class PlacementGroups:
@@ -38,5 +56,9 @@ class PlacementGroups:
     async def _find(self, wanted: Mapping[str, Any], said: str) -> PlacementGroup:
         answer = await self._clients.call(self._clients.ec2.describe_placement_groups, Filters=_AVAILABLE, **wanted)
         for group in answer.get("PlacementGroups", []):
-            return PlacementGroup(id=group.get("GroupId", ""), strategy=group.get("Strategy", ""))
+            strategy = group.get("Strategy", "")
+            count = group.get("PartitionCount") or 0
+            return PlacementGroup(
+                id=group.get("GroupId", ""), strategy=strategy, partitions=count if strategy == "partition" else 0
+            )
         raise NotFound(f"no available placement group is {said!r} (spec.placementGroupSelector)")

@@ -5,7 +5,7 @@ Counts are this process's memory of EC2's last answer and of its own launches si
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -48,8 +48,7 @@ class FoundReservation(Value):
         one = self.resolved
         if not self.active or (one.end_time is not None and one.end_time <= now):
             return None
-        ends = one.reservation_type == BLOCK and one.end_time is not None and now >= one.end_time - BLOCK_LEAD
-        return one.model_copy(update={"state": EXPIRING}) if ends else one
+        return one.model_copy(update={"state": EXPIRING}) if ends_soon(one, now) else one
 
 
 class Reservations:
@@ -92,6 +91,14 @@ class Reservations:
         reserved = (one for node_class in node_classes for one in self.of(node_class))
         return {one.id: room for one in reserved if (room := self.counts.room(one.id)) is not None}
 
+    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+        """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
+        if not self.enabled or not reservation_ids:
+            return {}
+        found = [one.resolved for one in await self._ask_by_ids(sorted(reservation_ids))]
+        now = self._clock()
+        return {one.id: one.end_time for one in found if one.end_time is not None and ends_soon(one, now)}
+
     async def _find(self, terms: Sequence[CapacityReservationTerm]) -> Sequence[FoundReservation]:
         ids = sorted({term.id for term in terms if term.id})
         queries = [self._by_filters(_filters(term)) for term in terms if not term.id]
@@ -119,6 +126,11 @@ class Reservations:
         )
         self.counts.seen({one.resolved.id: one.available for one in found}, asked)
         return found
+
+
+def ends_soon(one: ResolvedCapacityReservation, now: datetime) -> bool:
+    """A capacity block near its end; other reservations leave their instances running."""
+    return one.reservation_type == BLOCK and one.end_time is not None and now >= one.end_time - BLOCK_LEAD
 
 
 def _filters(term: CapacityReservationTerm) -> list[Any]:

@@ -4,12 +4,14 @@ Pure: from the class's types and the claim to the candidates of one CreateFleet,
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from aws.candidates import Candidate, candidate, keeping
 from aws.instance_types import ResolvedTypes
+from aws.reserved_selection import Remaining, reserved_only, unreserved
 from model import labels
-from model.catalogue import InstanceType, Offering
+from model.catalogue import InstanceType, Market, Offering
 from model.facts import Expression
 from model.kinds import NodeClaim
 from model.quantity import parse_resources
@@ -20,20 +22,8 @@ MOST_TYPES: Final = 60
 NOTHING_LEFT: Final = "all requested instance types were unavailable during launch"
 _EXOTIC: Final = (labels.NVIDIA_GPU, labels.AMD_GPU, labels.NEURON, labels.NEURON_CORE, labels.GAUDI)
 
-IsMarked = Callable[[str, str, str], bool]
-"""(instance type, zone, capacity type) was refused lately."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An instance type with those of its offerings that may be launched, cheapest first."""
-
-    type: InstanceType
-    offerings: tuple[Offering, ...]
-
-    @property
-    def price(self) -> float:
-        return self.offerings[0].price
+IsMarked = Callable[[str, str, str, str], bool]
+"""(instance type, zone, capacity type, partition) was refused lately; the partition may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +31,19 @@ class Selection:
     capacity_type: str
     tenancy: str
     candidates: tuple[Candidate, ...]
+    market: Market = ""
+    """The kind of its reservations, where it is reserved."""
+    partition: str = ""
+    """Of the placement group; empty leaves it to EC2."""
 
 
-def select(claim: NodeClaim, types: ResolvedTypes, zones: Collection[str], marked: IsMarked) -> Selection | None:
-    """`zones` have a subnet with room. None when nothing is left. Raises RequirementError."""
+def select(
+    claim: NodeClaim, types: ResolvedTypes, zones: Collection[str], marked: IsMarked, remaining: Remaining = lambda _: 0
+) -> Selection | None:
+    """`zones` have a subnet with room; `remaining` tells the room of reservations. None when nothing is left.
+
+    Raises RequirementError.
+    """
     wanted = requirements_of(claim)
     requests = parse_resources(claim.spec.resources.requests)
     found: Sequence[Candidate] = [
@@ -55,15 +54,26 @@ def select(claim: NodeClaim, types: ResolvedTypes, zones: Collection[str], marke
         and fits(requests, one.allocatable())
     ]
     minimum = {key: one.min_values for key, one in wanted.items() if one.min_values}
+    # Reservations are few, so that they may not have the variety that minValues asks for: then without them.
+    choices = (_narrowed(some, wanted, minimum, claim) for some in (reserved_only(found, remaining), unreserved(found)))
+    return next((one for one in choices if one), None)
+
+
+def _narrowed(
+    found: Sequence[Candidate], wanted: Requirements, minimum: Mapping[str, int], claim: NodeClaim
+) -> Selection | None:
     if not minimum:
         found = _without_exotic(found)
         found = _without_dear_spot(found)
     found = _cheapest(found, minimum)
-    if not _keeps(found, {} if _is_relaxed(claim) else minimum):
+    if not found or not _keeps(found, {} if _is_relaxed(claim) else minimum):
         return None
     capacity_type = _capacity_type(found)
-    narrowed = _of_capacity_type(found, capacity_type)
-    return Selection(capacity_type, tenancy_of(wanted), tuple(narrowed)) if narrowed else None
+    partition, narrowed = _in_partition(
+        keeping(found, lambda offering: offering.capacity_type == capacity_type), wanted
+    )
+    market = narrowed[0].offerings[0].market
+    return Selection(capacity_type, tenancy_of(wanted), tuple(narrowed), market, partition)
 
 
 def requirements_of(claim: NodeClaim) -> Requirements:
@@ -91,6 +101,7 @@ def _named(types: ResolvedTypes, wanted: Requirements) -> Iterable[InstanceType]
 def _candidate(
     instance_type: InstanceType, wanted: Requirements, zones: Collection[str], marked: IsMarked
 ) -> Candidate | None:
+    names_reservation = any(key in wanted for key in labels.RESERVATION_LABELS)
     offerings = [
         one
         for one in instance_type.offerings
@@ -99,18 +110,20 @@ def _candidate(
         and _allows(wanted, labels.CAPACITY_TYPE, one.capacity_type)
         and _allows(wanted, labels.ZONE, one.zone)
         and _allows(wanted, labels.ZONE_ID, one.zone_id)
-        and not marked(instance_type.name, one.zone, one.capacity_type)
+        and _admits(wanted, labels.PLACEMENT_GROUP_PARTITION, one.partition)
+        and (not names_reservation or all(_admits(wanted, key, value) for key, value in one.reserved_labels.items()))
+        and not marked(instance_type.name, one.zone, one.capacity_type, one.partition)
     ]
-    return _ordered(instance_type, offerings)
-
-
-def _ordered(instance_type: InstanceType, offerings: Iterable[Offering]) -> Candidate | None:
-    ordered = tuple(sorted(offerings, key=lambda one: (one.price, one.zone, one.capacity_type)))
-    return Candidate(instance_type, ordered) if ordered else None
+    return candidate(instance_type, offerings)
 
 
 def _allows(wanted: Requirements, key: str, value: str) -> bool:
     return key not in wanted or wanted[key].has(value)
+
+
+def _admits(wanted: Requirements, key: str, value: str) -> bool:
+    """As `_allows`, for a label that the offering lacks where the value is empty."""
+    return _allows(wanted, key, value) if value else key not in wanted or not wanted[key].present
 
 
 def _without_exotic(found: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -130,11 +143,7 @@ def _without_dear_spot(found: Sequence[Candidate]) -> Sequence[Candidate]:
     if not on_demand:
         return found
     limit = min(on_demand)
-    kept = (
-        _ordered(one.type, (o for o in one.offerings if o.capacity_type != labels.SPOT or o.price <= limit))
-        for one in found
-    )
-    return [one for one in kept if one]
+    return keeping(found, lambda one: one.capacity_type != labels.SPOT or one.price <= limit)
 
 
 def _cheapest(found: Sequence[Candidate], minimum: Mapping[str, int]) -> Sequence[Candidate]:
@@ -173,11 +182,18 @@ def _brings(one: InstanceType, missing: Mapping[str, tuple[int, set[str]]]) -> b
 
 def _capacity_type(found: Sequence[Candidate]) -> str:
     offered = {offering.capacity_type for one in found for offering in one.offerings}
-    return labels.SPOT if labels.SPOT in offered else labels.ON_DEMAND
+    return next(kind for kind in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND) if kind in offered)
 
 
-def _of_capacity_type(found: Sequence[Candidate], capacity_type: str) -> Sequence[Candidate]:
-    kept = (
-        replace(one, offerings=tuple(o for o in one.offerings if o.capacity_type == capacity_type)) for one in found
-    )
-    return [one for one in kept if one.offerings]
+def _in_partition(found: Sequence[Candidate], wanted: Requirements) -> tuple[str, Sequence[Candidate]]:
+    """The lowest partition that the claim names, by the order of strings; one that names none leaves it to EC2."""
+    partitions = {offering.partition for one in found for offering in one.offerings}
+    if labels.PLACEMENT_GROUP_PARTITION in wanted:
+        lowest = min(partitions)
+        return lowest, keeping(found, lambda offering: offering.partition == lowest)
+    return "", [one for each in found if (one := candidate(each.type, _once(each.offerings)))]
+
+
+def _once(offerings: Iterable[Offering]) -> Iterable[Offering]:
+    """Offerings that differ in their partition alone are one."""
+    return dict.fromkeys(one.model_copy(update={"partition": ""}) if one.partition else one for one in offerings)

@@ -7,7 +7,7 @@ from kube.client import KubeClient
 from kube.errors import Json
 from kube.events import KubeEvents
 from kube.objects import Objects
-from kube.patches import patch_metadata, patch_status
+from kube.patches import patch_metadata, patch_status, relabel
 from kube.resources import NODE_CLAIMS
 from kube.turns import Teller
 from model.kinds import NodeClaim
@@ -62,6 +62,9 @@ class KubeClaims:
                 teller=self._teller,
             )
         return _read(item)
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        return await relabel(self._claims, name, labels, uid=uid)
 
     async def delete(self, name: str, uid: str) -> bool:
         return await self._claims.delete(name, uid=uid)

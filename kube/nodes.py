@@ -11,6 +11,7 @@ from kube.client import KubeClient
 from kube.errors import Json
 from kube.facts import node_fact
 from kube.objects import Objects
+from kube.patches import relabel
 from kube.resources import NODES
 from kube.shared import SharedRead
 from model import labels
@@ -49,6 +50,9 @@ class KubeNodes:
         except NotFound:
             return False
         return True
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        return await relabel(self._nodes, name, labels, uid=uid)
 
     async def mark_disrupted(self, name: str) -> NodeState | None:
         node = await self._nodes.change(name, _disruption)

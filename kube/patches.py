@@ -36,6 +36,16 @@ async def patch_metadata(
     return await objects.change(name, decide, uid=uid)
 
 
+async def relabel(objects: Objects, name: str, labels: Mapping[str, str | None], *, uid: str) -> bool:
+    """Set labels, and take off those that are None; False when the object is gone."""
+
+    def decide(item: Json) -> Json | None:
+        changes = merge_patch(item["metadata"].get("labels") or {}, labels)
+        return {"metadata": {"labels": changes}} if changes else None
+
+    return await objects.change(name, decide, uid=uid) is not None
+
+
 async def patch_status(
     objects: Objects,
     name: str,

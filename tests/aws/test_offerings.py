@@ -4,11 +4,13 @@ import asyncio
 from typing import Any
 
 from aws.offerings import AwsOfferings
-from aws.prices import PriceBook, PricesRead, estimate
+from aws.price_estimates import estimate
+from aws.prices import PriceBook, PricesRead
+from aws.reservations import Reservations
 from aws.settings import AwsSettings
 from model.faults import TryLater
 from tests.aws.builders import SETTINGS, info, node_class, resolved_status
-from tests.aws.fakes import FakeClients, NoGroups, all_answers
+from tests.aws.fakes import FakeClients, NoGroups, NoShifts, all_answers
 
 HOUR = 3600.0
 
@@ -22,7 +24,14 @@ class Clock:
 
 
 def offerings(clients: FakeClients, clock: Clock, settings: AwsSettings = SETTINGS) -> AwsOfferings:
-    return AwsOfferings(clients, settings, placement=NoGroups(), clock=clock)  # type: ignore[arg-type]
+    return AwsOfferings(
+        clients,  # type: ignore[arg-type]
+        settings,
+        placement=NoGroups(),  # type: ignore[arg-type]
+        zones=NoShifts(),  # type: ignore[arg-type]
+        reservations=Reservations(clients, settings),  # type: ignore[arg-type]
+        clock=clock,
+    )
 
 
 async def settled() -> None:

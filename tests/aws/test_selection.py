@@ -23,7 +23,7 @@ def types(of: Region, **spec: Any) -> ResolvedTypes:
 
 
 def chosen(of: ResolvedTypes, wanted: NodeClaim, *marks: tuple[str, str, str]) -> Selection | None:
-    return select(wanted, of, ZONES, lambda *place: place in marks)
+    return select(wanted, of, ZONES, lambda *place: place[:3] in marks)
 
 
 def names(selection: Selection | None) -> list[str]:

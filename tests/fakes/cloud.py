@@ -1,12 +1,12 @@
 """EC2 in memory: a fleet that honours its token, instances that are there or not."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from model.faults import Fault
-from model.kinds import EC2NodeClass, NodeClaim
+from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.launches import (
     FleetAnswer,
     FleetError,
@@ -60,6 +60,15 @@ class FakeInstances(Faulty):
             return False
         self.terminated.append(instance_id)
         return True
+
+
+@dataclass
+class FakeReservations(Faulty):
+    enabled: bool = True
+    ends: dict[str, datetime] = field(default_factory=dict)
+
+    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+        return {one: at for one, at in self.ends.items() if one in reservation_ids}
 
 
 @dataclass
@@ -150,16 +159,23 @@ class FakeFleet(Faulty):
 @dataclass
 class FakeResolver(Faulty):
     conditions: tuple[ConditionPatch, ...] = (ConditionPatch(type="AMIsReady", status="True"),)
+    unanswered: tuple[str, ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()
     resolved: int = 0
+    pools: list[str] = field(default_factory=list)
+    """That it was told of when it was last asked."""
     cleaned: list[str] = field(default_factory=list)
     gate: asyncio.Event | None = None
     """Where set, resolving waits for it."""
 
-    async def resolve(self, node_class: EC2NodeClass) -> Resolved:
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
         self.resolved += 1
+        self.pools = [pool.metadata.name for pool in pools]
         if self.gate is not None:
             await self.gate.wait()
-        return Resolved(status={"amis": []}, conditions=self.conditions)
+        return Resolved(
+            status={"amis": []}, conditions=self.conditions, unanswered=self.unanswered, warnings=self.warnings
+        )
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:
         self.cleaned.append(node_class.metadata.name)

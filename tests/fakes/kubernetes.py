@@ -19,6 +19,11 @@ def matches(have: Mapping[str, str], want: Mapping[str, str] | None) -> bool:
     return all(have.get(key) == value for key, value in (want or {}).items())
 
 
+def relabelled(held: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Labels with some set, and those that are None taken off."""
+    return {key: value for key, value in {**held, **changes}.items() if value is not None}
+
+
 @dataclass
 class FakeClaims(Faulty):
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -84,6 +89,12 @@ class FakeClaims(Faulty):
             claim["status"]["conditions"] = [*kept, *written]
         return self._read(name)
 
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        claim = self._mine(name, uid)
+        if claim is not None:
+            claim["metadata"]["labels"] = relabelled(claim["metadata"]["labels"], labels)
+        return claim is not None
+
     async def delete(self, name: str, uid: str) -> bool:
         claim = self._mine(name, uid)
         if claim is None:
@@ -145,6 +156,13 @@ class FakeNodes(Faulty):
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
         return [node for node in self.found.values() if matches(node.labels, labels)]
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        node = self.found.get(name)
+        if node is None or node.uid != uid:
+            return False
+        self.found[name] = node.model_copy(update={"labels": relabelled(node.labels, labels)})
+        return True
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
         node = self.found.get(name)
