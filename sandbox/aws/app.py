@@ -13,7 +13,7 @@ from sandbox.aws.ec2.call import Call
 from sandbox.aws.faults import Verdict
 from sandbox.aws.iam.service_rules import check_service_call
 from sandbox.aws.request import AwsCall, HttpRequest, identify
-from sandbox.aws.services.actions import SERVICE_ACTIONS, amend
+from sandbox.aws.services.actions import SERVICE_ACTIONS, amend, followed
 from sandbox.aws.sim import Control
 from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.errors import AwsError
@@ -82,6 +82,8 @@ class Application:
         if handler is not None:
             return handler(self._standin, call)
         response = self._standin.moto.call(call.http, call.service)
+        if response.status < 300:
+            followed(self._standin, call)
         return replace(response, body=amend(call, response.body))
 
     def _own_ec2(self, call: AwsCall, verdict: Verdict) -> Response:

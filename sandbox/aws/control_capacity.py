@@ -20,7 +20,12 @@ class CapacityControl(ControlClient):
         self._call("DELETE", "pools")
 
     def set_vcpu_limit(self, capacity_type: str, vcpus: int | None) -> None:
+        """Bound every family class of `spot` or `on-demand` alike; None for no bound that matters."""
         self._call("POST", "limits", {capacity_type: vcpus})
+
+    def set_quota(self, code: str, vcpus: int | None) -> None:
+        """Bound one family class by its quota code, such as L-1216C47A: standard families, on-demand."""
+        self._call("POST", "limits", {code: vcpus})
 
     def use_documented_rates(self) -> None:
         """Throttle EC2's actions as its guide says: 20 reads and 5 changes a second after bursts of 100 and 50."""

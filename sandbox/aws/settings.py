@@ -13,7 +13,10 @@ DEFAULT_CA = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCnN0YW5kLWluCi0tLS0tRU5EIENFUl
 
 @dataclass
 class SimSettings:
-    """Delays are seconds on the stand-in's clock. Endpoint and certificate are what eks:DescribeCluster answers."""
+    """Delays are seconds on the stand-in's clock. Endpoint and certificate are what eks:DescribeCluster answers.
+
+    The visibility ones are how long EC2 does not know a new instance, launch template or instance profile.
+    """
 
     account: str = "123456789012"
     region: str = "us-west-2"
@@ -27,6 +30,9 @@ class SimSettings:
     stopping_seconds: float = 2.0
     terminated_visible_seconds: float = 60.0
     visibility_seconds: float = 0.0
+    template_visibility_seconds: float = 0.0
+    profile_visibility_seconds: float = 0.0
+    spot_service_linked_role: bool = True
     state_change_events: bool = False
     clock_scale: float = 1.0
 

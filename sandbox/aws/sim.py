@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from sandbox.aws import sim_instances, sim_reservations
+from sandbox.aws.ec2.quotas import BY_CODE, QUOTAS
 from sandbox.aws.rates import Rate
 from sandbox.aws.request import HttpRequest
 from sandbox.aws.seed import reset, set_parameter
@@ -86,7 +87,8 @@ def seed_faults(standin: StandIn, body: Body) -> Any:
 
 
 def list_pools(standin: StandIn, body: Body) -> Any:
-    return {"pools": standin.home.pools.listing(), "limits": standin.home.limits}
+    used = {BY_CODE[code].name: vcpus for code, vcpus in standin.home.vcpus_used.items() if vcpus}
+    return {"pools": standin.home.pools.listing(), "limits": standin.home.quotas, "used": used}
 
 
 def set_pool(standin: StandIn, body: Body) -> Any:
@@ -100,17 +102,21 @@ def set_pool(standin: StandIn, body: Body) -> Any:
 def clear_pools(standin: StandIn, body: Body) -> Any:
     with standin.home.lock:
         standin.home.pools.clear()
-        standin.home.limits.clear()
+        standin.home.quotas.clear()
     return DONE
 
 
 def set_limits(standin: StandIn, body: Body) -> Any:
+    """vCPUs by quota code, or by usage (`spot`, `on-demand`) for all its quotas; null for no bound that matters."""
     with standin.home.lock:
-        for usage in ("on-demand", "spot"):
-            if usage in body:
-                standin.home.limits.pop(usage, None)
-                if body[usage] is not None:
-                    standin.home.limits[usage] = int(body[usage])
+        for name, vcpus in body.items():
+            codes = [quota.code for quota in QUOTAS if name in (quota.code, quota.usage)]
+            if not codes:
+                raise ValueError(f"{name} is neither spot, on-demand nor a quota code")
+            for code in codes:
+                standin.home.quotas.pop(code, None)
+                if vcpus is not None:
+                    standin.home.quotas[code] = int(vcpus)
     return DONE
 
 

@@ -76,8 +76,8 @@ def _kept(world: World) -> dict[str, Any]:
 def _restore(world: World, kept: dict[str, Any]) -> None:
     addresses = kept.pop("addresses")
     vars(world).update(kept)
-    for subnet_id, (used, returned) in addresses.items():
-        world.network.book(subnet_id).restore(used, returned)
+    for subnet_id, stored in addresses.items():
+        world.network.book(subnet_id).restore(*stored)
 
 
 def _teach_pickle() -> None:

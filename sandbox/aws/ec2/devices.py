@@ -6,7 +6,7 @@ import secrets
 from typing import Any
 
 from sandbox.aws.ec2.ids import new_id, new_mac
-from sandbox.aws.ec2.network import AddressBook
+from sandbox.aws.ec2.network import PREFIX_ADDRESSES, AddressBook
 from sandbox.aws.ec2.records import Image, NetworkInterface, Volume
 from sandbox.aws.wire.errors import AwsError
 
@@ -61,6 +61,9 @@ def make_interfaces(
 
     Addresses taken before the subnet ran dry are given back.
     """
+    prefixed = PREFIX_ADDRESSES * sum(spec.get("Ipv4PrefixCount", 0) for spec in specs)
+    if prefixed and book.free() < prefixed + 1:
+        raise full_subnet(subnet_id)
     made: list[NetworkInterface] = []
     for index, spec in enumerate(specs or [{}]):
         primary = spec.get("DeviceIndex", index) == 0 and spec.get("NetworkCardIndex", 0) == 0
@@ -71,6 +74,7 @@ def make_interfaces(
             raise full_subnet(subnet_id)
         wants_public = spec.get("AssociatePublicIpAddress", public) and primary
         made.append(_interface(spec, index, address, groups, wants_public, tags))
+    book.held += prefixed
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from sandbox.aws.ec2.call import Call
 from sandbox.aws.ec2.filters import accepts, compile_filters
 from sandbox.aws.ec2.instance_view import OPERATOR, state_of
-from sandbox.aws.ec2.instances import visible
+from sandbox.aws.ec2.instances import all_visible, visible
 from sandbox.aws.ec2.paging import page
 from sandbox.aws.ec2.records import Instance
 from sandbox.aws.ec2.values import values_at
@@ -41,7 +41,7 @@ def describe_instance_status(call: Call) -> dict[str, Any]:
     filters = compile_filters(request.get("Filters"), frozenset(PATHS))
     if request.get("DryRun"):
         raise dry_run_ok()
-    chosen = visible(world, ids) if ids else list(world.instances.values())
+    chosen = visible(world, ids) if ids else all_visible(world)
     if not request.get("IncludeAllInstances"):
         chosen = [i for i in chosen if i.state == "running"]
     chosen.sort(key=lambda i: i.sequence)

@@ -28,7 +28,7 @@ def visible(world: World, instance_ids: list[str]) -> list[Instance]:
     return [world.instances[i] for i in unique]
 
 
-def _all_visible(world: World) -> list[Instance]:
+def all_visible(world: World) -> list[Instance]:
     return [i for i in world.instances.values() if i.visible_at <= world.clock.now()]
 
 
@@ -39,7 +39,7 @@ def describe_instances(call: Call) -> dict[str, Any]:
         raise bad_combination("The parameter instancesSet cannot be used with the parameter maxResults")
     filters = compile_filters(request.get("Filters"), INSTANCE_FILTERS)
     _refuse_dry(request)
-    chosen = visible(world, ids) if ids else _all_visible(world)
+    chosen = visible(world, ids) if ids else all_visible(world)
     if filters:
         chosen = [i for i in chosen if accepts(filters, instance_facts(world, i))]
     chosen.sort(key=_sequence)

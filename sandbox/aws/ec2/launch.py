@@ -14,10 +14,13 @@ from sandbox.aws.ec2.devices import full_subnet, make_interfaces, make_volumes, 
 from sandbox.aws.ec2.ids import new_id, new_spot_request_id
 from sandbox.aws.ec2.placement import check_group, enter_group, group_of
 from sandbox.aws.ec2.places import groups_of, image_of, profile_of, subnet_of
+from sandbox.aws.ec2.quotas import require_quota
 from sandbox.aws.ec2.records import Image, Instance, PlacementGroup
 from sandbox.aws.ec2.reserve import Fit, choose_reservation
 from sandbox.aws.ec2.types_data import all_types, architectures, offered_zones, vcpus
+from sandbox.aws.ec2.user_data import check_user_data
 from sandbox.aws.ec2.world import World
+from sandbox.aws.kms import is_usable
 from sandbox.aws.wire.errors import AwsError, invalid_value
 
 Tags = dict[str, dict[str, str]]
@@ -59,6 +62,9 @@ class Prepared:
 def prepare(world: World, spec: LaunchSpec) -> Prepared:
     """Raises AwsError with the code EC2 has for whatever is missing, malformed or does not fit together."""
     data = spec.data
+    check_user_data(data.get("UserData"))
+    if spec.market == "spot" and not world.settings.spot_service_linked_role:
+        raise no_spot_role()
     instance_type = data.get("InstanceType") or "m1.small"
     if instance_type not in all_types():
         raise invalid_value(f"Invalid value '{instance_type}' for InstanceType.")
@@ -88,13 +94,15 @@ def launch_one(world: World, prepared: Prepared, index: int) -> Instance:
     reservation = choose_reservation(
         world, prepared.fit, market=spec.market, specification=spec.data.get("CapacityReservationSpecification")
     )
-    _require_quota(world, prepared)
+    require_quota(world, prepared.instance_type, spec.market, vcpus(prepared.instance_type))
     if world.network.book(prepared.subnet.id).free() < 1:
         raise full_subnet(prepared.subnet.id)
     partition = _partition(world, prepared)
     pools = None if reservation else _take_capacity(world, prepared)
     instance = _build(world, prepared, index)
     instance.partition = partition
+    if not all(is_usable(world.account, world.region, key) for key in _keys(prepared)):
+        instance.failure = ("Client.InternalError", "Client error on launch")
     instance.pools = pools or []
     if reservation is not None:
         instance.capacity_reservation_id = reservation.id
@@ -103,6 +111,11 @@ def launch_one(world: World, prepared: Prepared, index: int) -> Instance:
     world.launched += 1
     world.enter(instance, "pending")
     return instance
+
+
+def _keys(prepared: Prepared) -> list[str]:
+    """The keys that its volumes are to be encrypted with. EC2 looks at them after it has answered."""
+    return [mapping["Ebs"]["KmsKeyId"] for mapping in prepared.mappings if mapping["Ebs"].get("KmsKeyId")]
 
 
 def _partition(world: World, prepared: Prepared) -> int | None:
@@ -120,6 +133,14 @@ def _take_capacity(world: World, prepared: Prepared) -> list[tuple[str, str, str
     return pools
 
 
+def no_spot_role() -> AwsError:
+    return AwsError(
+        "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+        "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.",
+        403,
+    )
+
+
 def no_capacity(instance_type: str, zone: str, *, spot: bool) -> AwsError:
     if spot:
         text = "There is no Spot capacity available that matches your request."
@@ -129,24 +150,6 @@ def no_capacity(instance_type: str, zone: str, *, spot: bool) -> AwsError:
             f"({zone}). Our system will be working on provisioning additional capacity."
         )
     return AwsError("InsufficientInstanceCapacity", text)
-
-
-def _require_quota(world: World, prepared: Prepared) -> None:
-    usage = "spot" if prepared.spec.market == "spot" else "on-demand"
-    limit = world.limits.get(usage)
-    if limit is None:
-        return
-    alive = (i for i in world.instances.values() if i.state not in ("terminated", "stopped"))
-    used = sum(i.vcpus for i in alive if (i.lifecycle == "spot") == (usage == "spot"))
-    if used + vcpus(prepared.instance_type) <= limit:
-        return
-    if usage == "spot":
-        raise AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
-    raise AwsError(
-        "VcpuLimitExceeded",
-        f"You have requested more vCPU capacity than your current vCPU limit of {limit} allows for the instance "
-        "bucket that the specified instance type belongs to.",
-    )
 
 
 def _require_offered(world: World, instance_type: str, zone: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from typing import Any
 
@@ -14,12 +12,12 @@ from sandbox.aws.ec2.ids import new_id, require_well_formed
 from sandbox.aws.ec2.paging import page
 from sandbox.aws.ec2.records import LaunchTemplate
 from sandbox.aws.ec2.tagging import read_specifications, tag_list
-from sandbox.aws.ec2.template_data import find_template, find_version, missing_id, missing_name
+from sandbox.aws.ec2.template_data import find_template, find_version, is_known, missing_id, missing_name
+from sandbox.aws.ec2.user_data import check_user_data
 from sandbox.aws.ec2.world import World
 from sandbox.aws.wire.errors import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
 
 NAME = re.compile(r"[a-zA-Z0-9().\-/_]{3,128}")
-USER_DATA_BYTES = 16384
 FILTERS = frozenset({"create-time", "launch-template-name", "tag-key", "tag-value"})
 VERSION_FILTERS = frozenset({"is-default-version", "image-id", "instance-type", "create-time"})
 
@@ -33,7 +31,7 @@ def create_launch_template(call: Call) -> dict[str, Any]:
         raise AwsError("InvalidLaunchTemplateName.MalformedException", f"The launch template name {name} is invalid.")
     if data is None:
         raise missing_parameter("LaunchTemplateData")
-    _check_data(data)
+    check_user_data(data.get("UserData"))
     tags = read_specifications(request.get("TagSpecifications"))
     if set(tags) - {"launch-template"}:
         raise invalid_value("Tag specification resource type must be launch-template")
@@ -54,6 +52,7 @@ def _create(call: Call, name: str, data: dict[str, Any], tags: dict[str, dict[st
         created_by=f"arn:aws:iam::{world.account}:root",
         tags=tags.get("launch-template", {}),
         versions=[],
+        visible_at=world.clock.now() + world.settings.template_visibility_seconds,
     )
     template.versions.append(_version(template, 1, data, call.params.get("VersionDescription")))
     world.templates[template.id] = template
@@ -74,25 +73,13 @@ def _version(template: LaunchTemplate, number: int, data: dict[str, Any], text: 
     }
 
 
-def _check_data(data: dict[str, Any]) -> None:
-    user_data = data.get("UserData")
-    if not user_data:
-        return
-    try:
-        raw = base64.b64decode(user_data, validate=True)
-    except (binascii.Error, ValueError):
-        raise AwsError("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from None
-    if len(raw) > USER_DATA_BYTES:
-        raise AwsError("InvalidUserData.Malformed", f"User data is limited to {USER_DATA_BYTES} bytes")
-
-
 def create_launch_template_version(call: Call) -> dict[str, Any]:
     request, world = call.params, call.world
     template = find_template(world, request)
     data = request.get("LaunchTemplateData")
     if data is None:
         raise missing_parameter("LaunchTemplateData")
-    _check_data(data)
+    check_user_data(data.get("UserData"))
     call.permit_each("CreateLaunchTemplateVersion", "launch-template", {template.id: template.tags})
     if request.get("DryRun"):
         raise dry_run_ok()
@@ -129,12 +116,13 @@ def describe_launch_templates(call: Call) -> dict[str, Any]:
 
 def _chosen(world: World, ids: list[str], names: list[str]) -> list[LaunchTemplate]:
     require_well_formed(ids, "lt")
-    if any(one not in world.templates for one in ids):
+    known = {one.id: one for one in world.templates.values() if is_known(world, one)}
+    if any(one not in known for one in ids):
         raise missing_id()
-    if any(one not in world.template_names for one in names):
+    if any(world.template_names.get(one) not in known for one in names):
         raise missing_name()
     wanted = ids or [world.template_names[name] for name in names]
-    return [world.templates[one] for one in dict.fromkeys(wanted)] if wanted else list(world.templates.values())
+    return [known[one] for one in dict.fromkeys(wanted)] if wanted else list(known.values())
 
 
 def _order(template: LaunchTemplate) -> tuple[str, str]:

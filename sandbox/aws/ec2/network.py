@@ -13,6 +13,7 @@ from moto.ec2.models import ec2_backends
 
 # AWS keeps the first four addresses and the last one of every subnet.
 RESERVED = 5
+PREFIX_ADDRESSES = 16
 
 
 @dataclass
@@ -22,10 +23,11 @@ class AddressBook:
     fresh: Iterator[int] | None = None
     returned: list[str] = field(default_factory=list)
     withheld: int = 0
+    held: int = 0
 
     def free(self) -> int:
-        """Addresses that can still be taken; `withheld` ones are kept from everybody by the control API."""
-        return max(0, self.cidr.num_addresses - RESERVED - len(self.used) - self.withheld)
+        """Addresses that can still be taken; those `held` are in prefixes, those `withheld` the control API keeps."""
+        return max(0, self.cidr.num_addresses - RESERVED - len(self.used) - self.held - self.withheld)
 
     def take(self) -> str | None:
         """A free address, those never used first; None if the subnet is full."""
@@ -40,9 +42,9 @@ class AddressBook:
             self.used.discard(address)
             self.returned.append(address)
 
-    def restore(self, used: set[str], returned: list[str]) -> None:
+    def restore(self, used: set[str], returned: list[str], held: int) -> None:
         """Go on from a stored book: what was used or returned is not fresh any more."""
-        self.used, self.returned = used, returned
+        self.used, self.returned, self.held = used, returned, held
         touched = [int(ipaddress.IPv4Address(address)) for address in (*used, *returned)]
         first = max(touched, default=int(self.cidr.network_address) + RESERVED - 2) + 1
         self.fresh = iter(range(first, int(self.cidr.broadcast_address)))
@@ -70,9 +72,9 @@ class Network:
     def forget(self) -> None:
         self._books.clear()
 
-    def books(self) -> dict[str, tuple[set[str], list[str]]]:
-        """Addresses in use and returned, by subnet: what a snapshot keeps."""
-        return {subnet: (book.used, book.returned) for subnet, book in self._books.items()}
+    def books(self) -> dict[str, tuple[set[str], list[str], int]]:
+        """Addresses in use, returned and held in prefixes, by subnet: what a snapshot keeps."""
+        return {subnet: (book.used, book.returned, book.held) for subnet, book in self._books.items()}
 
     def subnets(self) -> list[Any]:
         return [subnet for by_id in self.backend.subnets.values() for subnet in by_id.values()]

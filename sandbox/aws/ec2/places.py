@@ -70,6 +70,8 @@ def profile_of(world: World, wanted: dict[str, str] | None) -> tuple[str, str] |
         return None
     name, arn = wanted.get("Name"), wanted.get("Arn")
     profile = profile_named(world.account, name) if name else profile_at(world.account, arn or "")
+    if profile is not None and world.profiles_from.get(profile.name, 0.0) > world.clock.now():
+        profile = None
     if profile is not None and not profile.roles:
         raise invalid_value(f'IAM Instance Profile "{profile.arn}" has no associated IAM Roles')
     if profile is not None:

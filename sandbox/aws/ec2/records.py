@@ -82,12 +82,15 @@ class Instance:
     partition: int | None = None
     pools: list[PoolKey] = field(default_factory=list)
     vcpus: int = 0
+    counted: bool = False
     timer: int = 0
     revision: int = 0
     visible_at: float = 0.0
     reason: str = ""
     reason_code: str | None = None
     reason_message: str | None = None
+    # Why it will never run, if it will not: code and text.
+    failure: tuple[str, str] | None = None
     status: dict[str, Any] = field(default_factory=dict)
     view: Any = None
     facts: dict[str, list[str]] | None = None
@@ -117,6 +120,7 @@ class LaunchTemplate:
     tags: dict[str, str]
     versions: list[dict[str, Any]]
     default_version: int = 1
+    visible_at: float = 0.0
 
 
 @dataclass

@@ -77,6 +77,11 @@ def _targets(call: Call) -> dict[str, dict[str, str]]:
     if not ids:
         raise missing_parameter("resourceIdSet")
     own = own_tags(call.world)
+    unseen = [
+        i for i in ids if i in call.world.instances and call.world.instances[i].visible_at > call.world.clock.now()
+    ]
+    if unseen:
+        raise not_found(unseen, "i", "instance")
     return {one: own[one] if one in own else _foreign(call.world, one) for one in dict.fromkeys(ids)}
 
 

@@ -19,14 +19,21 @@ def find_template(world: World, specification: dict[str, Any]) -> LaunchTemplate
         raise bad_combination("Only one of launch template ID or launch template name may be specified.")
     if template_id:
         require_well_formed([template_id], "lt")
-        if template_id not in world.templates:
+        found = world.templates.get(template_id)
+        if found is None or not is_known(world, found):
             raise missing_id()
-        return world.templates[template_id]
+        return found
     if not name:
         raise missing_parameter("LaunchTemplateName")
-    if name not in world.template_names:
+    found = world.templates.get(world.template_names.get(name, ""))
+    if found is None or not is_known(world, found):
         raise missing_name()
-    return world.templates[world.template_names[name]]
+    return found
+
+
+def is_known(world: World, template: LaunchTemplate) -> bool:
+    """A fresh template is not known everywhere at once, if the settings say so."""
+    return template.visible_at <= world.clock.now()
 
 
 def missing_id() -> AwsError:

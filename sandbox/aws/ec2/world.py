@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.aws.clock import SimClock
+from sandbox.aws.ec2 import quotas
 from sandbox.aws.ec2.capacity import CapacityPools
-from sandbox.aws.ec2.network import Network
+from sandbox.aws.ec2.network import PREFIX_ADDRESSES, Network
 from sandbox.aws.ec2.records import Fleet, Image, Instance, LaunchTemplate, PlacementGroup, Reservation
 from sandbox.aws.ec2.reservation_life import next_reservation_due, settle_reservations
 from sandbox.aws.settings import SimSettings
@@ -54,7 +55,11 @@ class World:
         self.placement_groups: dict[str, PlacementGroup] = {}
         self.tokens: dict[tuple[str, str], tuple[str, Any]] = {}
         self.pools = CapacityPools()
-        self.limits: dict[str, int] = {}
+        # vCPUs by quota code: those that differ from the default, and those in use.
+        self.quotas: dict[str, int] = {}
+        self.vcpus_used: dict[str, int] = {}
+        # Instance profiles by name: the clock's reading from which EC2 knows them.
+        self.profiles_from: dict[str, float] = {}
         # Placement groups that have no room: id, zone or `*`, partition or None for all.
         self.full_groups: set[tuple[str, str, int | None]] = set()
         self.launched = 0
@@ -122,6 +127,7 @@ class World:
             "stopping": settings.stopping_seconds,
             "terminated": settings.terminated_visible_seconds,
         }.get(state)
+        quotas.count(self, instance, running=state not in ("terminated", "stopped"))
         if state == "terminated":
             self._release(instance)
         if delay is not None:
@@ -130,7 +136,9 @@ class World:
 
     def _advance(self, instance: Instance, due: float) -> None:
         following = NEXT_STATE.get(instance.state)
-        if following is not None:
+        if instance.state == "pending" and instance.failure is not None:
+            self.take(instance, *instance.failure)
+        elif following is not None:
             self.enter(instance, following, due)
         elif instance.state == "terminated":
             del self.instances[instance.id]
@@ -144,6 +152,7 @@ class World:
         for interface in instance.interfaces:
             if interface.private_ip:
                 book.give_back(interface.private_ip)
+            book.held -= PREFIX_ADDRESSES * len(interface.ipv4_prefixes)
         reservation = self.reservations.get(instance.capacity_reservation_id or "")
         if reservation is not None:
             reservation.used -= 1

@@ -13,7 +13,7 @@ from sandbox.aws.request import AwsCall
 from sandbox.aws.wire.errors import AwsError
 
 Ask = tuple[str, Context]
-JSON_SERVICES = frozenset({"ssm", "eks", "pricing", "arc-zonal-shift", "events", "sqs"})
+JSON_SERVICES = frozenset({"ssm", "eks", "pricing", "arc-zonal-shift", "events", "sqs", "servicequotas"})
 
 
 def check_service_call(gate: Gate, call: AwsCall) -> None:

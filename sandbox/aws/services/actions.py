@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from sandbox.aws.request import AwsCall
+from sandbox.aws.services import quotas
 from sandbox.aws.services.eks import describe_cluster, list_clusters
 from sandbox.aws.services.instance_profiles import list_instance_profiles
 from sandbox.aws.services.pricing import get_products
@@ -14,6 +15,7 @@ from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.render import Response
 
 MISSING_ROLE = re.compile(rb"<([Mm]essage)>Role (.*?) not found</\1>")
+NEW_PROFILE = frozenset({("iam", "CreateInstanceProfile"), ("iam", "AddRoleToInstanceProfile")})
 Handler = Callable[[StandIn, AwsCall], Response]
 
 SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
@@ -21,8 +23,19 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
     ("eks", "ListClusters"): list_clusters,
     ("pricing", "GetProducts"): get_products,
     ("arc-zonal-shift", "GetManagedResource"): get_managed_resource,
+    ("servicequotas", "ListServiceQuotas"): quotas.list_service_quotas,
+    ("servicequotas", "GetServiceQuota"): quotas.get_service_quota,
+    ("servicequotas", "ListAWSDefaultServiceQuotas"): quotas.list_default_quotas,
+    ("servicequotas", "GetAWSDefaultServiceQuota"): quotas.get_default_quota,
     ("iam", "ListInstanceProfiles"): list_instance_profiles,
 }
+
+
+def followed(standin: StandIn, call: AwsCall) -> None:
+    """What moto's success means for our part: EC2 does not know a fresh profile at once, if the settings say so."""
+    if (call.service, call.action) in NEW_PROFILE:
+        from_now = standin.clock.now() + standin.settings.profile_visibility_seconds
+        standin.home.profiles_from[call.form.get("InstanceProfileName", "")] = from_now
 
 
 def amend(call: AwsCall, body: bytes) -> bytes:
