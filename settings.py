@@ -60,6 +60,16 @@ DurationOrNone = Annotated[timedelta, BeforeValidator(_duration), AfterValidator
 """`0s` switches off what it is for."""
 
 
+def _some_minutes(value: timedelta) -> timedelta:
+    if value < timedelta(minutes=1):
+        raise ValueError("is too short; write 1m or more, so that AWS is not asked all the time")
+    return value
+
+
+Interval = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_some_minutes)]
+"""Between two looks at AWS."""
+
+
 def _cluster_name(value: str) -> str:
     """EKS's rule; a slash would also run into the rest of a workflow's id."""
     if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}", value):
@@ -110,6 +120,12 @@ class Settings(BaseSettings):
     isolated_vpc: bool = _named("ISOLATED_VPC", default=False, description="no Pricing API: use the prices that ship")
     enable_zonal_shift: bool = _named(
         "ENABLE_ZONAL_SHIFT", default=False, description="buy nothing in zones that ARC zonal shift has moved away from"
+    )
+    ami_refresh_interval: Interval = _named(
+        "AMI_REFRESH_INTERVAL", default=timedelta(minutes=1), description="so long found images are used again"
+    )
+    subnet_refresh_interval: Interval = _named(
+        "SUBNET_REFRESH_INTERVAL", default=timedelta(minutes=1), description="so long found subnets are used again"
     )
     vm_memory_overhead_percent: float = _named(
         "VM_MEMORY_OVERHEAD_PERCENT",

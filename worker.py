@@ -211,6 +211,8 @@ def aws_settings(settings: Settings) -> AwsSettings:
         vm_memory_overhead_percent=settings.vm_memory_overhead_percent,
         reserved_enis=settings.reserved_enis,
         isolated_vpc=settings.isolated_vpc,
+        ami_refresh_seconds=settings.ami_refresh_interval.total_seconds(),
+        subnet_refresh_seconds=settings.subnet_refresh_interval.total_seconds(),
         feature_gates=settings.feature_gates | settings.aws_feature_gates,
         disable_dry_run=settings.disable_dry_run,
         pool_size=max(4, settings.activity_slots // 6),

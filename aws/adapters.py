@@ -42,7 +42,7 @@ def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters
     clusters = Clusters(clients, settings)
     templates = LaunchTemplates(clients, settings)
     profiles = Profiles(clients, settings)
-    free = FreeAddresses()
+    free = FreeAddresses(settings.subnet_refresh_seconds)
     placement = PlacementGroups(clients)
     zones = ZonalShifts(clients, settings)
     reservations = Reservations(clients, settings)
@@ -65,8 +65,8 @@ def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters
         ),
         instances=instances,
         resolver=AwsNodeClasses(
-            images=Images(clients, clusters),
-            networks=Networks(clients, free),
+            images=Images(clients, clusters, refresh_seconds=settings.ami_refresh_seconds),
+            networks=Networks(clients, free, refresh_seconds=settings.subnet_refresh_seconds),
             profiles=profiles,
             templates=templates,
             clusters=clusters,

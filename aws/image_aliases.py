@@ -25,6 +25,8 @@ class AliasParameter:
 
     path: str
     variants: tuple[tuple[Requirement, ...], ...]
+    moves: bool = True
+    """It names another image from time to time; that of a version never does."""
 
 
 class AliasError(ValueError):
@@ -53,11 +55,14 @@ def _al2(version: str, wanted: str) -> tuple[AliasParameter, ...]:
         image = "recommended" if wanted == _LATEST else f"{prefix}-{version}-{wanted}"
         return f"{_EKS}/{version}/{product}/{image}/image_id"
 
+    moves = wanted == _LATEST
     return (
-        AliasParameter(path("amazon-linux-2", "amazon-eks-node"), (_variant(_AMD64, _STANDARD),)),
-        AliasParameter(path("amazon-linux-2-arm64", "amazon-eks-arm64-node"), (_variant(_ARM64, _STANDARD),)),
+        AliasParameter(path("amazon-linux-2", "amazon-eks-node"), (_variant(_AMD64, _STANDARD),), moves),
+        AliasParameter(path("amazon-linux-2-arm64", "amazon-eks-arm64-node"), (_variant(_ARM64, _STANDARD),), moves),
         AliasParameter(
-            path("amazon-linux-2-gpu", "amazon-eks-gpu-node"), (_variant(_AMD64, _NEURON), _variant(_AMD64, _NVIDIA))
+            path("amazon-linux-2-gpu", "amazon-eks-gpu-node"),
+            (_variant(_AMD64, _NEURON), _variant(_AMD64, _NVIDIA)),
+            moves,
         ),
     )
 
@@ -73,7 +78,7 @@ def _al2023(version: str, wanted: str) -> tuple[AliasParameter, ...]:
             pinned = f"amazon-eks-node-al2023-{machine}-{variant}-{version}-{wanted}"
             image = "recommended" if wanted == _LATEST else pinned
             path = f"{_EKS}/{version}/amazon-linux-2023/{machine}/{variant}/{image}/image_id"
-            found.append(AliasParameter(path, (_variant(architecture, variant),)))
+            found.append(AliasParameter(path, (_variant(architecture, variant),), wanted == _LATEST))
     return tuple(found)
 
 
@@ -83,11 +88,12 @@ def _bottlerocket(version: str, wanted: str) -> tuple[AliasParameter, ...]:
     def path(flavour: str, machine: str) -> str:
         return f"/aws/service/bottlerocket/aws-k8s-{version}{flavour}/{machine}/{release}/image_id"
 
+    moves = wanted == _LATEST
     return (
-        AliasParameter(path("", "x86_64"), (_variant(_AMD64, _STANDARD), _variant(_AMD64, _NEURON))),
-        AliasParameter(path("", "arm64"), (_variant(_ARM64, _STANDARD),)),
-        AliasParameter(path("-nvidia", "x86_64"), (_variant(_AMD64, _NVIDIA),)),
-        AliasParameter(path("-nvidia", "arm64"), (_variant(_ARM64, _NVIDIA),)),
+        AliasParameter(path("", "x86_64"), (_variant(_AMD64, _STANDARD), _variant(_AMD64, _NEURON)), moves),
+        AliasParameter(path("", "arm64"), (_variant(_ARM64, _STANDARD),), moves),
+        AliasParameter(path("-nvidia", "x86_64"), (_variant(_AMD64, _NVIDIA),), moves),
+        AliasParameter(path("-nvidia", "arm64"), (_variant(_ARM64, _NVIDIA),), moves),
     )
 
 

@@ -5,29 +5,26 @@ newest that is not deprecated is kept.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from aws.cache import Expiring
 from aws.client import AwsClients
 from aws.cluster import Clusters
-from aws.image_aliases import parameters_of
+from aws.image_aliases import AliasParameter, parameters_of
+from aws.parameters import Parameters
 from aws.tags import tag_filters
 from model import labels
 from model.base import Value
-from model.faults import NotFound
+from model.faults import BadInput
 from model.kinds import EC2NodeClass, Requirement
 from model.kinds.ec2nodeclass import ResolvedAmi
 from model.kinds.selectors import AmiTerm
 
-_FRESH_SECONDS: Final = 60.0
-_ALIAS_SECONDS: Final = 24 * 3600.0
-_CUSTOM_SECONDS: Final = 300.0
-_MISSING_SECONDS: Final = 300.0
 _ARCHITECTURES: Final = {"x86_64": "amd64", "x86_64_mac": "", "arm64": "arm64"}
 _DEFAULT_OWNERS: Final = ("self", "amazon")
-_MISSING: Final = ""
 
 
 class FoundImage(Value):
@@ -42,12 +39,17 @@ class FoundImage(Value):
 class Images:
     """Raises model.faults, and aws.image_aliases.AliasError for an alias that cannot be used."""
 
-    def __init__(self, clients: AwsClients, clusters: Clusters) -> None:
+    def __init__(
+        self,
+        clients: AwsClients,
+        clusters: Clusters,
+        *,
+        refresh_seconds: float = 60,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clients, self._clusters = clients, clusters
-        self._resolved: Expiring[Sequence[ResolvedAmi]] = Expiring(_FRESH_SECONDS)
-        self._parameters: Expiring[str] = Expiring(_ALIAS_SECONDS)
-        self._custom: Expiring[str] = Expiring(_CUSTOM_SECONDS)
-        self._missing: Expiring[bool] = Expiring(_MISSING_SECONDS)
+        self._resolved: Expiring[Sequence[ResolvedAmi]] = Expiring(refresh_seconds, clock=clock)
+        self._parameters = Parameters(clients, clock)
 
     async def resolve(self, node_class: EC2NodeClass) -> Sequence[ResolvedAmi]:
         """Newest first; empty when nothing is found."""
@@ -73,26 +75,25 @@ class Images:
     async def _of_alias(self, alias: str) -> list[tuple[FoundImage, tuple[Requirement, ...]]]:
         cluster = await self._clusters.facts()
         wanted = parameters_of(alias, cluster.version, cluster.minor)
-        ids = await asyncio.gather(*(self._parameter(one.path, self._parameters) for one in wanted))
+        images = await self._published(wanted)
+        stale = [one.path for one in wanted if one.moves and one.path in images and _is_stale(images[one.path])]
+        if [path for path in stale if self._parameters.doubt(path)]:
+            images = await self._published(wanted)
+        return [(image, variant) for one in wanted if (image := images.get(one.path)) for variant in one.variants]
+
+    async def _published(self, wanted: Sequence[AliasParameter]) -> dict[str, FoundImage | None]:
+        """Images by the path of their parameter, of those that exist; None where the image is gone."""
+        ids = await asyncio.gather(*(self._parameters.published(one.path) for one in wanted))
         images = {image.id: image for image in await self._by_id(set(filter(None, ids)))}
-        for one, image_id in zip(wanted, ids, strict=True):
-            if image_id and (image_id not in images or images[image_id].deprecated):
-                # The parameter may name a newer one by now.
-                self._parameters.forget(one.path)
-        return [
-            (images[image_id], variant)
-            for one, image_id in zip(wanted, ids, strict=True)
-            if image_id in images
-            for variant in one.variants
-        ]
+        return {one.path: images.get(name) for one, name in zip(wanted, ids, strict=True) if name}
 
     async def _of_terms(self, terms: Sequence[AmiTerm]) -> list[tuple[FoundImage, tuple[Requirement, ...]]]:
-        named = await asyncio.gather(
-            *(self._parameter(term.ssm_parameter, self._custom) for term in terms if term.ssm_parameter)
-        )
+        """Of a term `id` counts before `ssmParameter`, and that before the others."""
+        by_parameter = [term.ssm_parameter for term in terms if term.ssm_parameter and not term.id]
+        named = await asyncio.gather(*(self._parameter(name) for name in by_parameter))
         ids = {term.id for term in terms if term.id} | {one for one in named if one.startswith("ami-")}
         searches = [self._by_id(ids)]
-        searches += [self._search(term) for term in terms if not term.id and (term.name or term.tags)]
+        searches += [self._search(term) for term in terms if not term.id and not term.ssm_parameter]
         found = {image.id: image for images in await asyncio.gather(*searches) for image in images}
         return [
             (image, (Requirement(key=labels.ARCH, operator="In", values=(image.architecture,)),))
@@ -100,28 +101,34 @@ class Images:
             if image.architecture
         ]
 
-    async def _parameter(self, name: str, held: Expiring[str]) -> str:
-        """The image id that a parameter holds; empty when there is no such parameter."""
-        if self._missing.get(name):
-            return _MISSING
+    async def _parameter(self, name: str) -> str:
+        """Raises BadInput for what cannot be the name of a parameter."""
         try:
-            return await held.get_or(name, lambda: self._read_parameter(name))
-        except NotFound:
-            self._missing.put(name, True)
-            return _MISSING
-
-    async def _read_parameter(self, name: str) -> str:
-        answer = await self._clients.call(self._clients.ssm.get_parameter, Name=name)
-        return str(answer["Parameter"].get("Value", ""))
+            return await self._parameters.custom(name)
+        except BadInput as fault:
+            raise BadInput(
+                f"spec.amiSelectorTerms: ssmParameter {name!r} is no name or ARN of a parameter: {fault.message}",
+                code=fault.code,
+            ) from fault
 
     async def _by_id(self, ids: Iterable[str]) -> list[FoundImage]:
         wanted = sorted(ids)
         return await self._describe([{"Name": "image-id", "Values": wanted}], ()) if wanted else []
 
     async def _search(self, term: AmiTerm) -> list[FoundImage]:
+        """By name, tags and owner. A name alone could be anybody's image, so that it has default owners."""
         filters = tag_filters(term.tags) + ([{"Name": "name", "Values": [term.name]}] if term.name else [])
         owners = (term.owner,) if term.owner else _DEFAULT_OWNERS if term.name else ()
-        return await self._describe(filters, owners)
+        if not filters and not owners:
+            return []
+        try:
+            return await self._describe(filters, owners)
+        except BadInput as fault:
+            raise BadInput(
+                f"spec.amiSelectorTerms: EC2 refuses the search for name {term.name!r}, owner {term.owner!r}, tags "
+                f"{dict(term.tags)}: {fault.message}",
+                code=fault.code,
+            ) from fault
 
     async def _describe(self, filters: list[Any], owners: Sequence[str]) -> list[FoundImage]:
         return await self._clients.pages(
@@ -143,6 +150,11 @@ def _image(raw: Mapping[str, Any]) -> FoundImage:
         deprecated=_is_past(raw.get("DeprecationTime", "")),
         architecture=_ARCHITECTURES.get(raw.get("Architecture", ""), ""),
     )
+
+
+def _is_stale(image: FoundImage | None) -> bool:
+    """Gone or deprecated: its parameter may name another by now."""
+    return image is None or image.deprecated
 
 
 def _is_past(text: str) -> bool:

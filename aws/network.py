@@ -15,8 +15,8 @@ from model.kinds import EC2NodeClass
 from model.kinds.ec2nodeclass import ResolvedSecurityGroup, ResolvedSubnet
 
 _PAGE: Final = {"PaginationConfig": {"PageSize": 500}}
-_FRESH_SECONDS: Final = 60.0
-_FREE_SECONDS: Final = 300.0
+_FREE_BEYOND_SECONDS: Final = 240.0
+"""So much longer than subnets are a count of free addresses is good for: a class may be looked at late."""
 
 
 class FoundSubnet(Value):
@@ -33,8 +33,8 @@ class FoundSubnet(Value):
 class FreeAddresses:
     """Free addresses per subnet: what EC2 said, less what was launched since. A hint, never a promise."""
 
-    def __init__(self) -> None:
-        self._free: Expiring[int] = Expiring(_FREE_SECONDS)
+    def __init__(self, refresh_seconds: float = 60) -> None:
+        self._free: Expiring[int] = Expiring(refresh_seconds + _FREE_BEYOND_SECONDS)
 
     def seen(self, subnets: Iterable[FoundSubnet]) -> None:
         for subnet in subnets:
@@ -61,12 +61,12 @@ class FreeAddresses:
 
 
 class Networks:
-    """Answers are used again for a minute; a new generation of a class asks anew. Raises model.faults."""
+    """Answers are used again for a while; a new generation of a class asks anew. Raises model.faults."""
 
-    def __init__(self, clients: AwsClients, free: FreeAddresses) -> None:
+    def __init__(self, clients: AwsClients, free: FreeAddresses, *, refresh_seconds: float = 60) -> None:
         self._clients, self._free = clients, free
-        self._subnets: Expiring[Sequence[FoundSubnet]] = Expiring(_FRESH_SECONDS)
-        self._groups: Expiring[Sequence[ResolvedSecurityGroup]] = Expiring(_FRESH_SECONDS)
+        self._subnets: Expiring[Sequence[FoundSubnet]] = Expiring(refresh_seconds)
+        self._groups: Expiring[Sequence[ResolvedSecurityGroup]] = Expiring(refresh_seconds)
 
     async def subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
         """Those with most free addresses first."""

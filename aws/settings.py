@@ -27,6 +27,9 @@ class AwsSettings(Value):
     vm_memory_overhead_percent: float = 0.075
     reserved_enis: int = 0
     isolated_vpc: bool = False
+    ami_refresh_seconds: float = 60
+    subnet_refresh_seconds: float = 60
+    """So long what was found by selectors may be used again."""
     zonal_shift: bool = False
     feature_gates: dict[str, bool] = {}
     disable_dry_run: bool = False

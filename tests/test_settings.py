@@ -57,6 +57,8 @@ def test_gates_that_are_not_named_keep_their_default() -> None:
         (["--batch-max-duration=10"], "BATCH_MAX_DURATION='10'"),
         (["--batch-max-duration=0s"], "longer than nothing"),
         (["--launch-timeout=0s"], "LAUNCH_TIMEOUT='0s'"),
+        (["--ami-refresh-interval=59s"], "write 1m or more"),
+        (["--subnet-refresh-interval=0s"], "write 1m or more"),
         (["--drain-timeout=Never"], "DRAIN_TIMEOUT='Never'"),
         (["--batch-idle-duration=-1s"], "cannot be negative"),
         (["--metrics-port=70000"], "METRICS_PORT='70000'"),
