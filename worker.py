@@ -125,6 +125,7 @@ async def serve(
         kube=cluster,
         temporal=temporal,
         offerings=cloud.offerings,
+        instances=cloud.instances,
         plan_worker=lambda: plan_worker(temporal, settings, watch),
     )
     watch = WatchActivities(host)

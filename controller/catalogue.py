@@ -1,7 +1,7 @@
 """Instance types for the planner: asked for when a NodeClass changes or they grow old, sent only when they differ."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,7 +11,7 @@ from activities.ports import Offerings
 from controller.caches import Caches
 from controller.digests import short
 from model import labels
-from model.catalogue import Catalogue
+from model.catalogue import Catalogue, InstanceType
 from model.faults import Fault
 from model.kinds import EC2NodeClass
 
@@ -31,6 +31,9 @@ class CatalogueFeed:
         self.catalogue = Catalogue()
         self._digest = _digest(self.catalogue)
         self._sent = ""
+        self._by_name: dict[str, dict[str, InstanceType]] = {}
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when something else is known than before."""
 
     def forget(self) -> None:
         """The planner is a new one and knows nothing."""
@@ -45,27 +48,41 @@ class CatalogueFeed:
         used = {view.fact.node_class for view in self._caches.pools.values() if view.fact.ready}
         return sorted(name for name in used if name in self._caches.node_classes and name not in self._asked_for)
 
+    def types_of(self, node_class: EC2NodeClass) -> Mapping[str, InstanceType] | None:
+        """By name, under the class as it is now; None while that is not known."""
+        name = node_class.name
+        if self._asked_for.get(name) != _shape(node_class) or name not in self.catalogue.by_node_class:
+            return None
+        if name not in self._by_name:
+            self._by_name[name] = {one.name: one for one in self.catalogue.by_node_class[name]}
+        return self._by_name[name]
+
     async def refresh(self) -> bool:
         """Ask where it is due; True when the planner has not got what is known now. An old catalogue is better than
         none, so a failure is logged and tried again soon."""
-        wanted = {name: _shape(one) for name, one in self._caches.node_classes.items()}
+        classes = dict(self._caches.node_classes)
+        wanted = {name: _shape(one) for name, one in classes.items()}
         now = self._now()
         if wanted != self._asked_for or self._next is None or now >= self._next:
             try:
-                await self._ask(wanted, now)
+                await self._ask(list(classes.values()), wanted, now)
             except Fault as fault:
                 log.warning("instance types not read", fault=str(fault))
                 self._asked_for = {name: known for name, known in self._asked_for.items() if name in wanted}
         return self._digest != self._sent
 
-    async def _ask(self, wanted: dict[str, str], now: datetime) -> None:
+    async def _ask(self, classes: Sequence[EC2NodeClass], wanted: dict[str, str], now: datetime) -> None:
         if self._failed_at is not None and now - self._failed_at < AGAIN_IN:
             return
         self._failed_at = now
         await self._offerings.refresh()
-        self.catalogue = await self._offerings.catalogue(list(self._caches.node_classes.values()))
+        self.catalogue = await self._offerings.catalogue(classes)
+        self._by_name = {}
+        before = (self._digest, self._asked_for)
         self._digest = _digest(self.catalogue)
         self._asked_for, self._next, self._failed_at = wanted, now + FRESH_FOR, None
+        if before != (self._digest, self._asked_for):
+            self.on_news()
 
 
 def _shape(node_class: EC2NodeClass) -> str:

@@ -15,6 +15,7 @@ from model.base import Message
 from model.facts import ClaimFact, NodeFact, PoolFact
 from model.kinds import EC2NodeClass, Taint
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from policy.drift import Drift
 from policy.initialization import decide_waiting_for
 
 SETTLE: Final = timedelta(seconds=10)
@@ -36,6 +37,7 @@ class View:
     """When the last nomination ends, or ended; None with `expected` means no end in sight."""
     vacant_since: datetime | None = None
     """The latest moment at which the last such pod can have left."""
+    drift: Drift | None = None
     unseen: bool = False
     """Nobody saw it leave: `vacant_since` is when the watch began."""
 
@@ -53,9 +55,12 @@ def claim_digest(view: View, now: datetime) -> Digest:
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
         return Digest(ClaimSeen(deleting=True))
+    drift = view.drift
+    bare = ClaimSeen(drift=drift.reason, drift_message=drift.message) if drift else ClaimSeen()
     if not nodes:
-        return Digest(ClaimSeen())
-    joined = ClaimSeen(provider_id=claim.provider_id, node_name=nodes[0].name, node_count=len(nodes))
+        return Digest(bare)
+    node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
+    joined = bare.model_copy(update=node)
     if not claim.registered:
         return Digest(joined)
     if claim.initialized:

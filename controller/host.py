@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 from temporalio.client import Client
 
-from activities.ports import Offerings
+from activities.ports import Instances, Offerings
 from activities.watch import WatchProgress
 from controller.session import Session
 from controller.settings import HostSettings
@@ -51,11 +51,13 @@ class ClusterHost:
         kube: KubeAdapters,
         temporal: Client,
         offerings: Offerings,
+        instances: Instances,
         plan_worker: Callable[[], AbstractAsyncContextManager[None]],
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._settings, self._kube, self._temporal = settings, kube, temporal
-        self._offerings, self._plan_worker, self._now = offerings, plan_worker, now
+        self._offerings, self._instances = offerings, instances
+        self._plan_worker, self._now = plan_worker, now
         self._session: Session | None = None
 
     async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
@@ -66,6 +68,7 @@ class ClusterHost:
             kube=self._kube,
             temporal=self._temporal,
             offerings=self._offerings,
+            instances=self._instances,
             sent=dict(carried.digests) if carried else {},
             now=self._now,
         )
@@ -78,6 +81,7 @@ class ClusterHost:
                 group.create_task(self._watch_others(), name="watch-others")
                 group.create_task(self._resync(session), name="watch-resync")
                 group.create_task(self._feed(session), name="watch-feed")
+                group.create_task(self._watch_drift(session), name="watch-drift")
                 group.create_task(self._host_plan_queue(session), name="watch-plan-queue")
         except* Fault as faults:
             raise _first(faults) from faults
@@ -140,6 +144,11 @@ class ClusterHost:
                 log.warning("planner not fed", fault=str(fault))
                 await asyncio.sleep(1.0)
             await asyncio.sleep(_FEED_EVERY)
+
+    async def _watch_drift(self, session: Session) -> None:
+        """Once every kind is known, since a NodePool that is not known yet is not one that is gone."""
+        await session.plannable()
+        await session.watch_drift()
 
     async def _host_plan_queue(self, session: Session) -> None:
         """Plans are taken on only by the process that can make them, and only once it can."""

@@ -57,7 +57,7 @@ class Planning:
     ) -> None:
         self._caches, self._nominations = caches, nominations
         self._claims, self._events = claims, events
-        self._catalogue = CatalogueFeed(caches, offerings, now)
+        self.catalogue = CatalogueFeed(caches, offerings, now)
         self._shifts = Shifts(caches, offerings, events)
         self.learning = Learning(caches)
         self.sizes = Sizes(caches, nominations, self.learning)
@@ -110,7 +110,7 @@ class Planning:
         return PlanOutcome(plan_id=plan_id, drafts=drafts(alive), created=len(alive), planned_at=self._now())
 
     def _doubtful(self) -> str:
-        unknown = self._catalogue.unknown()
+        unknown = self.catalogue.unknown()
         return f"the instance types of EC2NodeClass {', '.join(unknown)} are not known yet" if unknown else ""
 
     async def _fill(self) -> PlannerProcess:
@@ -119,7 +119,7 @@ class Planning:
         if process is None or not process.alive:
             await self.close()
             process = self._process = await asyncio.to_thread(PlannerProcess, self._settings)
-            self._catalogue.forget()
+            self.catalogue.forget()
             self._heeded = None
             log.info("planner started", pid=process.pid)
             changes: Sequence[Change] = self._caches.snapshot()
@@ -132,9 +132,9 @@ class Planning:
             if self._heeded is not self.learning.learnt:
                 await process.heed(self.learning.learnt)
                 self._heeded = self.learning.learnt
-            if await self._catalogue.refresh():
-                await process.set_catalogue(self._catalogue.catalogue)
-                self._catalogue.delivered()
+            if await self.catalogue.refresh():
+                await process.set_catalogue(self.catalogue.catalogue)
+                self.catalogue.delivered()
         except Fault:
             # What it was told may be lost half-way, so it starts anew and is told all of it.
             await self.close()

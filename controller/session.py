@@ -11,11 +11,12 @@ from typing import Final
 
 from temporalio.client import Client
 
-from activities.ports import Offerings
+from activities.ports import Instances, Offerings
 from controller.caches import Caches
 from controller.calling import Calls
 from controller.demand import next_lapse, unanswered
 from controller.dirty import Dirty
+from controller.drift import Drifting
 from controller.nominations import Nominations
 from controller.planning import Planning
 from controller.resync import mend, open_coordinators, open_lives, retire
@@ -51,6 +52,7 @@ class Session:
         kube: KubeAdapters,
         temporal: Client,
         offerings: Offerings,
+        instances: Instances,
         sent: dict[str, str],
         now: Callable[[], datetime],
     ) -> None:
@@ -70,6 +72,7 @@ class Session:
             nominations=self._nominations,
             signaller=self._signaller,
             began=self._began,
+            drift=lambda claim: self._drifting.of(claim),
         )
         self._calls = Calls()
         self._lapse: datetime | None = None
@@ -84,6 +87,11 @@ class Session:
             not_ready_grace=settings.not_ready_grace,
             now=now,
         )
+        feed = self._planning.catalogue
+        self._drifting = Drifting(
+            caches=self.caches, types=feed.types_of, instances=instances, events=kube.events, now=now
+        )
+        feed.on_news = self._drifting.look_at_all
         self._teaching = Teaching(settings.cluster, self._planning.learning, self._signaller)
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
@@ -132,6 +140,10 @@ class Session:
                 raise TryLater("the watch moved to another process while it planned") from cancelled
             raise
 
+    async def watch_drift(self) -> None:
+        """Until cancelled."""
+        await self._drifting.run()
+
     async def feed(self) -> None:
         await self._planning.feed()
 
@@ -165,6 +177,7 @@ class Session:
             self._awake.clear()
             now = self._now()
             dirty = self.caches.take_dirty()
+            self._drifting.note(dirty)
             known = self._known()
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:

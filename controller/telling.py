@@ -24,6 +24,7 @@ from model.facts import ClaimFact
 from model.labels import LAUNCH_GROUP, NODECLASS
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from policy.drift import Drift
 from workflows import ids
 from workflows.attributes import start_attributes
 
@@ -60,10 +61,11 @@ class Telling:
         signaller: Signaller,
         began: datetime,
         number: Callable[[], int] = time.time_ns,
+        drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
     ) -> None:
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
-        self._began, self._number = began, number
+        self._began, self._number, self._drift = began, number, drift
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -169,6 +171,7 @@ class Telling:
             expected=self._nominations.expected(claim.name),
             expected_until=lapse,
             vacant_since=vacant_since or self._unseen(claim),
+            drift=self._drift(claim),
             unseen=vacant_since is None,
         )
 

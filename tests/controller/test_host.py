@@ -27,6 +27,7 @@ from model.plans import PlanRequest
 from sandbox.faults import Answer
 from sandbox.world import Sandbox
 from tests.controller.test_planning import Types
+from tests.fakes.cloud import FakeInstances
 from tests.kube.builders import claim_json, node_json, pod_json, pool_json
 from tests.kube.test_other_kinds import node_class_json
 
@@ -116,6 +117,7 @@ async def hosting(
         kube=kube,
         temporal=temporal,
         offerings=Types(),
+        instances=FakeInstances(),
         plan_worker=plan_worker,
     )
     at_work = Hosting(kube, temporal, name, host)
@@ -352,6 +354,7 @@ async def test_another_controller_at_work_stops_the_watch(
         kube=kube,
         temporal=temporal,
         offerings=Types(),
+        instances=FakeInstances(),
         plan_worker=lambda: pytest.fail("nothing may be planned"),
     )
     with pytest.raises(Forbidden, match=f"karpenter-0 renews the lease {lease}"):
@@ -365,6 +368,7 @@ async def test_a_process_that_does_not_host_the_watch_plans_nothing(kube: KubeAd
         kube=kube,
         temporal=temporal,
         offerings=Types(),
+        instances=FakeInstances(),
         plan_worker=lambda: pytest.fail("nothing may be planned"),
     )
     outcome = await host.plan(PlanRequest(plan_id="p"))
