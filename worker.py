@@ -21,6 +21,7 @@ import aws.adapters
 import kube.adapters
 from activities.lives import Lives
 from activities.machines import KeptMachines
+from activities.open_groups import OpenGroups
 from activities.registry import Ports, activities_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
@@ -170,7 +171,9 @@ def ports(
         resolver=cloud.resolver,
         lives=Lives(temporal, name, Names(name), settings.deadlines()),
         machines=KeptMachines(temporal, ids.provisioning(name)),
-        upkeep=UpkeepPorts(inventory=cluster.inventory),
+        upkeep=UpkeepPorts(
+            inventory=cluster.inventory, leftovers=cloud.leftovers, groups=OpenGroups(temporal, Names(name))
+        ),
     )
 
 

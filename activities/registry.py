@@ -28,8 +28,12 @@ from activities.ports import (
 )
 from activities.recalling import RecallActivities
 from activities.termination import TerminationActivities
+from activities.upkeep_claims import ClaimUpkeep
+from activities.upkeep_instances import InstanceUpkeep
+from activities.upkeep_launches import LaunchUpkeep
 from activities.upkeep_leases import LeaseUpkeep
 from activities.upkeep_ports import UpkeepPorts
+from activities.upkeep_tags import TagUpkeep
 
 
 @dataclass(frozen=True)
@@ -109,5 +113,19 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
 
 
 def _of_upkeep(ports: Ports) -> list[Callable[..., Any]]:
-    leases = LeaseUpkeep(inventory=ports.upkeep.inventory)
-    return [leases.collect_leases]
+    claims, found, events, inventory = ports.claims, ports.instances, ports.events, ports.upkeep.inventory
+    leftovers = ports.upkeep.leftovers
+    instances = InstanceUpkeep(instances=found, inventory=inventory, groups=ports.upkeep.groups, events=events)
+    objects = ClaimUpkeep(claims=claims, instances=found, inventory=inventory, events=events)
+    launches = LaunchUpkeep(instances=found, inventory=inventory, leftovers=leftovers)
+    tags = TagUpkeep(claims=claims, instances=found, inventory=inventory, leftovers=leftovers, events=events)
+    leases = LeaseUpkeep(inventory=inventory)
+    return [
+        instances.end_unowned_instances,
+        objects.collect_claims,
+        objects.collect_nodes,
+        launches.collect_launch_templates,
+        launches.collect_profiles,
+        tags.tag_instances,
+        leases.collect_leases,
+    ]

@@ -16,6 +16,8 @@ from model.upkeep import UpkeepAsked, UpkeepDone
 T = TypeVar("T")
 COLLECTED = "tenure_upkeep_collected_total"
 FAILED = "tenure_upkeep_failed_total"
+GARBAGE = "GarbageCollected"
+"""The reason of its events."""
 AT_ONCE = 8
 """Things put away together: upkeep is never in a hurry."""
 _NOTES = 5

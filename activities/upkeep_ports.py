@@ -3,11 +3,11 @@
 Lists are live, and no odd object spoils one. Every method raises only `model.faults`; everything may be said twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark
+from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
 
 
 class Inventory(Protocol):
@@ -25,11 +25,45 @@ class Inventory(Protocol):
 
     async def node_lease(self, name: str) -> LeaseMark | None: ...
 
+    async def delete_node(self, node: NodeMark) -> bool:
+        """This very one, its termination finalizer included; False when it is gone."""
+        ...
+
     async def delete_lease(self, lease: LeaseMark) -> bool:
         """This very one, as it was read; False when it is gone or was renewed since."""
+        ...
+
+
+class Leftovers(Protocol):
+    """What is made in AWS for launches, and the tags of instances."""
+
+    async def templates(self) -> Sequence[TemplateMark]:
+        """Launch templates that carry this cluster's tags."""
+        ...
+
+    async def delete_template(self, template: TemplateMark) -> None: ...
+
+    async def profiles(self) -> Sequence[ProfileMark]:
+        """Instance profiles under this cluster's path; none where IAM cannot be reached."""
+        ...
+
+    async def delete_profile(self, profile: ProfileMark) -> None: ...
+
+    async def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
+        """Slowly: about one call a second."""
+        ...
+
+
+class LaunchGroups(Protocol):
+    """Launches under way, as the workflows know them."""
+
+    async def open(self, group_ids: Set[str]) -> Set[str]:
+        """Those of them that still hand out what they bought. Raises TryLater when nobody can tell."""
         ...
 
 
 @dataclass(frozen=True)
 class UpkeepPorts:
     inventory: Inventory
+    leftovers: Leftovers
+    groups: LaunchGroups

@@ -5,8 +5,9 @@ gets a new one, while running instances keep theirs until the class is cleaned u
 """
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from aws.cache import Expiring
 from aws.client import AwsClients
@@ -55,7 +56,20 @@ class Profiles:
             self._clients.iam.list_instance_profiles, "InstanceProfiles", dict, PathPrefix=self.path_of(node_class)
         )
         for profile in found:
-            await self._delete(profile)
+            await self.delete(profile["InstanceProfileName"], [one["RoleName"] for one in profile.get("Roles", [])])
+
+    async def delete(self, name: str, roles: Sequence[str]) -> None:
+        """Delete one, with the roles that it was listed with taken out of it first."""
+        for role in roles:
+            await self._remove_role(name, role)
+        try:
+            with suppress(NotFound):
+                await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
+        except Forbidden:
+            # The answer of an earlier try was lost: a policy that goes by tags denies what is not there any more.
+            if await self._roles_of(name) is not None:
+                raise
+        self._known.forget(name)
 
     async def _ensure(self, node_class: EC2NodeClass, name: str, role: str) -> None:
         roles = await self._roles_of(name)
@@ -107,19 +121,6 @@ class Profiles:
         except Fault:
             # It carries the class's path and is deleted with the class.
             return
-
-    async def _delete(self, profile: dict[str, Any]) -> None:
-        name = profile["InstanceProfileName"]
-        for role in profile.get("Roles", []):
-            await self._remove_role(name, role["RoleName"])
-        try:
-            with suppress(NotFound):
-                await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
-        except Forbidden:
-            # The answer of an earlier try was lost: a policy that goes by tags denies what is not there any more.
-            if await self._roles_of(name) is not None:
-                raise
-        self._known.forget(name)
 
     async def _remove_role(self, name: str, role: str) -> None:
         try:

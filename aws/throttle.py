@@ -18,7 +18,7 @@ WRITES: Final = Rate(5, 50)
 _RATES: Final[dict[str, Rate]] = {
     "create_fleet": Rate(10, 50),
     "terminate_instances": Rate(5, 100),
-    "create_tags": Rate(5, 50),
+    "create_tags": Rate(1, 10),
     "get_parameter": Rate(20, 40),
     "get_products": Rate(10, 20),
 }

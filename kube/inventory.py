@@ -43,6 +43,11 @@ class KubeInventory:
     async def node_classes(self) -> Sequence[NodeClassMark]:
         return [node_class_mark(one) for one in await self._classes.list()]
 
+    async def delete_node(self, node: NodeMark) -> bool:
+        if not await self._nodes.delete(node.name, uid=node.uid):
+            return False
+        return await self._nodes.drop_finalizer(node.name, labels.TERMINATION_FINALIZER, uid=node.uid)
+
     async def leases(self) -> Sequence[LeaseMark]:
         found: list[Json] = []
         params = {"limit": _PAGE}

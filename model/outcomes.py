@@ -32,6 +32,8 @@ class InstanceFacts(Value):
     """Number of its partition in a placement group of that strategy."""
     tags: dict[str, str] = {}
     launched_at: datetime | None = None
+    instance_profile: str = ""
+    """By name."""
 
     @property
     def market(self) -> Market:

@@ -50,6 +50,10 @@ class NodeMark(Value):
     finalizers: tuple[str, ...] = ()
     created: datetime
 
+    @property
+    def instance_id(self) -> str:
+        return self.provider_id.rpartition("/")[2]
+
 
 class ClaimMark(Value):
     """A NodeClaim."""
@@ -70,6 +74,27 @@ class ClaimMark(Value):
     def instance_id(self) -> str:
         """By its id alone, however the rest of the provider id is written."""
         return self.provider_id.rpartition("/")[2]
+
+
+class TemplateMark(Value):
+    """A launch template of this cluster."""
+
+    id: str
+    name: str
+    created: datetime
+    pool: str = ""
+    node_class: str = ""
+    used_lately: bool = False
+    """By a launch of this very process: a hint, since other processes launch too."""
+
+
+class ProfileMark(Value):
+    """An instance profile that was made for an EC2NodeClass of this cluster."""
+
+    name: str
+    node_class_uid: str
+    created: datetime
+    roles: tuple[str, ...] = ()
 
 
 class NodeClassMark(Value):

@@ -15,6 +15,12 @@ class Names:
     def workflow_id(self, identity: ClaimIdentity) -> str:
         return ids.nodeclaim(identity.cluster, identity.name, identity.uid)
 
+    def provisioning_id(self) -> str:
+        return ids.provisioning(self.cluster)
+
+    def lives_of(self, claim_name: str) -> str:
+        return ids.nodeclaim(self.cluster, claim_name, "")
+
     def task_queue(self) -> str:
         return ids.task_queue(self.cluster)
 

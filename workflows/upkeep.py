@@ -11,7 +11,12 @@ from typing import Any, Final, NamedTuple
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
+from activities.reservations import ReservationActivities
+from activities.upkeep_claims import ClaimUpkeep
+from activities.upkeep_instances import InstanceUpkeep
+from activities.upkeep_launches import LaunchUpkeep
 from activities.upkeep_leases import LeaseUpkeep
+from activities.upkeep_tags import TagUpkeep
 from model.upkeep import UpkeepAsked, UpkeepDone
 from workflows import details
 from workflows.options import UPKEEP, named
@@ -32,7 +37,25 @@ def minutes(number: int) -> timedelta:
 
 
 TASKS: Final[dict[str, Task]] = {
+    "capacity-types": Task(
+        minutes(1), ReservationActivities.sync_capacity_types, "relabels nodes whose capacity reservation is gone"
+    ),
+    "capacity-blocks": Task(
+        minutes(1), ReservationActivities.end_expiring_reservations, "drains nodes on capacity blocks that end soon"
+    ),
+    "instances": Task(
+        minutes(2), InstanceUpkeep.end_unowned_instances, "ends instances of this cluster that no NodeClaim has"
+    ),
+    "nodeclaims": Task(minutes(2), ClaimUpkeep.collect_claims, "deletes NodeClaims whose instance is gone"),
+    "tags": Task(minutes(2), TagUpkeep.tag_instances, "tags instances whose Node has joined: Name, NodeClaim, cluster"),
     "leases": Task(minutes(5), LeaseUpkeep.collect_leases, "deletes Leases in kube-node-lease whose Node is gone"),
+    "nodes": Task(minutes(10), ClaimUpkeep.collect_nodes, "deletes Nodes whose NodeClaim and instance are gone"),
+    "launch-templates": Task(
+        minutes(15), LaunchUpkeep.collect_launch_templates, "deletes launch templates that nobody launches with"
+    ),
+    "instance-profiles": Task(
+        minutes(30), LaunchUpkeep.collect_profiles, "deletes instance profiles that no class, NodeClaim or instance has"
+    ),
 }
 """By name, which is also the last part of the Schedule's id."""
 

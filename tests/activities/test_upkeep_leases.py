@@ -1,24 +1,22 @@
 """Leases whose Node is gone are collected; those of live Nodes, and those that somebody renews, never."""
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.upkeep_leases import LeaseUpkeep
 from model.faults import TryLater
-from model.upkeep import LeaseMark, UpkeepAsked, UpkeepDone
-from tests.fakes.kubernetes import FakeClaims, FakeNodeClasses, FakeNodes
+from model.upkeep import LeaseMark, UpkeepDone
+from tests.activities.upkeep_world import Tidied
+from tests.activities.upkeep_world import run as run_task
 from tests.fakes.upkeep import FakeInventory
-
-ASKED = UpkeepAsked(cluster="test", task="leases")
 
 
 @pytest.fixture
 def world() -> FakeInventory:
-    return FakeInventory(FakeClaims(), FakeNodes(), FakeNodeClasses())
+    return Tidied().inventory
 
 
 async def run(world: FakeInventory) -> UpkeepDone:
-    return await ActivityEnvironment().run(LeaseUpkeep(inventory=world).collect_leases, ASKED)
+    return await run_task(LeaseUpkeep(inventory=world).collect_leases)
 
 
 async def test_a_lease_goes_once_its_node_is_gone(world: FakeInventory) -> None:

@@ -1,12 +1,11 @@
 """What upkeep sees, in memory: marks of the fake world's objects, Leases, and what is left over in the cloud."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from activities.upkeep_ports import UpkeepPorts
 from kube.inventory import claim_mark, node_class_mark
-from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark
+from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
 from tests.fakes.faulty import Faulty
 from tests.fakes.kubernetes import FakeClaims, FakeNodeClasses, FakeNodes
 
@@ -62,12 +61,37 @@ class FakeInventory(Faulty):
             created=LONG_AGO,
         )
 
+    async def delete_node(self, node: NodeMark) -> bool:
+        return self.known_nodes.found.pop(node.name, None) is not None
+
 
 @dataclass
-class FakeLeftovers:
-    """All that upkeep needs, as one."""
+class FakeLeftovers(Faulty):
+    made_templates: dict[str, TemplateMark] = field(default_factory=dict)
+    made_profiles: dict[str, ProfileMark] = field(default_factory=dict)
+    tagged: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    inventory: FakeInventory
+    async def templates(self) -> Sequence[TemplateMark]:
+        return list(self.made_templates.values())
 
-    def ports(self) -> UpkeepPorts:
-        return UpkeepPorts(inventory=self.inventory)
+    async def delete_template(self, template: TemplateMark) -> None:
+        self.made_templates.pop(template.id, None)
+
+    async def profiles(self) -> Sequence[ProfileMark]:
+        return list(self.made_profiles.values())
+
+    async def delete_profile(self, profile: ProfileMark) -> None:
+        self.made_profiles.pop(profile.name, None)
+
+    async def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
+        self.tagged.setdefault(instance_id, {}).update(tags)
+
+
+@dataclass
+class FakeGroups(Faulty):
+    under_way: set[str] = field(default_factory=set)
+    asked: list[set[str]] = field(default_factory=list)
+
+    async def open(self, group_ids: Set[str]) -> Set[str]:
+        self.asked.append(set(group_ids))
+        return self.under_way & group_ids

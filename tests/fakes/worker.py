@@ -13,6 +13,7 @@ from temporalio.worker import Worker
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.registry import Ports, activities_of
+from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
 from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
@@ -21,7 +22,7 @@ from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
 from tests.fakes.planning import FakeHost
-from tests.fakes.upkeep import FakeInventory, FakeLeftovers
+from tests.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
 from workflows import ids
 from workflows.attributes import start_attributes
 from workflows.names import Names
@@ -43,6 +44,8 @@ class World:
     node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
     instances: FakeInstances = field(default_factory=FakeInstances)
     resolver: FakeResolver = field(default_factory=FakeResolver)
+    leftovers: FakeLeftovers = field(default_factory=FakeLeftovers)
+    groups: FakeGroups = field(default_factory=FakeGroups)
     host: FakeHost = field(default_factory=FakeHost)
     deadlines: Deadlines = field(default_factory=Deadlines)
     number: int = 0
@@ -52,7 +55,7 @@ class World:
         self.lives = Lives(self.client, self.cluster, Names(self.cluster), self.deadlines)
         self.machines = KeptMachines(self.client, ids.provisioning(self.cluster))
         self.node_classes.add("default")
-        self.left = FakeLeftovers(FakeInventory(self.claims, self.nodes, self.node_classes))
+        self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
     async def start(self, claim: NodeClaim, **seen: object) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
         identity = self.lives.identity(claim)
@@ -92,7 +95,7 @@ class World:
             resolver=self.resolver,
             lives=self.lives,
             machines=self.machines,
-            upkeep=self.left.ports(),
+            upkeep=UpkeepPorts(inventory=self.inventory, leftovers=self.leftovers, groups=self.groups),
         )
         return [*activities_of(ports), WatchActivities(self.host).watch_cluster]
 

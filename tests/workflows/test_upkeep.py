@@ -31,7 +31,7 @@ async def test_every_task_of_the_table_runs_on_a_tidy_world_and_costs_few_events
 
 
 async def test_a_task_that_fails_ends_its_run_with_the_reason(fake: World, skipping: WorkflowEnvironment) -> None:
-    fake.left.inventory.faults["leases"] = [Forbidden("leases is forbidden")] * 100
+    fake.inventory.faults["leases"] = [Forbidden("leases is forbidden")] * 100
     done = await (await start(fake, "leases")).result()
     assert "leases is forbidden" in done.fault
     assert done.collected == 0

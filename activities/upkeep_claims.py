@@ -1,0 +1,80 @@
+"""NodeClaims and Nodes whose instance is gone, of which nobody else takes notice.
+
+A node that is at work has its own workflow, which looks at EC2 by itself; here are those that slipped through. The
+objects are listed before the instances: one that is launched in between is not missed.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.errors import faults_mapped
+from activities.heartbeats import heartbeating
+from activities.ports import Claims, Events, Instances
+from activities.upkeep import GARBAGE, Tally
+from activities.upkeep_ports import Inventory
+from model.upkeep import ClaimMark, NodeMark, UpkeepAsked, UpkeepDone
+from policy.upkeep import GOING, decide_bereft, decide_stray_nodes
+
+
+class ClaimUpkeep:
+    def __init__(self, *, claims: Claims, instances: Instances, inventory: Inventory, events: Events) -> None:
+        self._claims, self._instances, self._inventory, self._events = claims, instances, inventory, events
+
+    @activity.defn
+    @faults_mapped
+    async def collect_claims(self, asked: UpkeepAsked) -> UpkeepDone:
+        """Deletes the NodeClaim; its workflow does the rest. A Node that is Ready speaks for its instance."""
+        async with heartbeating():
+            tally = Tally(asked)
+            claims = await self._inventory.claims()
+            listed = await self._instances.list_managed()
+            tally.looked_at = len(claims)
+            bereft = decide_bereft(claims, listed, now=datetime.now(UTC))
+            nodes = await self._inventory.nodes() if bereft else ()
+
+            async def collect(claim: ClaimMark) -> None:
+                if _is_ready(claim, nodes) or await self._runs(claim.instance_id):
+                    return
+                if await self._claims.delete(claim.name, claim.uid):
+                    tally.collected("nodeclaim", claim.name, provider_id=claim.provider_id)
+                    await self._say(claim)
+
+            await tally.each("nodeclaim", ((one.name, one) for one in bereft), collect)
+            return tally.done()
+
+    @activity.defn
+    @faults_mapped
+    async def collect_nodes(self, asked: UpkeepAsked) -> UpkeepDone:
+        """Node objects that stayed behind, held by a finalizer that no workflow would take off any more."""
+        async with heartbeating():
+            tally = Tally(asked)
+            nodes = await self._inventory.nodes()
+            claims = await self._inventory.claims()
+            tally.looked_at = len(nodes)
+            stray = decide_stray_nodes(nodes, claims, now=datetime.now(UTC))
+
+            async def collect(node: NodeMark) -> None:
+                if not await self._runs(node.instance_id) and await self._inventory.delete_node(node):
+                    tally.collected("node", node.name, instance=node.instance_id)
+
+            await tally.each("node", ((one.name, one) for one in stray), collect)
+            return tally.done()
+
+    async def _runs(self, instance_id: str) -> bool:
+        """From EC2, now. What is no instance's id names nothing that could run."""
+        if not instance_id.startswith("i-"):
+            return False
+        found = await self._instances.get(instance_id)
+        return found is not None and found.state not in GOING
+
+    async def _say(self, claim: ClaimMark) -> None:
+        message = f"instance {claim.instance_id} is gone and its Node is not Ready"
+        await self._events.publish(
+            kind="NodeClaim", name=claim.name, uid=claim.uid, reason=GARBAGE, message=message, warning=True
+        )
+
+
+def _is_ready(claim: ClaimMark, nodes: Sequence[NodeMark]) -> bool:
+    return any(one.ready for one in nodes if one.provider_id == claim.provider_id)

@@ -1,0 +1,209 @@
+"""What upkeep may put away, by tables: each thing that keeps a leftover, by itself."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from model import labels
+from model.outcomes import InstanceFacts
+from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
+from policy.upkeep import (
+    decide_bereft,
+    decide_left_lease,
+    decide_stray_nodes,
+    decide_unowned,
+    decide_untagged,
+    decide_unused_profiles,
+    decide_unused_templates,
+)
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=1)
+TAGS = {labels.TAG_NODEPOOL: "pool", labels.TAG_NODECLASS: "class", labels.TAG_EKS_CLUSTER_NAME: "demo"}
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def instance(tags: dict[str, str] | None = None, **fields: Any) -> InstanceFacts:
+    given = {"instance_id": "i-1", "state": "running", "launched_at": LONG_AGO, **fields}
+    return InstanceFacts(tags=TAGS if tags is None else {**TAGS, **tags}, **given)
+
+
+def claim(name: str = "a", **fields: Any) -> ClaimMark:
+    return ClaimMark(**{"name": name, "uid": f"uid-{name}", "created": LONG_AGO, "pool": "pool", **fields})
+
+
+@pytest.mark.parametrize(
+    ("found", "claims"),
+    [
+        pytest.param(instance(launched_at=ago(29)), (), id="younger than the grace"),
+        pytest.param(instance(launched_at=ago(-60)), (), id="launched by a clock that is ahead"),
+        pytest.param(instance(launched_at=None), (), id="of unknown age"),
+        pytest.param(instance({labels.TAG_EKS_CLUSTER_NAME: "other"}), (), id="of another cluster"),
+        pytest.param(InstanceFacts(instance_id="i-1", state="running", launched_at=LONG_AGO), (), id="without tags"),
+        pytest.param(instance(state="shutting-down"), (), id="on its way out"),
+        pytest.param(instance(), [claim(provider_id="aws:///us-west-2a/i-1")], id="of a NodeClaim"),
+        pytest.param(instance(), [claim(provider_id="aws:///elsewhere/i-1")], id="of a NodeClaim, in other words"),
+        pytest.param(
+            instance(), [claim(provider_id="aws:///us-west-2a/i-1", deleting=True)], id="of a NodeClaim that goes"
+        ),
+        pytest.param(instance({labels.LAUNCH_GROUP: "g"}), [claim(group_id="g")], id="of a group whose answer is due"),
+        pytest.param(instance({labels.LAUNCH_GROUP: "a"}), [claim("a")], id="of a NodeClaim that launches alone"),
+        pytest.param(instance({labels.TAG_NODECLAIM: "a"}), [claim("a")], id="named after a NodeClaim without one"),
+    ],
+)
+def test_an_instance_stays(found: InstanceFacts, claims: list[ClaimMark]) -> None:
+    assert decide_unowned([found], claims, cluster="demo", now=NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "claims"),
+    [
+        pytest.param(instance(launched_at=ago(31)), (), id="past the grace"),
+        pytest.param(instance(state="stopped"), (), id="stopped"),
+        pytest.param(instance(), [claim(provider_id="aws:///us-west-2a/i-2")], id="the NodeClaim has another"),
+        pytest.param(instance({labels.LAUNCH_GROUP: "g"}), [claim(group_id="other")], id="of a group that is gone"),
+        pytest.param(
+            instance({labels.LAUNCH_GROUP: "g", labels.TAG_NODECLAIM: "a"}),
+            [claim("a", group_id="g", provider_id="aws:///us-west-2a/i-2")],
+            id="a second one for a NodeClaim that has its own",
+        ),
+        pytest.param(instance(), [claim(provider_id="nonsense")], id="a NodeClaim names no instance at all"),
+    ],
+)
+def test_an_instance_that_nobody_owns_goes(found: InstanceFacts, claims: list[ClaimMark]) -> None:
+    assert decide_unowned([found], claims, cluster="demo", now=NOW) == [found]
+
+
+def test_a_claim_is_bereft_once_it_has_joined_and_its_instance_is_not_listed() -> None:
+    there = instance()
+    gone = {"provider_id": "aws:///a/i-9", "registered": True}
+    claims = [
+        claim("bereft", **gone),
+        claim("shutting", provider_id="aws:///a/i-2", registered=True),
+        claim("well", provider_id="aws:///a/i-1", registered=True),
+        claim("young", **gone | {"created": ago(10)}),
+        claim("never-joined", **gone | {"registered": False}),
+        claim("going", **gone, deleting=True),
+        claim("not-launched", registered=True),
+    ]
+    listed = [there, instance(instance_id="i-2", state="shutting-down")]
+    assert [one.name for one in decide_bereft(claims, listed, now=NOW)] == ["bereft", "shutting"]
+
+
+def node(name: str, **fields: Any) -> NodeMark:
+    return NodeMark(**{"name": name, "uid": name, "provider_id": "aws:///a/i-9", "created": LONG_AGO, **fields})
+
+
+def test_a_node_is_stray_if_it_is_ours_and_no_claim_has_it() -> None:
+    nodes = [
+        node("of-a-pool", pool="pool"),
+        node("held", finalizers=(labels.TERMINATION_FINALIZER,)),
+        node("somebody-elses"),
+        node("young", pool="pool", created=ago(5)),
+        node("claimed", pool="pool", provider_id="aws:///a/i-1"),
+        node("not-in-ec2", pool="pool", provider_id="kind://docker/x"),
+    ]
+    stray = decide_stray_nodes(nodes, [claim(provider_id="aws:///a/i-1")], now=NOW)
+    assert [one.name for one in stray] == ["of-a-pool", "held"]
+
+
+def template(**fields: Any) -> TemplateMark:
+    given = {"id": "lt-1", "name": "karpenter.k8s.aws/1", "created": LONG_AGO, "pool": "pool", "node_class": "class"}
+    return TemplateMark(**{**given, **fields})
+
+
+def buying(**fields: Any) -> ClaimMark:
+    return claim(**{"node_class": "class", "provider_id": "aws:///a/i-1", **fields})
+
+
+@pytest.mark.parametrize(
+    ("one", "claims", "running"),
+    [
+        pytest.param(template(created=ago(1700)), (), (), id="young"),
+        pytest.param(template(used_lately=True), (), (), id="this process has just used it"),
+        pytest.param(template(), (), ("lt-1",), id="an instance came from it"),
+        pytest.param(template(), [buying(provider_id="")], (), id="its pool is about to buy"),
+        pytest.param(template(), [buying(created=ago(60))], (), id="its pool has just bought"),
+    ],
+)
+def test_a_launch_template_stays(one: TemplateMark, claims: list[ClaimMark], running: tuple[str, ...]) -> None:
+    assert decide_unused_templates([one], claims, running=set(running), now=NOW) == []
+
+
+def test_a_launch_template_goes_when_its_pool_has_not_bought_for_long_and_nothing_runs_from_it() -> None:
+    elsewhere = [buying(), buying(pool="other", provider_id=""), buying(node_class="other", provider_id="")]
+    assert decide_unused_templates([template()], elsewhere, running={"lt-2"}, now=NOW) == [template()]
+
+
+def profile(**fields: Any) -> ProfileMark:
+    return ProfileMark(**{"name": "demo_1", "node_class_uid": "uid-class", "created": LONG_AGO, **fields})
+
+
+CLASS = NodeClassMark(name="class", uid="uid-class", profiles=("demo_2",))
+SAYS = {labels.INSTANCE_PROFILE_NAME: "demo_2"}
+
+
+@pytest.mark.parametrize(
+    ("one", "claims", "classes", "running"),
+    [
+        pytest.param(profile(created=ago(3500)), (), [CLASS], (), id="young"),
+        pytest.param(profile(name="demo_2"), (), [CLASS], (), id="its class names it"),
+        pytest.param(
+            profile(), [claim(annotations={labels.INSTANCE_PROFILE_NAME: "demo_1"})], [CLASS], (), id="a NodeClaim does"
+        ),
+        pytest.param(profile(), (), [CLASS], ("demo_1",), id="an instance has it"),
+        pytest.param(profile(), [claim(node_class="class")], [CLASS], (), id="a NodeClaim of its class does not say"),
+        pytest.param(profile(), [claim(node_class="gone")], (), (), id="a NodeClaim of a class that is gone"),
+    ],
+)
+def test_an_instance_profile_stays(
+    one: ProfileMark, claims: list[ClaimMark], classes: list[NodeClassMark], running: tuple[str, ...]
+) -> None:
+    assert decide_unused_profiles([one], claims, classes, running=set(running), now=NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("claims", "classes"),
+    [
+        pytest.param((), (), id="of a class that is gone"),
+        pytest.param([claim(node_class="class", annotations=SAYS)], [CLASS], id="of a role that was changed"),
+        pytest.param(
+            [claim(node_class="other")], [CLASS, NodeClassMark(name="other", uid="o")], id="others are silent"
+        ),
+    ],
+)
+def test_an_instance_profile_that_nobody_names_goes(claims: list[ClaimMark], classes: list[NodeClassMark]) -> None:
+    assert decide_unused_profiles([profile()], claims, classes, running={"demo_2"}, now=NOW) == [profile()]
+
+
+def test_an_instance_is_tagged_once_its_node_has_joined() -> None:
+    joined = {"provider_id": "aws:///a/i-1", "node_name": "node"}
+    done = {labels.TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
+    claims = [
+        claim("new", **joined),
+        claim("half", **joined, annotations={labels.TAGGED: "true"}),
+        claim("done", **joined, annotations=done),
+        claim("going", **joined, deleting=True),
+        claim("not-joined", provider_id="aws:///a/i-1"),
+    ]
+    assert [one.name for one in decide_untagged(claims)] == ["new", "half"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "goes"),
+    [
+        ({}, True),
+        ({"owners": ("uid-of-nobody",)}, True),
+        ({"name": "node"}, False),
+        ({"owners": ("uid-node",)}, False),
+        ({"alive_until": NOW + timedelta(seconds=1)}, False),
+        ({"deleting": True}, False),
+    ],
+)
+def test_a_lease_goes_when_neither_node_nor_owner_nor_holder_is_left(fields: dict[str, Any], goes: bool) -> None:
+    lease = LeaseMark(**{"name": "left", "uid": "u", "alive_until": LONG_AGO, **fields})
+    assert decide_left_lease(lease, names={"node"}, uids={"uid-node"}, now=NOW) is goes
