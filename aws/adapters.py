@@ -12,11 +12,13 @@ from aws.launch_templates import LaunchTemplates
 from aws.leftovers import AwsLeftovers
 from aws.network import FreeAddresses, Networks
 from aws.node_class import AwsNodeClasses
+from aws.node_class_parts import Parts
 from aws.offerings import AwsOfferings
 from aws.placement import PlacementGroups
 from aws.profiles import Profiles
 from aws.reservations import Reservations
 from aws.settings import AwsSettings
+from aws.validating import Validation
 from aws.zonal_shift import ZonalShifts
 
 
@@ -31,6 +33,7 @@ class AwsAdapters:
     offerings: AwsOfferings
     leftovers: AwsLeftovers
     zones: ZonalShifts
+    reservations: Reservations
 
     def close(self) -> None:
         self.clients.close()
@@ -56,7 +59,6 @@ def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters
             clients,
             settings,
             offerings=offerings,
-        leftovers=AwsLeftovers(clients, settings, templates=templates, profiles=profiles),
             templates=templates,
             clusters=clusters,
             free=free,
@@ -65,14 +67,18 @@ def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters
         ),
         instances=instances,
         resolver=AwsNodeClasses(
-            images=Images(clients, clusters, refresh_seconds=settings.ami_refresh_seconds),
-            networks=Networks(clients, free, refresh_seconds=settings.subnet_refresh_seconds),
-            profiles=profiles,
+            parts=Parts(
+                images=Images(clients, clusters, refresh_seconds=settings.ami_refresh_seconds),
+                networks=Networks(clients, free, refresh_seconds=settings.subnet_refresh_seconds),
+                profiles=profiles,
+                placement=placement,
+                reservations=reservations,
+            ),
+            validation=Validation(clients, settings, clusters=clusters, offerings=offerings),
             templates=templates,
-            clusters=clusters,
-            placement=placement,
-            reservations=reservations,
         ),
         offerings=offerings,
+        leftovers=AwsLeftovers(clients, settings, templates=templates, profiles=profiles),
         zones=zones,
+        reservations=reservations,
     )

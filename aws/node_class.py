@@ -1,124 +1,114 @@
 """The port `NodeClassResolver`: what an EC2NodeClass's selectors mean now, and its conditions with Karpenter's reasons.
 
-What cannot be asked at the moment keeps its last value and condition: only an empty answer makes a class not ready.
+Each part stands by itself: what cannot be asked at the moment keeps its last value and condition, is told of, and keeps
+no other part from being written. Only an empty answer makes a class not ready.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, TypeVar
 
-from aws.cluster import Clusters
-from aws.families import family_of
-from aws.image_aliases import AliasError
-from aws.images import Images
 from aws.launch_templates import LaunchTemplates
-from aws.network import Networks
-from aws.placement import PlacementGroups
-from aws.profiles import Profiles
-from aws.validation import why_invalid
+from aws.node_class_parts import Part, Parts
+from aws.validating import DEPENDENCIES, Validated, Validation
 from model import labels
-from model.faults import BadInput, Conflict, Forbidden, NotFound
-from model.kinds import EC2NodeClass
-from model.kinds.meta import KubeModel
+from model.faults import Fault
+from model.kinds import EC2NodeClass, NodePool
 from model.outcomes import ConditionPatch, Resolved
+
+A = TypeVar("A")
+_SOON: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    what: str
+    """The condition that stays as it is."""
+    why: str
+    kind: str
 
 
 class AwsNodeClasses:
-    """Raises model.faults when AWS does not answer, so that status and conditions stay as they were."""
+    """Raises model.faults only from `clean_up`: where AWS does not answer `resolve`, the answer says so."""
 
-    def __init__(
-        self,
-        *,
-        images: Images,
-        networks: Networks,
-        profiles: Profiles,
-        templates: LaunchTemplates,
-        clusters: Clusters,
-        placement: PlacementGroups,
-    ) -> None:
-        self._images, self._networks, self._profiles = images, networks, profiles
-        self._templates, self._clusters, self._placement = templates, clusters, placement
+    def __init__(self, *, parts: Parts, validation: Validation, templates: LaunchTemplates) -> None:
+        self._parts, self._validation, self._templates = parts, validation, templates
 
-    async def resolve(self, node_class: EC2NodeClass) -> Resolved:
-        parts = await asyncio.gather(
-            self._amis(node_class), self._subnets(node_class), self._groups(node_class), self._profile(node_class)
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+        """The parts in Karpenter's order, which is also that of the conditions."""
+        parts = self._parts
+        answers = await asyncio.gather(
+            _asked(labels.AMIS_READY, parts.amis(node_class)),
+            _asked(labels.CAPACITY_RESERVATIONS_READY, parts.reserved(node_class)),
+            _asked(labels.PLACEMENT_GROUP_READY, parts.placement_group(node_class)),
+            _asked(labels.SUBNETS_READY, parts.subnets(node_class)),
+            _asked(labels.SECURITY_GROUPS_READY, parts.groups(node_class)),
+            _asked(labels.INSTANCE_PROFILE_READY, parts.profile(node_class)),
         )
-        status = {key: value for part, _ in parts for key, value in part.items()}
-        if node_class.status.capacity_reservations:
-            # Nothing launches into them: what an earlier controller left there must not look as if something did.
-            status["capacityReservations"] = []
-        conditions = [condition for _, condition in parts]
-        conditions.append(await self._validation(node_class, conditions))
-        conditions.append(await self._placement_group(node_class))
-        return Resolved(status=status, conditions=tuple(conditions))
+        found = [one for one in answers if isinstance(one, Part)]
+        silent = [one for one in answers if isinstance(one, _Unanswered)]
+        status = {key: value for part in found for key, value in part.status.items()}
+        conditions = [one for part in found for one in part.conditions]
+        validated, more = await self._validated(_with(node_class, status), _standing(node_class, conditions), pools)
+        silent += more
+        if validated.condition is not None:
+            conditions.append(validated.condition)
+        return Resolved(
+            status=status,
+            conditions=(*conditions, *_answering(node_class, silent)),
+            unanswered=tuple(f"{one.what}: {one.why}" for one in silent),
+            warnings=validated.warnings,
+            again_in=validated.again_in or (_SOON if self._may_change(node_class) else None),
+        )
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:
-        await asyncio.gather(self._profiles.clean_up(node_class), self._templates.delete_of(node_class))
+        self._validation.forget(node_class)
+        await asyncio.gather(self._parts.profiles.clean_up(node_class), self._templates.delete_of(node_class))
 
-    async def _amis(self, node_class: EC2NodeClass) -> "_Part":
-        try:
-            found = await self._images.resolve(node_class)
-        except AliasError as error:
-            return {"amis": []}, _false(labels.AMIS_READY, labels.UNSUPPORTED_ALIAS, str(error))
-        return _listed("amis", found, labels.AMIS_READY, labels.AMI_NOT_FOUND, "amiSelectorTerms match no image")
+    async def _validated(
+        self, node_class: EC2NodeClass, dependencies: Mapping[str, str], pools: Sequence[NodePool]
+    ) -> tuple[Validated, list[_Unanswered]]:
+        answer = await _asked(labels.VALIDATION_SUCCEEDED, self._validation.of(node_class, dependencies, pools))
+        if isinstance(answer, _Unanswered):
+            return Validated(None), [answer]
+        if not answer.unanswered:
+            return answer, []
+        return answer, [_Unanswered(labels.VALIDATION_SUCCEEDED, answer.unanswered, "Undecided")]
 
-    async def _subnets(self, node_class: EC2NodeClass) -> "_Part":
-        found = [subnet.resolved() for subnet in await self._networks.subnets(node_class)]
-        missing = "subnetSelectorTerms match no subnet"
-        return _listed("subnets", found, labels.SUBNETS_READY, labels.SUBNETS_NOT_FOUND, missing)
-
-    async def _groups(self, node_class: EC2NodeClass) -> "_Part":
-        found = await self._networks.groups(node_class)
-        missing = "securityGroupSelectorTerms match no security group"
-        return _listed("securityGroups", found, labels.SECURITY_GROUPS_READY, labels.SECURITY_GROUPS_NOT_FOUND, missing)
-
-    async def _profile(self, node_class: EC2NodeClass) -> "_Part":
-        """A role or a permission that is missing may come: the condition is unknown until it does."""
-        try:
-            name = await self._profiles.resolve(node_class)
-        except (NotFound, Forbidden, Conflict) as fault:
-            reason = labels.AWAITING_RECONCILIATION
-            return {}, ConditionPatch(
-                type=labels.INSTANCE_PROFILE_READY, status="Unknown", reason=reason, message=fault.message
-            )
-        return {"instanceProfile": name}, ConditionPatch(type=labels.INSTANCE_PROFILE_READY, status="True")
-
-    async def _placement_group(self, node_class: EC2NodeClass) -> ConditionPatch:
-        try:
-            await self._placement.resolve(node_class)
-        except NotFound as fault:
-            return _false(labels.PLACEMENT_GROUP_READY, labels.PLACEMENT_GROUP_NOT_FOUND, fault.message)
-        except (Forbidden, BadInput) as fault:
-            return _false(labels.PLACEMENT_GROUP_READY, labels.PLACEMENT_GROUP_RESOLUTION_FAILED, fault.message)
-        return ConditionPatch(type=labels.PLACEMENT_GROUP_READY, status="True")
-
-    async def _validation(self, node_class: EC2NodeClass, before: Sequence[ConditionPatch]) -> ConditionPatch:
-        """Karpenter's order: what the class itself says, then what it depends on."""
-        cluster = await self._clusters.facts()
-        wrong = why_invalid(node_class, family_of(node_class), cluster)
-        if wrong:
-            return _false(labels.VALIDATION_SUCCEEDED, *wrong)
-        for status in ("False", "Unknown"):
-            bad = [one.type for one in before if one.status == status]
-            if bad:
-                return ConditionPatch(
-                    type=labels.VALIDATION_SUCCEEDED,
-                    status=status,
-                    reason=labels.DEPENDENCIES_NOT_READY,
-                    message="waiting for " + ", ".join(bad),
-                )
-        return ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True")
+    def _may_change(self, node_class: EC2NodeClass) -> bool:
+        """Reservations fill and end, and placement groups are deleted and made anew, with nothing that tells of it."""
+        spec = node_class.spec
+        reserved = self._parts.reservations.enabled and spec.capacity_reservation_selector_terms
+        return bool(reserved or spec.placement_group_selector)
 
 
-_Part = tuple[dict[str, Any], ConditionPatch]
+async def _asked(what: str, asking: Awaitable[A]) -> A | _Unanswered:
+    try:
+        return await asking
+    except Fault as fault:
+        return _Unanswered(what, fault.message, type(fault).__name__)
 
 
-def _listed(key: str, found: Sequence[KubeModel], condition: str, reason: str, missing: str) -> _Part:
-    status = {key: [one.to_object() for one in found]}
-    if not found:
-        return status, _false(condition, reason, missing)
-    return status, ConditionPatch(type=condition, status="True")
+def _with(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2NodeClass:
+    """As the object will be once this is written."""
+    raw = node_class.to_object()
+    return EC2NodeClass.from_object({**raw, "status": {**(raw.get("status") or {}), **status}})
 
 
-def _false(condition: str, reason: str, message: str) -> ConditionPatch:
-    return ConditionPatch(type=condition, status="False", reason=reason, message=message)
+def _standing(node_class: EC2NodeClass, conditions: Iterable[ConditionPatch]) -> dict[str, str]:
+    """Status by condition: found just now, or told before of this generation."""
+    generation = node_class.metadata.generation
+    before = {one.type: one.status for one in node_class.conditions if one.observed_generation == generation}
+    now = {one.type: one.status for one in conditions}
+    return {name: now.get(name) or before.get(name, "Unknown") for name in DEPENDENCIES}
+
+
+def _answering(node_class: EC2NodeClass, silent: Sequence[_Unanswered]) -> list[ConditionPatch]:
+    """A condition beside those that count: there while AWS cannot be asked, and gone when it answers again."""
+    if not silent:
+        there = node_class.condition(labels.AWS_ANSWERS) is not None
+        return [ConditionPatch(type=labels.AWS_ANSWERS, status="")] if there else []
+    message = "; ".join(f"{one.what} stands as it was: {one.why}" for one in silent)
+    return [ConditionPatch(type=labels.AWS_ANSWERS, status="False", reason=silent[0].kind, message=message)]

@@ -12,14 +12,14 @@ from aws.kubelet import Kubelet
 from aws.user_data.al2 import render_al2
 from aws.user_data.al2023 import render_al2023
 from aws.user_data.bottlerocket import render_bottlerocket
-from aws.user_data.parts import Bootstrap, UserDataError
+from aws.user_data.parts import Bootstrap, UserDataError, UserDataTooLarge
 from aws.user_data.windows import render_windows
 from model import labels
 from model.kinds import EC2NodeClass, NodeClaim
 from model.labels import domain_of
 from model.taints import UNREGISTERED
 
-__all__ = ["Bootstrap", "UserDataError", "bootstrap_of", "node_labels", "render"]
+__all__ = ["Bootstrap", "UserDataError", "UserDataTooLarge", "bootstrap_of", "node_labels", "render"]
 
 _LIMIT: Final = 16384
 _DIALECTS: Final[dict[str, Callable[[Bootstrap], str]]] = {
@@ -50,7 +50,8 @@ def render(family: Family, bootstrap: Bootstrap) -> str:
     text = dialect(bootstrap) if dialect else bootstrap.custom
     size = len(text.encode())
     if size > _LIMIT:
-        raise UserDataError(f"spec.userData: the whole is {size} bytes, EC2 takes {_LIMIT}; move some into the image")
+        told = f"spec.userData: the whole is {size} bytes, EC2 takes {_LIMIT}; move some into the image"
+        raise UserDataTooLarge(told)
     return text
 
 
@@ -62,9 +63,10 @@ def bootstrap_of(
     *,
     capacity_type: str,
     max_pods: int,
+    computed: Mapping[str, Any] | None = None,
 ) -> Bootstrap:
-    """What the nodes of this claim are told at boot."""
-    raw: Mapping[str, Any] = node_class.spec.kubelet or {}
+    """What the nodes of this claim are told at boot. `computed`: spec.kubelet with amounts for expressions."""
+    raw: Mapping[str, Any] = computed or node_class.spec.kubelet or {}
     return Bootstrap(
         cluster=cluster,
         labels=node_labels(node_class, claim, family, capacity_type),

@@ -18,6 +18,10 @@ class UserDataError(ValueError):
     """The user's own user data cannot be used; the message names the field and what is wrong."""
 
 
+class UserDataTooLarge(UserDataError):
+    """What is made of it is more than EC2 takes."""
+
+
 class Bootstrap(Value):
     """What a machine must know to join. `custom` is `spec.userData`."""
 

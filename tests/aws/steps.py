@@ -26,6 +26,8 @@ async def resolved(cloud: AwsAdapters, wanted: EC2NodeClass | None = None) -> EC
     """A class with its status written, as the API server would hold it."""
     one = wanted or node_class()
     found = await cloud.resolver.resolve(one)
+    if found.unanswered:
+        raise TryLater("; ".join(found.unanswered))
     assert {condition.status for condition in found.conditions} == {"True"}, found.conditions
     return EC2NodeClass.from_object({**one.to_object(), "status": found.status})
 
@@ -51,8 +53,8 @@ async def again(step: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError("fifty tries were not enough")
 
 
-def outsider(endpoint: str) -> Any:
-    """EC2 for somebody whom no policy holds back."""
+def outsider(endpoint: str, service: str = "ec2") -> Any:
+    """EC2, or another service, for somebody whom no policy holds back."""
     return boto3.client(
-        "ec2", region_name="us-west-2", endpoint_url=endpoint, aws_access_key_id="any", aws_secret_access_key="any"
+        service, region_name="us-west-2", endpoint_url=endpoint, aws_access_key_id="any", aws_secret_access_key="any"
     )

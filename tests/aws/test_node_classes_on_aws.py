@@ -71,15 +71,18 @@ async def test_selectors_by_id_and_name_find_the_same(cloud: AwsAdapters) -> Non
 
 
 async def test_a_role_that_changes_gets_a_profile_of_its_own_and_both_go_with_the_class(
-    cloud: AwsAdapters, control: AwsControl
+    cloud: AwsAdapters, control: AwsControl, endpoint: str
 ) -> None:
+    everyone = outsider(endpoint, "iam")
     first = await resolved(cloud, node_class(role="KarpenterNodeRole-demo"))
     with_path = await resolved(cloud, node_class(role="some/path/KarpenterNodeRole-demo"))
     assert with_path.status.instance_profile == first.status.instance_profile
+    everyone.create_instance_profile(InstanceProfileName="mine")
+    everyone.add_role_to_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
     given = await resolved(cloud, node_class(role="", instanceProfile="mine"))
     assert given.status.instance_profile == "mine"
     await cloud.resolver.clean_up(first)
-    assert cloud.clients.iam.list_instance_profiles()["InstanceProfiles"] == []
+    assert [one["InstanceProfileName"] for one in everyone.list_instance_profiles()["InstanceProfiles"]] == ["mine"]
 
 
 async def test_prices_that_cannot_be_read_are_estimated(endpoint: str, control: AwsControl) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from aws.families import FAMILIES
 from aws.image_aliases import AliasError, parameters_of
-from aws.validation import why_invalid
+from aws.validation import why_invalid, why_tags
 from model import labels
 from tests.aws.builders import CLUSTER, node_class
 
@@ -66,7 +66,7 @@ def test_kubelet_settings_that_can(kubelet: dict[str, Any], family: str) -> None
 
 
 def test_tags_of_the_controllers_own_and_a_missing_range() -> None:
-    wrong = why_invalid(node_class(tags={"kubernetes.io/cluster/other": "owned"}), FAMILIES["AL2023"], CLUSTER)
+    wrong = why_tags(node_class(tags={"kubernetes.io/cluster/other": "owned"}))
     assert wrong is not None and wrong[0] == labels.TAG_VALIDATION_FAILED
     without = CLUSTER.model_copy(update={"cidr": ""})
     wrong = why_invalid(node_class(), FAMILIES["AL2023"], without)

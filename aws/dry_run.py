@@ -1,0 +1,146 @@
+"""Asks EC2 whether a launch with an EC2NodeClass would be allowed and make sense, without launching anything.
+
+A launch template is made for one instance type and deleted again; CreateFleet and RunInstances are called with DryRun.
+`node_class.py` asks when everything else about the class is well. What EC2 was too busy to say is no verdict.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from aws.cache import Expiring
+from aws.client import AwsClients
+from aws.dry_run_choice import Choice
+from aws.dry_run_requests import create_fleet, create_template, run_instances, trial_template
+from aws.dry_run_verdict import Undecided, Verdict, Wrong, verdict_of
+from aws.errors import ALREADY_EXISTS
+from aws.launch_template_data import LaunchTemplate
+from model import labels
+from model.faults import Conflict, Fault, NotFound
+from model.kinds import EC2NodeClass
+from model.kinds.ec2nodeclass import ResolvedSubnet
+
+_log = structlog.get_logger(__name__)
+
+_GOOD_SECONDS: Final = 30 * 60.0
+_WRONG_SECONDS: Final = 50.0
+"""Shorter than the pause until a class that is not ready is looked at again: a right that is granted counts soon."""
+_OWN: Final = frozenset({labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION})
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is tried, and what it depends on."""
+
+    node_class: EC2NodeClass
+    choice: Choice
+    template: LaunchTemplate
+
+    @property
+    def subnets(self) -> Sequence[ResolvedSubnet]:
+        """Those where the type is offered; all where that is not known."""
+        found = self.node_class.status.subnets
+        return [one for one in found if one.zone in self.choice.zones] or found
+
+    def key(self) -> str:
+        """Of everything that a new verdict could come from. Lists are sorted, since free addresses reorder them."""
+        one, status = self.node_class, self.node_class.status
+        said: list[Any] = [
+            one.name,
+            one.to_object().get("spec"),
+            {name: text for name, text in one.metadata.annotations.items() if name not in _OWN},
+            sorted(subnet.id for subnet in status.subnets),
+            sorted(group.id for group in status.security_groups),
+            sorted(image.id for image in status.amis),
+            status.instance_profile,
+            self.template.name,
+        ]
+        return json.dumps(said, sort_keys=True, default=str)
+
+
+class DryRuns:
+    """Verdicts are kept for a while, by class. Raises nothing of AWS's: that is what a verdict is made of."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+        self._good: Expiring[str] = Expiring(_GOOD_SECONDS)
+        self._wrong: Expiring[tuple[str, Wrong]] = Expiring(_WRONG_SECONDS)
+
+    async def verdict(self, trial: Trial) -> Verdict:
+        """None when nothing speaks against a launch."""
+        uid, key = trial.node_class.uid, trial.key()
+        if self._good.get(uid) == key:
+            return None
+        held = self._wrong.get(uid)
+        if held is not None and held[0] == key:
+            return held[1]
+        verdict = await self._tried(trial)
+        if verdict is None:
+            self._good.put(uid, key)
+        elif isinstance(verdict, Wrong) and verdict.lasts:
+            self._wrong.put(uid, (key, verdict))
+        return verdict
+
+    def forget(self, node_class: EC2NodeClass) -> None:
+        self._good.forget(node_class.uid)
+        self._wrong.forget(node_class.uid)
+
+    async def _tried(self, trial: Trial) -> Verdict:
+        template = trial_template(trial.template)
+        wrong = await self._asked(trial, labels.CREATE_LAUNCH_TEMPLATE_AUTH_CHECK_FAILED, lambda: self._make(template))
+        if wrong is not None:
+            return wrong
+        try:
+            return await self._launched(trial, template)
+        finally:
+            # Also when this activity is cancelled: it has to be gone before that is.
+            await asyncio.shield(self._delete(template))
+
+    async def _launched(self, trial: Trial, template: LaunchTemplate) -> Verdict:
+        ec2, choice = self._clients.ec2_once, trial.choice
+        fleet = create_fleet(template, choice, trial.subnets)
+        reason = labels.CREATE_FLEET_AUTH_CHECK_FAILED
+        wrong = await self._asked(trial, reason, lambda: self._clients.call(ec2.create_fleet, **fleet))
+        return wrong if wrong is not None else await self._run(trial, template)
+
+    async def _run(self, trial: Trial, template: LaunchTemplate) -> Verdict:
+        """One subnet that works is enough; where none does, the first says why."""
+        first: Verdict = None
+        for subnet in trial.subnets:
+            request = run_instances(template, trial.choice, subnet)
+            call = partial(self._clients.call, self._clients.ec2_once.run_instances, **request)
+            verdict = await self._asked(trial, labels.RUN_INSTANCES_AUTH_CHECK_FAILED, call)
+            if verdict is None or isinstance(verdict, Undecided):
+                return verdict
+            first = first or verdict
+        return first
+
+    async def _asked(self, trial: Trial, forbidden: str, call: Callable[[], Awaitable[Any]]) -> Verdict:
+        try:
+            await call()
+        except Fault as fault:
+            return verdict_of(fault, trial.node_class, forbidden)
+        return None
+
+    async def _make(self, template: LaunchTemplate) -> None:
+        """One that is there was left by a worker that died, or is made by another at this moment: it says the same."""
+        try:
+            request = create_template(template)
+            await self._clients.call(self._clients.ec2_once.create_launch_template, **request)
+        except Conflict as fault:
+            if fault.code not in ALREADY_EXISTS:
+                raise
+
+    async def _delete(self, template: LaunchTemplate) -> None:
+        """One that stays is deleted with the class."""
+        try:
+            with suppress(NotFound):
+                await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateName=template.name)
+        except Fault as fault:
+            _log.warning("launch template of a trial is left", name=template.name, reason=fault.message)

@@ -1,0 +1,106 @@
+"""The parts of an EC2NodeClass that AWS resolves, each by itself: status fields, and a condition with its reason.
+
+Every method raises model.faults where AWS does not answer; `node_class.py` keeps that from the other parts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aws.image_aliases import AliasError
+from aws.images import Images
+from aws.network import Networks
+from aws.placement import PlacementGroups
+from aws.profiles import Profiles
+from aws.reservations import Reservations
+from model import labels
+from model.faults import BadInput, Conflict, Forbidden, NotFound
+from model.kinds import EC2NodeClass
+from model.kinds.meta import KubeModel
+from model.outcomes import ConditionPatch
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is not in it stays as it stands on the object."""
+
+    status: Mapping[str, Any] = field(default_factory=dict)
+    conditions: tuple[ConditionPatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    images: Images
+    networks: Networks
+    profiles: Profiles
+    placement: PlacementGroups
+    reservations: Reservations
+
+    async def amis(self, node_class: EC2NodeClass) -> Part:
+        try:
+            found = await self.images.resolve(node_class)
+        except AliasError as error:
+            return Part({"amis": []}, (false(labels.AMIS_READY, labels.UNSUPPORTED_ALIAS, str(error)),))
+        missing = "spec.amiSelectorTerms match no image"
+        return _listed("amis", found, labels.AMIS_READY, labels.AMI_NOT_FOUND, missing)
+
+    async def subnets(self, node_class: EC2NodeClass) -> Part:
+        found = [subnet.resolved() for subnet in await self.networks.subnets(node_class)]
+        missing = "spec.subnetSelectorTerms match no subnet"
+        return _listed("subnets", found, labels.SUBNETS_READY, labels.SUBNETS_NOT_FOUND, missing)
+
+    async def groups(self, node_class: EC2NodeClass) -> Part:
+        found = await self.networks.groups(node_class)
+        missing = "spec.securityGroupSelectorTerms match no security group"
+        return _listed("securityGroups", found, labels.SECURITY_GROUPS_READY, labels.SECURITY_GROUPS_NOT_FOUND, missing)
+
+    async def profile(self, node_class: EC2NodeClass) -> Part:
+        """A role or a permission that is missing may come: the condition is unknown until it does."""
+        try:
+            name = await self.profiles.resolve(node_class)
+        except (NotFound, Forbidden, Conflict) as fault:
+            waits = ConditionPatch(
+                type=labels.INSTANCE_PROFILE_READY,
+                status="Unknown",
+                reason=labels.AWAITING_RECONCILIATION,
+                message=fault.message,
+            )
+            return Part(conditions=(waits,))
+        return Part({"instanceProfile": name}, (true(labels.INSTANCE_PROFILE_READY),))
+
+    async def reserved(self, node_class: EC2NodeClass) -> Part:
+        """Without the gate there is no condition, and what was left in the status when it was on is emptied."""
+        if not self.reservations.enabled:
+            left = node_class.condition(labels.CAPACITY_RESERVATIONS_READY) is not None
+            off = (ConditionPatch(type=labels.CAPACITY_RESERVATIONS_READY, status=""),) if left else ()
+            return Part({"capacityReservations": []} if node_class.status.capacity_reservations else {}, off)
+        found = [one.to_object() for one in await self.reservations.resolve(node_class)]
+        return Part({"capacityReservations": found}, (true(labels.CAPACITY_RESERVATIONS_READY),))
+
+    async def placement_group(self, node_class: EC2NodeClass) -> Part:
+        try:
+            await self.placement.resolve(node_class)
+        except NotFound as fault:
+            return Part(
+                conditions=(false(labels.PLACEMENT_GROUP_READY, labels.PLACEMENT_GROUP_NOT_FOUND, fault.message),)
+            )
+        except (Forbidden, BadInput) as fault:
+            return Part(
+                conditions=(
+                    false(labels.PLACEMENT_GROUP_READY, labels.PLACEMENT_GROUP_RESOLUTION_FAILED, fault.message),
+                )
+            )
+        return Part(conditions=(true(labels.PLACEMENT_GROUP_READY),))
+
+
+def true(condition: str) -> ConditionPatch:
+    return ConditionPatch(type=condition, status="True")
+
+
+def false(condition: str, reason: str, message: str) -> ConditionPatch:
+    return ConditionPatch(type=condition, status="False", reason=reason, message=message)
+
+
+def _listed(key: str, found: Sequence[KubeModel], condition: str, reason: str, missing: str) -> Part:
+    status = {key: [one.to_object() for one in found]}
+    return Part(status, (true(condition) if found else false(condition, reason, missing),))
