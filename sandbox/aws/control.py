@@ -113,10 +113,23 @@ class AwsControl(CapacityControl):
         self._call("POST", "instances/terminate", {"id": instance_id})
 
     def set_status(
-        self, instance_id: str, *, instance: str = "ok", system: str = "ok", events: Iterable[Json] = ()
+        self,
+        instance_id: str,
+        *,
+        instance: str = "ok",
+        system: str = "ok",
+        ebs: str = "ok",
+        impaired_seconds: float | None = None,
+        events: Iterable[Json] = (),
     ) -> None:
-        """What DescribeInstanceStatus shows. An event: `code`, `not_before`, `not_after`, `description`, `id`."""
-        body = {"id": instance_id, "instance": instance, "system": system, "events": list(events)}
+        """What DescribeInstanceStatus shows. An event: `code`, `not_before`, `not_after`, `description`, `id`.
+
+        `impaired_seconds` is since how long a check fails; -1: EC2 does not say since when.
+        """
+        body = {
+            "id": instance_id, "instance": instance, "system": system, "ebs": ebs, "events": list(events),
+            "impaired_seconds": impaired_seconds,
+        }  # fmt: skip
         self._call("POST", "instances/status", body)
 
     def interrupt_spot(self, instance_id: str, *, notice_seconds: float = 120, keep: bool = False) -> None:
@@ -141,14 +154,36 @@ class AwsControl(CapacityControl):
         """A new public image, and the SSM parameters that name it. `image`: architecture, created, deprecation, …"""
         return str(self._call("POST", "images", {"name": name, "parameters": list(parameters), **image})["id"])
 
+    def deprecate_image(self, image_id: str) -> None:
+        """Its deprecation time is passed: it can be launched, but is listed only to those who ask for such."""
+        self._call("POST", "images/deprecate", {"id": image_id})
+
+    def remove_image(self, image_id: str) -> None:
+        """Deregistered by its owner: nothing can be launched from it any more. Parameters still name it."""
+        self._call("POST", "images/remove", {"id": image_id})
+
+    def release_images(self, family: str, version: str, *, minor: str | None = None) -> dict[str, str]:
+        """A new release of all of a family's images (al2023, al2, bottlerocket, windows), which `latest` now names.
+
+        `version` is written as the family writes it: 20251101, 1.50.0, 2025.11.01. Returns ids by name.
+        """
+        body = {"family": family, "version": version, "minor": minor}
+        found: dict[str, str] = self._call("POST", "images/release", body)["images"]
+        return found
+
     def set_free_addresses(self, subnet_id: str, free: int | None) -> None:
         self._call("POST", "subnets", {"subnet_id": subnet_id, "free": free})
 
-    def shift_zone(self, zone_id: str, *, seconds: float = 3600) -> None:
-        self._call("POST", "zonal-shifts", {"zone_id": zone_id, "seconds": seconds})
+    def shift_zone(
+        self, zone_id: str, *, seconds: float = 3600, auto: bool = False, applied: bool = True, comment: str = ""
+    ) -> None:
+        """Start a zonal shift: a person's, which runs out, or AWS's own; one that is not `applied` has no effect."""
+        body = {"zone_id": zone_id, "seconds": seconds, "auto": auto, "applied": applied, "comment": comment}
+        self._call("POST", "zonal-shifts", body)
 
-    def end_zonal_shifts(self) -> None:
-        self._call("DELETE", "zonal-shifts")
+    def end_zonal_shifts(self, zone_id: str | None = None) -> None:
+        """End the shifts away from one zone, or all of them."""
+        self._call("DELETE", "zonal-shifts", {} if zone_id is None else {"zone_id": zone_id})
 
     def bind_key(self, access_key: str, policy: Json | list[Json]) -> None:
         """Hold an access key to one or several IAM documents."""

@@ -60,7 +60,7 @@ def _reset(standin: StandIn) -> None:
     standin.faults.clear()
     standin.rates.clear()
     standin.keys.restore()
-    standin.zonal_shifts.clear()
+    standin.zonal_shifts.end()
     seed(standin)
 
 

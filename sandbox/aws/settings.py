@@ -33,6 +33,8 @@ class SimSettings:
     template_visibility_seconds: float = 0.0
     profile_visibility_seconds: float = 0.0
     spot_service_linked_role: bool = True
+    zonal_shift_registered: bool = True
+    zonal_autoshift: bool = False
     state_change_events: bool = False
     clock_scale: float = 1.0
 

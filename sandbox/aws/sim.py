@@ -11,13 +11,12 @@ from dataclasses import fields
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sandbox.aws import sim_instances, sim_reservations
+from sandbox.aws import sim_images, sim_instances, sim_reservations
 from sandbox.aws.ec2.quotas import BY_CODE, QUOTAS
 from sandbox.aws.rates import Rate
 from sandbox.aws.request import HttpRequest
 from sandbox.aws.seed import reset, set_parameter
 from sandbox.aws.settings import SimSettings
-from sandbox.aws.sim_images import add_image
 from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.errors import AwsError
 from sandbox.aws.wire.render import Response, json_response
@@ -193,21 +192,19 @@ def withhold_addresses(standin: StandIn, body: Body) -> Any:
 
 
 def shift_zone(standin: StandIn, body: Body) -> Any:
-    standin.zonal_shifts.append(
-        {
-            "zonalShiftIdentifier": f"shift-{len(standin.zonal_shifts) + 1}",
-            "awayFrom": body["zone_id"],
-            "appliedStatus": "APPLIED",
-            "comment": "",
-            "startTime": standin.home.now().timestamp(),
-            "expiryTime": standin.home.now().timestamp() + float(body.get("seconds", 3600)),
-        }
+    """A shift away from a zone: a person's, of some `seconds`, or AWS's own (`auto`); not `applied`: without effect."""
+    shift = standin.zonal_shifts.start(
+        body["zone_id"],
+        seconds=float(body.get("seconds", 3600)),
+        applied=bool(body.get("applied", True)),
+        auto=bool(body.get("auto", False)),
+        comment=body.get("comment", ""),
     )
-    return DONE
+    return {"id": shift.id}
 
 
 def end_shifts(standin: StandIn, body: Body) -> Any:
-    standin.zonal_shifts.clear()
+    standin.zonal_shifts.end(body.get("zone_id"))
     return DONE
 
 
@@ -231,7 +228,10 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("GET", "settings"): show_settings,
     ("POST", "settings"): configure,
     ("POST", "parameters"): put_parameter,
-    ("POST", "images"): add_image,
+    ("POST", "images"): sim_images.add_image,
+    ("POST", "images/deprecate"): sim_images.deprecate_image,
+    ("POST", "images/remove"): sim_images.remove_image,
+    ("POST", "images/release"): sim_images.release,
     ("GET", "keys"): list_keys,
     ("POST", "keys"): bind_key,
     ("DELETE", "keys"): release_key,

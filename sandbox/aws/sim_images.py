@@ -1,10 +1,11 @@
-"""Publishing another image through the control API: a new release that drifts nodes, or one that is deprecated."""
+"""Images through the control API: another one, a new release of a family, one that is deprecated or gone."""
 
 from __future__ import annotations
 
 import datetime as dt
 from typing import Any
 
+from sandbox.aws.catalogue import FAMILIES, released
 from sandbox.aws.ec2.ids import new_id
 from sandbox.aws.ec2.records import Image
 from sandbox.aws.seed import set_parameter
@@ -33,6 +34,32 @@ def add_image(standin: StandIn, body: dict[str, Any]) -> Any:
     for name in body.get("parameters", ()):
         set_parameter(standin, name, image.id)
     return {"id": image.id}
+
+
+def release(standin: StandIn, body: dict[str, Any]) -> Any:
+    """A family's next release, for one Kubernetes minor version or all; the moving parameters point at it at once."""
+    family, world = body["family"], standin.home
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}")
+    found = released(family, body["version"], world.now() - dt.timedelta(hours=1), body.get("minor"))
+    with world.lock:
+        for one in found:
+            world.images[one.image.id] = one.image
+            for name in one.parameters:
+                set_parameter(standin, name, one.image.id)
+    return {"images": {one.image.name: one.image.id for one in found}}
+
+
+def deprecate_image(standin: StandIn, body: dict[str, Any]) -> Any:
+    with standin.home.lock:
+        standin.home.images[body["id"]].deprecation = standin.home.now()
+    return {"ok": True}
+
+
+def remove_image(standin: StandIn, body: dict[str, Any]) -> Any:
+    with standin.home.lock:
+        del standin.home.images[body["id"]]
+    return {"ok": True}
 
 
 def _moment(text: str | None) -> dt.datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from typing import Any
 
@@ -108,10 +109,13 @@ def terminate(standin: StandIn, body: Body) -> Any:
 
 
 def set_status(standin: StandIn, body: Body) -> Any:
-    """What DescribeInstanceStatus shows: `instance` and `system` (ok, impaired, ...) and scheduled `events`."""
+    """What DescribeInstanceStatus shows: `instance`, `system`, `ebs` (ok, impaired, ...) and scheduled `events`."""
+    seconds = body.get("impaired_seconds") or 0.0
+    since = None if seconds < 0 else standin.home.now() - dt.timedelta(seconds=seconds)
     with standin.home.lock:
         status = _one(standin.home, body).status
-        status.update({key: body[key] for key in ("instance", "system", "events") if key in body})
+        status.update({key: body[key] for key in ("instance", "system", "ebs", "events") if key in body})
+        status["impaired_since"] = since
     return {"ok": True}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Any
 
 from sandbox.aws.clock import SimClock
 from sandbox.aws.counters import Counters
@@ -18,6 +17,7 @@ from sandbox.aws.iam.keyring import Keyring
 from sandbox.aws.moto_bridge import Moto
 from sandbox.aws.rates import CallRates
 from sandbox.aws.settings import SimSettings
+from sandbox.aws.shifts import ZonalShifts
 
 
 class StandIn:
@@ -30,7 +30,7 @@ class StandIn:
         self.rates = CallRates()
         self.keys = Keyring(settings)
         self.moto = Moto()
-        self.zonal_shifts: list[dict[str, Any]] = []
+        self.zonal_shifts = ZonalShifts(self.clock)
         self._worlds: dict[str, World] = {}
         self._lock = threading.Lock()
 

@@ -64,7 +64,7 @@ def _view(instance: Instance) -> dict[str, Any]:
         "InstanceState": state_of(instance),
         "InstanceStatus": _check(instance.status.get("instance", "ok") if running else "not-applicable", instance),
         "SystemStatus": _check(instance.status.get("system", "ok") if running else "not-applicable", instance),
-        "AttachedEbsStatus": {"Status": "ok"} if running else {"Status": "not-applicable"},
+        "AttachedEbsStatus": _check(instance.status.get("ebs", "ok") if running else "not-applicable", instance),
         "Events": [_event(event) for event in instance.status.get("events", ())] or None,
         "Operator": OPERATOR,
     }
@@ -73,7 +73,7 @@ def _view(instance: Instance) -> dict[str, Any]:
 def _check(status: str, instance: Instance) -> dict[str, Any]:
     details: dict[str, Any] = {"Name": "reachability", "Status": REACHABILITY.get(status, "insufficient-data")}
     if status == "impaired":
-        details["ImpairedSince"] = instance.status.get("impaired_since", instance.launch_time)
+        details["ImpairedSince"] = instance.status.get("impaired_since")
     return {"Status": status, "Details": [details] if status != "not-applicable" else []}
 
 

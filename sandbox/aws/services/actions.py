@@ -10,7 +10,7 @@ from sandbox.aws.services import quotas
 from sandbox.aws.services.eks import describe_cluster, list_clusters
 from sandbox.aws.services.instance_profiles import list_instance_profiles
 from sandbox.aws.services.pricing import get_products
-from sandbox.aws.services.zonal_shift import get_managed_resource
+from sandbox.aws.services.zonal_shift import get_managed_resource, list_managed_resources
 from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.render import Response
 
@@ -23,6 +23,7 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
     ("eks", "ListClusters"): list_clusters,
     ("pricing", "GetProducts"): get_products,
     ("arc-zonal-shift", "GetManagedResource"): get_managed_resource,
+    ("arc-zonal-shift", "ListManagedResources"): list_managed_resources,
     ("servicequotas", "ListServiceQuotas"): quotas.list_service_quotas,
     ("servicequotas", "GetServiceQuota"): quotas.get_service_quota,
     ("servicequotas", "ListAWSDefaultServiceQuotas"): quotas.list_default_quotas,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -188,6 +189,22 @@ def test_status_filters_and_impairment(kit: StandInKit) -> None:
     assert statuses("system-status.status", "impaired") == []
     assert statuses("event.code", "instance-retirement") == [well]
     assert len(kit.ec2.describe_instance_status()["InstanceStatuses"]) == 2
+
+
+def test_a_failed_check_says_since_when_unless_ec2_does_not(kit: StandInKit) -> None:
+    (one,) = kit.launch()
+    kit.control.advance(2)
+
+    def shown(**set_to: Any) -> Any:
+        kit.control.set_status(one, **set_to)
+        return kit.ec2.describe_instance_status(InstanceIds=[one])["InstanceStatuses"][0]
+
+    now = dt.datetime.now(dt.UTC)
+    since = shown(system="impaired", impaired_seconds=600)["SystemStatus"]["Details"][0]["ImpairedSince"]
+    assert dt.timedelta(seconds=590) < now - since < dt.timedelta(seconds=610)
+    assert "ImpairedSince" not in shown(instance="impaired", impaired_seconds=-1)["InstanceStatus"]["Details"][0]
+    assert shown(ebs="impaired")["AttachedEbsStatus"]["Status"] == "impaired"
+    assert shown()["SystemStatus"]["Status"] == "ok"
 
 
 def test_status_of_those_not_running_only_on_demand(kit: StandInKit) -> None:

@@ -108,3 +108,56 @@ def test_a_new_release_moves_the_recommended_parameter(kit: StandInKit) -> None:
     assert kit.image() == fresh
     kit.control.put_parameter(name, "ami-0123456789abcdef0")
     assert kit.image() == "ami-0123456789abcdef0"
+
+
+def test_images_of_one_release_differ_in_their_dates_and_the_gpu_one_is_newest(kit: StandInKit) -> None:
+    named = [{"Name": "name", "Values": ["amazon-eks-node-al2023-*-1.34-v20250920"]}]
+    images = kit.ec2.describe_images(Filters=named, Owners=["amazon"])["Images"]
+    newest = sorted(images, key=lambda image: str(image["CreationDate"]))
+    assert len({image["CreationDate"] for image in images}) == len(images) == 5
+    assert "nvidia" in newest[-1]["Name"]
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "moving", "images"),
+    [
+        ("al2023", "20251101", f"{EKS}/1.34/amazon-linux-2023/arm64/nvidia/recommended/image_id", 5),
+        ("bottlerocket", "1.50.0", "/aws/service/bottlerocket/aws-k8s-1.34/arm64/latest/image_id", 4),
+        (
+            "windows",
+            "2025.11.01",
+            "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.34/image_id",
+            2,
+        ),
+    ],
+)
+def test_a_new_release_moves_the_latest_parameters(
+    kit: StandInKit, family: str, version: str, moving: str, images: int
+) -> None:
+    ssm = kit.client("ssm")
+    before = ssm.get_parameter(Name=moving)["Parameter"]["Value"]
+    made = kit.control.release_images(family, version, minor="1.34")
+    after = ssm.get_parameter(Name=moving)["Parameter"]["Value"]
+    assert len(made) == images
+    assert after in made.values() and before not in made.values()
+    found = {i["ImageId"]: i for i in kit.ec2.describe_images(ImageIds=[before, after])["Images"]}
+    assert found[before]["CreationDate"] < found[after]["CreationDate"]
+
+
+def test_a_removed_image_is_not_found_though_its_parameter_stays(kit: StandInKit) -> None:
+    image = kit.image()
+    kit.control.remove_image(image)
+    assert kit.image() == image
+    with pytest.raises(ClientError) as missing:
+        kit.ec2.describe_images(ImageIds=[image])
+    assert code(missing) == "InvalidAMIID.NotFound"
+
+
+def test_a_deprecated_image_is_listed_to_those_who_ask_for_it(kit: StandInKit) -> None:
+    image = kit.image()
+    kit.control.deprecate_image(image)
+    wanted = [{"Name": "image-id", "Values": [image]}]
+    assert kit.ec2.describe_images(Filters=wanted)["Images"] == []
+    (found,) = kit.ec2.describe_images(Filters=wanted, IncludeDeprecated=True)["Images"]
+    assert found["DeprecationTime"] <= dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+    assert len(kit.launch()) == 1

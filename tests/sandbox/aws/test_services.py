@@ -171,6 +171,32 @@ def test_zonal_shifts_come_and_go(kit: StandInKit) -> None:
     assert code(missing) == "ResourceNotFoundException"
 
 
+def test_shifts_run_out_by_the_clock_and_may_be_amazons_or_without_effect(kit: StandInKit) -> None:
+    arc = kit.client("arc-zonal-shift")
+    arn = "arn:aws:eks:us-west-2:123456789012:cluster/demo"
+    first, second, third = (subnet["AvailabilityZoneId"] for subnet in kit.subnets())
+    kit.control.shift_zone(first, seconds=600)
+    kit.control.shift_zone(second, auto=True)
+    kit.control.shift_zone(third, applied=False)
+    answer = arc.get_managed_resource(resourceIdentifier=arn)
+    assert [(one["awayFrom"], one["appliedStatus"]) for one in answer["zonalShifts"]] == [
+        (first, "APPLIED"),
+        (third, "NOT_APPLIED"),
+    ]
+    assert [(one["awayFrom"], one["appliedStatus"]) for one in answer["autoshifts"]] == [(second, "APPLIED")]
+    assert [answer["appliedWeights"][zone] for zone in (first, second, third)] == [0.0, 0.0, 1.0]
+    kit.control.advance(601)
+    kit.control.end_zonal_shifts(second)
+    answer = arc.get_managed_resource(resourceIdentifier=arn)
+    assert [one["awayFrom"] for one in answer["zonalShifts"]] == [third]
+    assert answer["autoshifts"] == []
+    kit.control.configure(zonal_shift_registered=False)
+    assert arc.list_managed_resources()["items"] == []
+    with pytest.raises(ClientError) as missing:
+        arc.get_managed_resource(resourceIdentifier=arn)
+    assert code(missing) == "ResourceNotFoundException"
+
+
 def test_an_action_that_nobody_has_is_an_error_an_sdk_can_read(kit: StandInKit) -> None:
     with pytest.raises(ClientError) as unknown:
         kit.ec2.describe_verified_access_trust_providers()
