@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from model.catalogue import Catalogue, InstanceType
+from model.catalogue import Catalogue, InstanceType, ReservationRoom, UnavailableOffering
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.launches import FleetAnswer, LaunchGroup, LaunchPreparation
 from model.learnt import Learnt
@@ -214,15 +214,29 @@ class Fleet(Protocol):
     """Launching instances."""
 
     async def prepare(
-        self, claim: NodeClaim, node_class: EC2NodeClass, *, learnt: Learnt, now: datetime
+        self,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        *,
+        learnt: Learnt,
+        now: datetime,
+        unavailable: Sequence[UnavailableOffering] = (),
+        again: bool = False,
     ) -> LaunchPreparation:
         """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money.
 
-        `learnt` takes the place of the estimates that it has something for."""
+        `learnt` takes the place of the estimates that it has something for; `unavailable` is left out. `again`: an
+        attempt failed before, so that nothing is taken to be there unseen."""
         ...
 
     async def create(self, group: LaunchGroup) -> FleetAnswer:
-        """CreateFleet with the group's token: a pure function of its input, so repeating it repeats the answer."""
+        """CreateFleet with the group's token: a pure function of its input, so repeating it repeats the answer.
+
+        A call that is refused is an answer too. A fault says that it is not known what the call did."""
+        ...
+
+    async def find(self, group: LaunchGroup) -> FleetAnswer:
+        """What carries the group's token and runs, without calling for anything."""
         ...
 
     async def describe(
@@ -288,6 +302,10 @@ class Offerings(Protocol):
 
     async def away(self) -> frozenset[str]:
         """Ids of zones in which nothing is to be bought for now, whatever they offer."""
+        ...
+
+    async def rooms(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+        """By id, how much room there is in the capacity reservations of these classes. Never raises."""
         ...
 
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]: ...

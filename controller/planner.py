@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import structlog
 
-from model.catalogue import Catalogue, UnavailableOffering
+from model.catalogue import Catalogue, ReservationRoom, UnavailableOffering
 from model.faults import TryLater
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim
@@ -72,10 +72,21 @@ class PlannerProcess:
         await self._ask("commit", claims, now=now)
 
     async def provision(
-        self, *, now: datetime, unavailable: Sequence[UnavailableOffering], not_ready_grace: timedelta
+        self,
+        *,
+        now: datetime,
+        unavailable: Sequence[UnavailableOffering],
+        not_ready_grace: timedelta,
+        reservations: Mapping[str, ReservationRoom],
     ) -> Plan:
         """The plan, with how long it took."""
-        plan, seconds = await self._ask("provision", now=now, unavailable=unavailable, not_ready_grace=not_ready_grace)
+        plan, seconds = await self._ask(
+            "provision",
+            now=now,
+            unavailable=unavailable,
+            not_ready_grace=not_ready_grace,
+            reservations=reservations,
+        )
         return Plan.model_validate(plan).model_copy(update={"seconds": seconds})
 
     async def stop(self) -> None:

@@ -56,7 +56,7 @@ class Planning:
         now: Callable[[], datetime],
     ) -> None:
         self._caches, self._nominations = caches, nominations
-        self._claims, self._events = claims, events
+        self._claims, self._events, self._offerings = claims, events, offerings
         self.catalogue = CatalogueFeed(caches, offerings, now)
         self._shifts = Shifts(caches, offerings, events)
         self.learning = Learning(caches)
@@ -94,7 +94,12 @@ class Planning:
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
                 marks = (*request.unavailable, *await self._shifts.marks(now))
-                plan = await process.provision(now=now, unavailable=marks, not_ready_grace=self._grace)
+                plan = await process.provision(
+                    now=now,
+                    unavailable=marks,
+                    not_ready_grace=self._grace,
+                    reservations=await self._offerings.rooms(list(self._caches.node_classes.values())),
+                )
                 return await self._carry_out(request.plan_id, plan, process)
             except Fault:
                 await self.close()

@@ -44,9 +44,14 @@ class Fills:
     min_values_policy: str = STRICT
     _known: dict[tuple[Option, bytes, bytes], Fill] = field(default_factory=dict)
 
-    def start(self, offer: Offer, variant: Variant, requests: dict[str, int], count: int) -> tuple[Fill, int] | Refusal:
-        """A new node of this pool with as many of `count` equal pods as one instance type can take."""
-        option = offer.narrowed(None, variant)
+    def start(
+        self, offer: Offer, variant: Variant, requests: dict[str, int], count: int, reservation: str = ""
+    ) -> tuple[Fill, int] | Refusal:
+        """A new node of this pool with as many of `count` equal pods as one instance type can take.
+
+        With `reservation` it is bought from that one, without it from none.
+        """
+        option = offer.narrowed(None, variant, reservation)
         if isinstance(option, Refusal):
             return option
         vector = offer.table.vector(requests)
@@ -55,6 +60,14 @@ class Fills:
         empty = Fill(offer, option, np.zeros_like(vector), np.flatnonzero(option.types))
         grown = self._grow(empty, option, vector, count, offer.within_limits(option.types))
         return grown or self._why_not(empty, vector)
+
+    def start_reserved(
+        self, offer: Offer, variant: Variant, requests: dict[str, int], count: int
+    ) -> tuple[Fill, int] | None:
+        """As `start`, from the reservation whose machine takes most of the pods, the smallest machine of equals."""
+        tries = (self.start(offer, variant, requests, count, one) for one in offer.reservations())
+        found = [one for one in tries if not isinstance(one, Refusal)]
+        return min(found, key=lambda one: (-one[1], float(offer.prices(one[0].option).min())), default=None)
 
     def extend(self, fill: Fill, variant: Variant, requests: dict[str, int], count: int) -> tuple[Fill, int] | None:
         """The fill with as many of `count` equal pods added as go; None when not one does."""

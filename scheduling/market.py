@@ -15,6 +15,7 @@ from model.learnt import Learnt
 from model.requirement import RequirementError
 from model.requirements import Requirements
 from scheduling.pools import Budget, Offer, Refusal, Template, largest_of
+from scheduling.reserved import Rooms
 from scheduling.typetable import Indices, TypeTable
 
 
@@ -56,11 +57,17 @@ class Market:
         return known
 
     def offer(
-        self, template: Template, used: Mapping[str, int], unavailable: Iterable[UnavailableOffering], now: datetime
+        self,
+        template: Template,
+        used: Mapping[str, int],
+        unavailable: Iterable[UnavailableOffering],
+        now: datetime,
+        rooms: Rooms,
     ) -> Offer:
         """The template with what is available and what its limits leave; `used` is what the pool's nodes have."""
         budget = Budget(template.pool.limits, used)
-        return Offer(template, template.table.available(unavailable, now), budget)
+        marks = [mark for mark in unavailable if mark.node_class in ("", template.pool.node_class)]
+        return Offer(template, template.table.available(marks, now), budget, rooms)
 
     def _build(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> Template | Refusal:
         table = self._table(pool.node_class)

@@ -118,7 +118,9 @@ class Packing:
     ) -> None:
         for offer in self.offers:
             while waiting:
-                started = self.fills.start(offer, variant, requests, len(waiting))
+                started = self.fills.start_reserved(offer, variant, requests, len(waiting)) or self.fills.start(
+                    offer, variant, requests, len(waiting)
+                )
                 if isinstance(started, Refusal):
                     refusals[offer.name] = started
                     break
@@ -127,6 +129,9 @@ class Packing:
     def _purchase(self, offer: Offer, fill: Fill, count: int, waiting: list[PodFact]) -> None:
         """Buy as many equal nodes as there are pods to fill them; under a limit one, since it may change the choice."""
         times = 1 if offer.limited else len(waiting) // count
+        if fill.option.reservation:
+            times = min(times, offer.rooms.left(fill.option.reservation))
+            offer.rooms.take(fill.option.reservation, times)
         for _ in range(times):
             offer.spend(fill.rows)
             self.purchases.append(Purchase(fill, [pod.uid for pod in waiting[:count]]))

@@ -9,11 +9,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from model.facts import DaemonSetFact, PoolFact
-from model.labels import INITIALIZED, NODEPOOL, REGISTERED, nodeclass_label
-from model.requirements import Requirements
+from model.labels import (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_TYPE,
+    INITIALIZED,
+    NODEPOOL,
+    REGISTERED,
+    RESERVED,
+    nodeclass_label,
+)
+from model.requirements import Requirements, one_of
 from model.resources import NODES, Resources
 from scheduling.daemons import overhead
 from scheduling.demand import Variant
+from scheduling.reserved import Rooms
 from scheduling.tolerance import describe, untolerated
 from scheduling.typetable import Amounts, Indices, Mask, Prices, TypeTable
 
@@ -46,6 +55,8 @@ class Option:
     requirements: Requirements
     types: Mask
     offerings: Mask
+    reservation: str = ""
+    """The one capacity reservation that it is bought from; empty for anything that is not reserved."""
 
 
 class Refusal(str):
@@ -75,7 +86,8 @@ class Offer:
     template: Template
     available: Mask
     budget: Budget
-    _narrowed: dict[tuple[Option | None, Variant], Option | Refusal] = field(default_factory=dict)
+    rooms: Rooms = field(default_factory=lambda: Rooms({}))
+    _narrowed: dict[tuple[Option | None, Variant, str], Option | Refusal] = field(default_factory=dict)
     _prices: dict[Option, Prices] = field(default_factory=dict)
 
     @property
@@ -90,13 +102,21 @@ class Offer:
     def limited(self) -> bool:
         return bool(self.budget.limits)
 
-    def narrowed(self, option: Option | None, variant: Variant) -> Option | Refusal:
-        """The option (None: the bare template) with a pod's demands added, or why they do not go together."""
-        key = (option, variant)
+    def narrowed(self, option: Option | None, variant: Variant, reservation: str = "") -> Option | Refusal:
+        """The option (None: the bare template) with a pod's demands added, or why they do not go together.
+
+        `reservation` is for the bare template alone: an option stays in its reservation, or out of all.
+        """
+        key = (option, variant, option.reservation if option else reservation)
         known = self._narrowed.get(key)
         if known is None:
-            known = self._narrowed[key] = self._narrow(option, variant)
+            known = self._narrowed[key] = self._narrow(*key)
         return known
+
+    def reservations(self) -> list[str]:
+        """Those with room in which there is something for this pool's NodeClass, by id."""
+        ids = set(self.table.reservations[self.available & self.table.reserved])
+        return sorted(one for one in ids if self.rooms.left(one) > 0)
 
     def prices(self, option: Option) -> Prices:
         """The cheapest offering of each type that the option allows."""
@@ -128,7 +148,7 @@ class Offer:
         """The largest capacity among these types."""
         return self.table.amounts(largest_of(self.table.capacity, rows))
 
-    def _narrow(self, option: Option | None, variant: Variant) -> Option | Refusal:
+    def _narrow(self, option: Option | None, variant: Variant, reservation: str) -> Option | Refusal:
         pool = self.template.pool
         taint = untolerated(variant.tolerations, pool.taints, tolerate_preferences=variant.tolerate_preferences)
         if taint is not None:
@@ -137,21 +157,32 @@ class Offer:
         refusal = before.incompatibility(variant.requirements)
         if refusal:
             return Refusal(refusal)
-        return self._option(before.intersection(variant.requirements))
+        wanted = before.intersection(variant.requirements)
+        if not reservation:
+            return self._option(wanted, self.available & ~self.table.reserved, reservation)
+        within = _within(reservation)
+        refusal = wanted.incompatibility(within)
+        if refusal:
+            return Refusal(refusal)
+        return self._option(wanted.intersection(within), self.available, reservation)
 
-    def _option(self, requirements: Requirements) -> Option | Refusal:
+    def _option(self, requirements: Requirements, available: Mask, reservation: str) -> Option | Refusal:
         fitting = self.table.types_with(requirements)
         if not fitting.any():
             return Refusal(f"no instance type satisfies {requirements.without(*self._own_keys())}")
         possible = self.table.offerings_with(requirements)
-        offerings = possible & self.available & fitting[self.table.offering_rows]
+        offerings = possible & available & fitting[self.table.offering_rows]
         types = fitting & self.table.rows_of(offerings)
         if not types.any():
             return Refusal(_no_offering(int(fitting.sum()), bool((possible & fitting[self.table.offering_rows]).any())))
-        return Option(requirements, types, offerings)
+        return Option(requirements, types, offerings, reservation)
 
     def _own_keys(self) -> tuple[str, ...]:
         return (*INTERNAL, *(key for key in self.template.labels if key not in self.template.pool.template_labels))
+
+
+def _within(reservation: str) -> Requirements:
+    return Requirements((one_of(CAPACITY_TYPE, RESERVED), one_of(CAPACITY_RESERVATION_ID, reservation)))
 
 
 def largest_of(amounts: Amounts, rows: Indices) -> Amounts:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from model.base import Value
-from model.catalogue import Catalogue, UnavailableOffering
+from model.catalogue import Catalogue, ReservationRoom, UnavailableOffering
 from model.facts import ClaimFact, PodFact
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
@@ -32,6 +32,7 @@ from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
 from scheduling.packing import Packing, unplaced
 from scheduling.pools import Offer, Refusal, Template, by_preference
+from scheduling.reserved import Rooms
 
 __all__ = ["Change", "ClusterState", "PlanSettings"]
 
@@ -83,6 +84,7 @@ class ClusterState:
         now: datetime,
         unavailable: Iterable[UnavailableOffering] = (),
         not_ready_grace: timedelta = _GRACE,
+        reservations: Mapping[str, ReservationRoom] | None = None,
     ) -> Plan:
         """Where every pod that needs a node goes, and what is to be bought for it.
 
@@ -93,7 +95,7 @@ class ClusterState:
         groups = groups_of(self._demand(now, refused), self.settings.preference_policy)
         if not groups:
             return Plan(unplaced=tuple(refused))
-        packing = self._packing(now, tuple(unavailable), not_ready_grace)
+        packing = self._packing(now, tuple(unavailable), not_ready_grace, reservations or {})
         packing.unplaced += refused
         for group in packing.keep(groups, self._promised(packing.homes)):
             packing.place(group)
@@ -123,7 +125,11 @@ class ClusterState:
         return sorted(names)
 
     def _packing(
-        self, now: datetime, unavailable: tuple[UnavailableOffering, ...], not_ready_grace: timedelta
+        self,
+        now: datetime,
+        unavailable: tuple[UnavailableOffering, ...],
+        not_ready_grace: timedelta,
+        reservations: Mapping[str, ReservationRoom],
     ) -> Packing:
         learnt = self._market.learnt
         claims = (*(claim_as_learnt(one, learnt) for one in self._facts.claims.values()), *self._ledger.unseen(now))
@@ -136,11 +142,12 @@ class ClusterState:
         standing = homes(self._facts, claims, overhead, now=now, not_ready_grace=not_ready_grace)
         used = self._used(claims, templates)
         offers: list[Offer] = []
+        rooms = Rooms(reservations, claims)
         closed: dict[str, Refusal] = {}
         for pool in by_preference(self._facts.pools.values()):
             template = templates[pool.name]
             if isinstance(template, Template):
-                offers.append(self._market.offer(template, used.get(pool.name, {}), unavailable, now))
+                offers.append(self._market.offer(template, used.get(pool.name, {}), unavailable, now, rooms))
             else:
                 closed[pool.name] = template
         return Packing(Homes(standing), offers, Fills(self.settings.min_values_policy), closed)

@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from model.catalogue import InstanceType, Offering, UnavailableOffering
 from model.labels import (
-    CAPACITY_RESERVATION_ID,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
     NODEPOOL,
+    PLACEMENT_GROUP_PARTITION,
+    RESERVATION_LABELS,
+    RESERVED,
     WELL_KNOWN,
     ZONE,
     ZONE_ID,
@@ -30,7 +32,9 @@ Prices = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
 # What an offering decides rather than its instance type: a requirement has to hold for one offering as a whole.
-OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, CAPACITY_RESERVATION_ID)
+OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION)
+# Of these a type has offerings with a value and offerings with none, so that asking for none excludes no type.
+_MAY_LACK: Final = frozenset({*RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION})
 # In a mark of EC2's refusal: every type, or every zone.
 ANY: Final = "*"
 # Well-known, but said by the pool and not by the instance type.
@@ -74,6 +78,10 @@ class TypeTable:
         self.offering_prices: Prices = np.array([one.price for _, one in self._offerings], dtype=np.float64)
         self.capacity_types = np.array([one.capacity_type for _, one in self._offerings], dtype=object)
         self.zones = np.array([one.zone for _, one in self._offerings], dtype=object)
+        self.reservations = np.array([one.reservation_id for _, one in self._offerings], dtype=object)
+        self.partitions = np.array([one.partition for _, one in self._offerings], dtype=object)
+        self.reserved: Mask = np.asarray(self.capacity_types == RESERVED, dtype=bool).reshape(len(self._offerings))
+        self.placement_group = self.types[0].placement_group if self.types else ""
         self._listed: Mask = np.array([one.available for _, one in self._offerings], dtype=bool)
         self._offering_labels = {
             key: _Labels([_offered(one, key) for _, one in self._offerings]) for key in OFFERING_KEYS
@@ -120,6 +128,8 @@ class TypeTable:
         """The types that can satisfy all of it; a label that no type knows and that is not well-known is skipped."""
         mask: Mask = np.ones(len(self), dtype=bool)
         for key, one in requirements.items():
+            if key in _MAY_LACK and not one.present:
+                continue
             if key not in _POOL_KEYS and (key in self._known or key in WELL_KNOWN):
                 mask = mask & self._mask(one)
         return mask
@@ -136,7 +146,7 @@ class TypeTable:
         """The offerings that can be had now: marked available, and no mark of EC2's refusal covers them."""
         available = self._listed.copy()
         for mark in unavailable:
-            if now < mark.until:
+            if now < mark.until and self._concerned(mark):
                 available &= ~self._covered(mark)
         return available
 
@@ -156,8 +166,17 @@ class TypeTable:
         """How many values of a label these types can have together."""
         return int(self._values(key).matrix[:, rows].any(axis=1).sum())
 
+    def _concerned(self, mark: UnavailableOffering) -> bool:
+        """Of subnets nothing is known here: a launch avoids those that are full."""
+        return not mark.subnet_id and mark.placement_group in ("", self.placement_group)
+
     def _covered(self, mark: UnavailableOffering) -> Mask:
-        covered: Mask = self.capacity_types == mark.capacity_type
+        covered: Mask = np.ones(len(self._offerings), dtype=bool)
+        for of, wanted in ((self.reservations, mark.reservation_id), (self.partitions, mark.partition)):
+            if wanted:
+                covered = covered & (of == wanted)
+        if mark.capacity_type != ANY:
+            covered = covered & (self.capacity_types == mark.capacity_type)
         if mark.zone != ANY:
             covered = covered & (self.zones == mark.zone)
         if mark.instance_type != ANY:
@@ -203,10 +222,13 @@ def _possible(kind: InstanceType, key: str) -> Iterable[str]:
 
 
 def _offered(offering: Offering, key: str) -> tuple[str, ...]:
-    value = {
-        ZONE: offering.zone,
-        ZONE_ID: offering.zone_id,
-        CAPACITY_TYPE: offering.capacity_type,
-        CAPACITY_RESERVATION_ID: offering.reservation_id,
-    }[key]
+    if key in RESERVATION_LABELS:
+        value = offering.reserved_labels[key]
+    else:
+        value = {
+            ZONE: offering.zone,
+            ZONE_ID: offering.zone_id,
+            CAPACITY_TYPE: offering.capacity_type,
+            PLACEMENT_GROUP_PARTITION: offering.partition,
+        }[key]
     return (value,) if value else ()

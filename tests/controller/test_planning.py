@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from controller.catalogue import AGAIN_IN, FRESH_FOR
 from controller.nominations import Nominations
 from controller.planning import Planning
-from model.catalogue import Catalogue, InstanceType
+from model.catalogue import Catalogue, InstanceType, ReservationRoom
 from model.faults import Throttled, TryLater
 from model.kinds import EC2NodeClass, NodeClaim
 from model.plans import PlanOutcome, PlanRequest
@@ -51,6 +51,9 @@ class Types:
 
     async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         return self.kinds
+
+    async def rooms(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+        return {}
 
     async def away(self) -> frozenset[str]:
         return frozenset()
