@@ -10,12 +10,12 @@ from typing import Any
 
 from aws.client import AwsClients
 from aws.errors import INSUFFICIENT, LAUNCH_TEMPLATE_NOT_FOUND, TOKEN_MISMATCH
-from aws.fleet_request import create_fleet_request, fleet_answer, group_tag, refusal
+from aws.fleet_request import create_fleet_request, fleet_answer, refusal
 from aws.instances import AwsInstances
 from aws.launch_templates import LaunchTemplates
 from aws.network import FreeAddresses
 from aws.reservation_counts import Counts
-from aws.tags import TAG_LAUNCH_GROUP
+from aws.tags import TAG_LAUNCH_TOKEN
 from aws.unavailable import Unavailable
 from model.faults import BadInput, Fault, Forbidden, NotFound
 from model.launches import FleetAnswer, FleetInstance, LaunchGroup
@@ -56,8 +56,8 @@ class FleetCalls:
         return answer
 
     async def find(self, group: LaunchGroup) -> FleetAnswer:
-        """The instances that carry this group's tag and run, by id: for when no answer is to be had any more."""
-        found = await self._instances.tagged(TAG_LAUNCH_GROUP, group_tag(group))
+        """The instances that carry this token and run, by id: for when no answer is to be had any more."""
+        found = await self._instances.tagged(TAG_LAUNCH_TOKEN, group.token())
         return FleetAnswer(instances=_instances(found, group))
 
     async def _call(self, group: LaunchGroup) -> Mapping[str, Any]:

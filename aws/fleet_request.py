@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from aws.errors import INSUFFICIENT, SERVICE_LINKED_ROLE, SUBNET_FULL
 from aws.launch_errors import SPREAD_GROUP_FULL, create_error_reason, how_to_mend, rank
-from aws.tags import TAG_LAUNCH_GROUP, as_list
+from aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, as_list
 from model import labels
 from model.launches import FleetAnswer, FleetError, FleetInstance, LaunchGroup, LaunchOverride, LaunchRequest
 
@@ -112,14 +112,9 @@ def _override(one: LaunchOverride) -> dict[str, Any]:
     }
 
 
-def group_tag(group: LaunchGroup) -> str:
-    """One value for each attempt: what an earlier one made belongs to others."""
-    return group.group_id if group.attempt == 1 else f"{group.group_id}.{group.attempt}"
-
-
 def _tags(group: LaunchGroup) -> dict[str, str]:
-    """The group's id finds instances whose answer was lost; a claim that is alone is named."""
-    tags = {**group.request.tags, TAG_LAUNCH_GROUP: group_tag(group)}
+    """The token finds instances whose answer was lost; a claim that is alone is named."""
+    tags = {**group.request.tags, TAG_LAUNCH_GROUP: group.group_id, TAG_LAUNCH_TOKEN: group.token()}
     if len(group.members) == 1:
         tags[labels.TAG_NODECLAIM] = group.members[0].name
     return tags

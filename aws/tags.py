@@ -12,6 +12,7 @@ from model.kinds import EC2NodeClass
 
 OWNED: Final = "owned"
 TAG_LAUNCH_GROUP: Final = "tenure.sh/launch-group"
+TAG_LAUNCH_TOKEN: Final = "tenure.sh/launch-token"
 
 
 def cluster_tag(settings: AwsSettings) -> str:

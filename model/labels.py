@@ -240,6 +240,7 @@ NODECLASS_READINESS_UNKNOWN: Final = "NodeClassReadinessUnknown"
 REGISTRATION_FAILED: Final = "RegistrationFailed"
 # NodeClaim
 LAUNCH_FAILED: Final = "LaunchFailed"
+INSUFFICIENT_CAPACITY: Final = "InsufficientCapacity"
 NODE_NOT_FOUND: Final = "NodeNotFound"
 MULTIPLE_NODES_FOUND: Final = "MultipleNodesFound"
 REGISTRATION_HOOK_PENDING: Final = "RegistrationHookPending"
@@ -297,6 +298,8 @@ AWS_ANSWERS: Final = "AWSAnswers"
 INVALID_USER_DATA: Final = "InvalidUserData"
 DRY_RUN_FAILED: Final = "DryRunFailed"
 USER_DATA_NEAR_LIMIT: Final = "UserDataNearLimit"
+AWS_NOT_ANSWERING: Final = "AWSNotAnswering"
+CLEAN_UP_FAILED: Final = "CleanUpFailed"
 
 
 def domain_of(key: str) -> str:

@@ -48,6 +48,8 @@ class LaunchGroup(Message):
     pool: str = ""
     members: tuple[Member, ...]
     request: LaunchRequest
+    failures: int = 0
+    """Attempts before this one that failed for another reason than capacity."""
 
     def token(self) -> str:
         """At most 64 ASCII characters, as EC2 demands. A field that a newer version adds does not change it."""

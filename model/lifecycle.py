@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from model.base import Message
+from model.catalogue import UnavailableOffering
 from model.launches import Launched, LaunchGroup, LaunchRefused
 from model.messages import Pause, PermitAnswered
 from model.observations import ClaimSeen
@@ -69,6 +70,8 @@ class ClaimState(Message):
     launch_attempt: int = 1
     group: LaunchGroup | None = None
     """Frozen before CreateFleet is called; holds until an attempt ends."""
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    """What its own attempts were refused lately, where it launches itself."""
     launched: Launched | None = None
     refused: LaunchRefused | None = None
     seen: ClaimSeen = ClaimSeen()

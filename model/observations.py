@@ -7,6 +7,7 @@ repeated and reordered signals are harmless.
 from datetime import datetime
 
 from model.base import Message
+from model.catalogue import UnavailableOffering
 
 
 class ClaimSeen(Message):
@@ -66,6 +67,8 @@ class PoolSeen(Message):
     """A digest of nodes and resources."""
     node_class: str = ""
     node_class_ready: str = ""
+    stamps: str = ""
+    """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False
 
 
@@ -77,3 +80,11 @@ class NodeClassSeen(Message):
     generation: int = 0
     deleting: bool = False
     claims: int = 0
+    stamps: str = ""
+    """As in PoolSeen."""
+
+
+class MarksSeen(Message):
+    """Signal to Provisioning: what EC2 could not give to a NodeClaim that launches itself."""
+
+    unavailable: tuple[UnavailableOffering, ...]

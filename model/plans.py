@@ -66,6 +66,12 @@ class LaunchDraft(Message):
     node_class: str
     members: tuple[Member, ...]
     """Sorted by UID: the recorded order in which instances are handed out."""
+    attempt: int = 1
+    """Each has a token of its own."""
+    failures: int = 0
+    """Attempts in a row that failed for another reason than capacity."""
+    why: str = ""
+    """What the last attempt came to."""
 
 
 class PlanOutcome(Message):

@@ -4,7 +4,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from model.base import Message
-from model.launches import Launched, LaunchPreparation
+from model.catalogue import UnavailableOffering
+from model.launches import Launched, LaunchPreparation, Member
+from model.plans import LaunchDraft
 
 
 class ClaimRef(Message):
@@ -18,9 +20,29 @@ class ClaimRef(Message):
     """The node was initialized before, as its workflow knows: if it starts again, it has rebooted."""
 
 
+class LaunchAsked(Message):
+    """A request for one NodeClaim that launches itself."""
+
+    claim: ClaimRef
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    """What is not to be asked for now."""
+    again: bool = False
+    """An attempt failed before."""
+
+
+class GroupAsked(Message):
+    """A request for a launch group."""
+
+    draft: LaunchDraft
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    again: bool = False
+
+
 class Prepared(Message):
     preparation: LaunchPreparation | None = None
     """None: the NodeClaim has an instance already, so nothing may be launched for it."""
+    members: tuple[Member, ...] | None = None
+    """Of a group that tries again, those that still wait for an instance; None for all of them."""
 
 
 class Recalled(Message):
@@ -101,6 +123,8 @@ class TerminationAsked(Message):
 
 class NodeClassAsked(Message):
     name: str
+    restamp: bool = False
+    """NodeClaims of the class are stamped by another version of the static hash."""
 
 
 class NodeClassResolved(Message):
@@ -110,6 +134,8 @@ class NodeClassResolved(Message):
     message: str = ""
     again_in: timedelta | None = None
     """How soon what it resolved to may be out of date; None: as usual."""
+    unanswered: str = ""
+    """What AWS could not be asked; empty when all was."""
 
 
 class PoolAsked(Message):

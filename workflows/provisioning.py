@@ -4,25 +4,20 @@ One per cluster. It waits for a batch of demand, has it planned where the caches
 group in its history, and only then has EC2 called. Each group runs by itself: a slow one holds up nothing.
 """
 
-import asyncio
-from collections.abc import Coroutine, Iterable
 from datetime import timedelta
-from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.launching import LaunchActivities
 from activities.watch import WatchActivities
-from model.catalogue import UnavailableOffering
 from model.coordination import ProvisioningState
-from model.launches import LaunchGroup, LaunchPrepared, LaunchRefused
 from model.learnt import Learnt, LearntSeen
-from model.observations import DemandSeen
-from model.plans import LaunchDraft, PlanOutcome, PlanRequest
-from model.steps import ClaimRef, GroupRefused
+from model.marks import latest
+from model.observations import DemandSeen, MarksSeen
+from model.plans import PlanOutcome, PlanRequest
 from workflows import details, ids
-from workflows.options import CREATE_FLEET, PATCH, PLAN, PREPARE, ROLL_AT_EVENTS, named
+from workflows.launch_groups import LaunchGroups
+from workflows.options import PLAN, ROLL_AT_EVENTS, named
 
 PLAN_AGAIN_IN = timedelta(seconds=2)
 PLAN_SLOWEST = timedelta(seconds=10)
@@ -34,15 +29,12 @@ class ProvisioningWorkflow:
     @workflow.init
     def __init__(self, state: ProvisioningState) -> None:
         self._state = state
-        self._groups: set[asyncio.Task[None]] = set()
+        self._groups = LaunchGroups(lambda: self._state, self._change)
         self._blocked = 0
 
     @workflow.run
     async def run(self, state: ProvisioningState) -> None:
-        for group in self._state.groups:
-            self._start(self._launch(group))
-        for draft in self._state.drafts:
-            self._start(self._freeze(draft))
+        self._groups.resume()
         while True:
             self._describe()
             await workflow.wait_condition(lambda: self._state.demand is not None or self._may_roll())
@@ -55,6 +47,11 @@ class ProvisioningWorkflow:
     def demand(self, demand: DemandSeen) -> None:
         if self._state.demand is None or demand.number > self._state.demand.number:
             self._change(demand=demand)
+
+    @workflow.signal
+    def refused(self, seen: MarksSeen) -> None:
+        """What EC2 could not give to a NodeClaim that launches itself."""
+        self._change(unavailable=latest((*self._state.unavailable, *seen.unavailable), workflow.now()))
 
     @workflow.signal
     def learnt(self, seen: LearntSeen) -> None:
@@ -104,8 +101,7 @@ class ProvisioningWorkflow:
         self._change(blocked_by=outcome.blocked, plan_id=plan_id if outcome.blocked else "")
         self._blocked = self._blocked + 1 if outcome.blocked else 0
         for draft in outcome.drafts:
-            self._change(drafts=(*self._state.drafts, draft))
-            self._start(self._freeze(draft))
+            self._groups.begin(draft)
         if outcome.blocked:
             self._describe()
             pause = min(PLAN_SLOWEST, PLAN_AGAIN_IN * 2 ** max(0, min(self._blocked, 10) - 3))
@@ -121,60 +117,6 @@ class ProvisioningWorkflow:
         except ActivityError as error:
             return PlanOutcome(plan_id=request.plan_id, blocked=f"no plan: {error.cause or error}"[:200])
 
-    async def _freeze(self, draft: LaunchDraft) -> None:
-        """From a draft to a group with a frozen request and so a token; or to a refusal that the members hear."""
-        try:
-            prepared = await workflow.execute_activity_method(
-                LaunchActivities.prepare_group, draft, **named(PREPARE, f"prepare {draft.group_id}")
-            )
-        except ActivityError as error:
-            await self._refuse(draft, _failed(error))
-            return
-        match prepared.preparation:
-            case LaunchRefused() as refused:
-                await self._refuse(draft, refused)
-            case LaunchPrepared(request=request):
-                group = LaunchGroup(group_id=draft.group_id, pool=draft.pool, members=draft.members, request=request)
-                self._change(drafts=self._without(draft), groups=(*self._state.groups, group))
-                await self._launch(group)
-
-    async def _launch(self, group: LaunchGroup) -> None:
-        summary = f"CreateFleet {group.group_id}: {len(group.members)} x {group.pool}"
-        try:
-            outcome = await workflow.execute_activity_method(
-                LaunchActivities.launch_group, group, **named(CREATE_FLEET, summary)
-            )
-        except ActivityError as error:
-            outcome = None
-            await self._refuse_members(group, _failed(error))
-        groups = tuple(one for one in self._state.groups if one.group_id != group.group_id)
-        marks = outcome.unavailable if outcome else ()
-        self._change(groups=groups, unavailable=_latest((*self._state.unavailable, *marks)))
-
-    async def _refuse(self, draft: LaunchDraft, refused: LaunchRefused) -> None:
-        await self._refuse_members(draft, refused)
-        self._change(drafts=self._without(draft))
-
-    async def _refuse_members(self, group: LaunchDraft | LaunchGroup, refused: LaunchRefused) -> None:
-        told = GroupRefused(
-            group_id=group.group_id,
-            members=tuple(ClaimRef(name=one.name, uid=one.uid) for one in group.members),
-            reason=refused.reason,
-            message=refused.message,
-            final=refused.final,
-        )
-        await workflow.execute_activity_method(
-            LaunchActivities.refuse_group, told, **named(PATCH, f"refuse {group.group_id}: {refused.reason}")
-        )
-
-    def _without(self, draft: LaunchDraft) -> tuple[LaunchDraft, ...]:
-        return tuple(one for one in self._state.drafts if one.group_id != draft.group_id)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._groups.add(task)
-        task.add_done_callback(self._groups.discard)
-
     def _change(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
 
@@ -187,17 +129,7 @@ class ProvisioningWorkflow:
         if events >= 4 * ROLL_AT_EVENTS:
             return True
         due = workflow.info().is_continue_as_new_suggested() or events >= 2 * ROLL_AT_EVENTS
-        return due and not self._groups
+        return due and not self._groups.busy
 
     def _describe(self) -> None:
         workflow.set_current_details(details.of_provisioning(self._state))
-
-
-def _latest(marks: Iterable[UnavailableOffering]) -> tuple[UnavailableOffering, ...]:
-    """One for each offering, however many groups were refused it."""
-    return tuple({(one.instance_type, one.zone, one.capacity_type): one for one in marks}.values())
-
-
-def _failed(error: ActivityError) -> LaunchRefused:
-    """Not the members' fault and perhaps mended soon: to give them up would only have them planned again at once."""
-    return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)

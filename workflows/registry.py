@@ -29,6 +29,7 @@ PASSED_THROUGH = (
     "workflows.attributes",
     "workflows.details",
     "workflows.ids",
+    "workflows.launch_groups",
     "workflows.life",
     "workflows.options",
     "workflows.phases",

@@ -1,6 +1,7 @@
 """Activities over the in-memory world, run as Temporal runs them but without a server."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from temporalio.testing import ActivityEnvironment
@@ -76,7 +77,13 @@ class Scene:
             node_classes=self.node_classes,
             events=self.events,
         )
-        self.classes = NodeClassActivities(node_classes=self.node_classes, claims=self.claims, resolver=self.resolver)
+        self.classes = NodeClassActivities(
+            node_classes=self.node_classes,
+            claims=self.claims,
+            pools=self.pools,
+            resolver=self.resolver,
+            events=self.events,
+        )
 
     def running(self, name: str = "a", **node: Any) -> None:
         """A NodeClaim with its finalizer, instance and Node."""
@@ -90,6 +97,8 @@ class Scene:
         return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.nodes.found[node].taints)
 
 
-async def performed(call: Callable[[A], Awaitable[R]], asked: A) -> R:
+async def performed(call: Callable[[A], Awaitable[R]], asked: A, *, attempt: int = 1) -> R:
     """Run an activity; heartbeats go nowhere."""
-    return await ActivityEnvironment().run(call, asked)
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=attempt)
+    return await environment.run(call, asked)

@@ -53,7 +53,7 @@ async def again(step: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError("fifty tries were not enough")
 
 
-def outsider(endpoint: str, service: str = "ec2") -> Any:
+def outsider(endpoint: str, service: Any = "ec2") -> Any:
     """EC2, or another service, for somebody whom no policy holds back."""
     return boto3.client(
         service, region_name="us-west-2", endpoint_url=endpoint, aws_access_key_id="any", aws_secret_access_key="any"

@@ -34,7 +34,8 @@ def test_the_request_says_the_groups_token_number_and_tags() -> None:
     assert said["OnDemandOptions"] == {"AllocationStrategy": "lowest-price"}
     assert {spec["ResourceType"] for spec in said["TagSpecifications"]} == {"fleet", "instance", "volume"}
     tags = {tag["Key"]: tag["Value"] for tag in said["TagSpecifications"][1]["Tags"]}
-    assert tags == {labels.TAG_NODEPOOL: "general", "tenure.sh/launch-group": "plan-1"}
+    own = {"tenure.sh/launch-group": "plan-1", "tenure.sh/launch-token": one.token()}
+    assert tags == {labels.TAG_NODEPOOL: "general", **own}
 
 
 def test_a_claim_that_is_alone_is_named_on_its_instance() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from model.catalogue import UnavailableOffering
 from model.faults import Fault
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.launches import (
@@ -76,6 +77,11 @@ class FakeFleet(Faulty):
     instances: FakeInstances
     capacity: int = 1000
     """Instances that can still be had."""
+    types: tuple[str, ...] = ("m5.large",)
+    room: dict[str, int] = field(default_factory=dict)
+    """How many of a type can be had at once, where that is bounded."""
+    told: list[list[str]] = field(default_factory=list)
+    """The types that each request had to leave out."""
     spare: int = 0
     """Instances that it gives beyond what was asked for."""
     refusal: LaunchRefused | None = None
@@ -95,10 +101,24 @@ class FakeFleet(Faulty):
         self.error = FleetError(code="InternalError", message="try again")
 
     async def prepare(
-        self, claim: NodeClaim, node_class: EC2NodeClass, *, learnt: Learnt, now: datetime
+        self,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        *,
+        learnt: Learnt,
+        now: datetime,
+        unavailable: Sequence[UnavailableOffering] = (),
+        again: bool = False,
     ) -> LaunchPreparation:
+        """One type at a time: the first that is not known to be refused."""
         self.learnt = learnt
-        return self.refusal or LaunchPrepared(request=REQUEST)
+        self.told.append([mark.instance_type for mark in unavailable])
+        zone, market = REQUEST.overrides[0].zone, REQUEST.capacity_type
+        left = [one for one in self.types if not any(mark.covers(one, zone, market) for mark in unavailable)]
+        if self.refusal or not left:
+            return self.refusal or LaunchRefused(reason="InsufficientCapacity", message="nothing is left")
+        override = REQUEST.overrides[0].model_copy(update={"instance_type": left[0]})
+        return LaunchPrepared(request=REQUEST.model_copy(update={"overrides": (override,)}))
 
     async def create(self, group: LaunchGroup) -> FleetAnswer:
         token = group.token()
@@ -106,22 +126,26 @@ class FakeFleet(Faulty):
         if self.gate is not None:
             await self.gate.wait()
         if token not in self.answers:
-            self.answers[token] = self._launch(len(group.members) + self.spare)
+            wanted = len(group.members) + self.spare
+            self.answers[token] = self._launch(wanted, group.request.overrides[0].instance_type)
         if self.lost:
             raise self.lost.pop(0)
         return self.answers[token]
 
-    def _launch(self, wanted: int) -> FleetAnswer:
+    async def find(self, group: LaunchGroup) -> FleetAnswer:
+        return FleetAnswer(instances=self.answers.get(group.token(), FleetAnswer()).instances)
+
+    def _launch(self, wanted: int, type_: str) -> FleetAnswer:
         if self.error is not None:
             answer, self.error = FleetAnswer(errors=(self.error,)), None
             return answer
-        got = min(wanted, self.capacity)
+        got = min(wanted, self.capacity, self.room.get(type_, wanted))
         self.capacity -= got
         start = len(self.instances.running) + len(self.instances.terminated)
         made = [
             FleetInstance(
                 instance_id=f"i-{start + number:04d}",
-                instance_type="m5.large",
+                instance_type=type_,
                 zone="us-west-2a",
                 subnet_id="subnet-1",
                 image_id="ami-1",
@@ -134,7 +158,7 @@ class FakeFleet(Faulty):
         missing = FleetError(
             code="InsufficientInstanceCapacity",
             message="no capacity",
-            instance_type="m5.large",
+            instance_type=type_,
             zone="us-west-2a",
             capacity_type="on-demand",
             insufficient=True,

@@ -13,7 +13,8 @@ from model.faults import Fault
 class Faulty:
     """Every async method of a fake looks here first, so that a port's every call can be made to fail."""
 
-    faults: dict[str, list[Fault]] = field(default_factory=dict)
+    faults: dict[str, list[Fault | None]] = field(default_factory=dict)
+    """None lets one call pass."""
 
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
@@ -24,8 +25,9 @@ class Faulty:
 def _striking(name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @wraps(method)
     async def struck(self: Faulty, *args: Any, **kwargs: Any) -> Any:
-        if self.faults.get(name):
-            raise self.faults[name].pop(0)
+        fault = self.faults[name].pop(0) if self.faults.get(name) else None
+        if fault is not None:
+            raise fault
         return await method(self, *args, **kwargs)
 
     return struck

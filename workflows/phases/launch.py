@@ -4,15 +4,28 @@ A claim made by a plan waits for what its launch group is answered; one that a p
 group of one. Either way the request is frozen in a history before EC2 hears of it.
 """
 
+from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, FailureError
 
 from activities.launching import LaunchActivities
-from model.launches import Launched, LaunchGroup, LaunchPrepared, LaunchRefused, LaunchResult, Member
+from model import labels
+from model.launches import (
+    GroupOutcome,
+    Launched,
+    LaunchGroup,
+    LaunchPrepared,
+    LaunchRefused,
+    LaunchResult,
+    Member,
+)
 from model.lifecycle import Phase
-from model.steps import ClaimRef
+from model.marks import latest
+from model.observations import MarksSeen
+from model.steps import ClaimRef, LaunchAsked
+from workflows import ids
 from workflows.life import Life
 from workflows.options import CREATE_FLEET, PREPARE, named
 from workflows.phases.giving_up import give_up
@@ -20,6 +33,8 @@ from workflows.phases.recall import is_late, recall
 
 AGAIN_IN = timedelta(seconds=10)
 """Between attempts of a claim that launches itself."""
+MOST_ATTEMPTS = 10
+"""That follow each other at once, each leaving out what the ones before were refused."""
 
 
 async def launch(life: Life) -> Phase:
@@ -60,7 +75,7 @@ async def _alone(life: Life) -> Phase:
             life.change(refused=result, group=None, launch_attempt=life.state.launch_attempt + 1)
             if not result.final:
                 life.block(f"{result.reason}: {result.message}")
-                await _pause(life)
+                await _pause_unless_elsewhere(life, result)
     return await _after(life)
 
 
@@ -79,7 +94,7 @@ async def _attempt(life: Life) -> LaunchResult | None:
         if life.state.group is None:
             prepared = await workflow.execute_activity_method(
                 LaunchActivities.prepare_launch,
-                ClaimRef(name=life.name, uid=life.uid),
+                _asked(life),
                 **named(PREPARE, "prepare launch"),
             )
             match prepared.preparation:
@@ -105,8 +120,35 @@ async def _attempt(life: Life) -> LaunchResult | None:
         )
     except ActivityError as error:
         return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)
-    result: LaunchResult = outcome.results[life.uid]
+    return await _learn(life, outcome)
+
+
+async def _learn(life: Life, outcome: GroupOutcome) -> LaunchResult:
+    """Where only some offerings were refused, the next attempt leaves them out; Provisioning hears of them too."""
+    marks = outcome.unavailable
+    if marks:
+        life.change(unavailable=latest((*life.state.unavailable, *marks), life.now))
+        with suppress(FailureError):
+            provisioning = workflow.get_external_workflow_handle(ids.provisioning(life.state.identity.cluster))
+            await provisioning.signal("refused", MarksSeen(unavailable=marks))
+    result = outcome.results.get(life.uid) or LaunchRefused(reason="NodeClaimGone", message=f"{life.name} is gone")
+    if isinstance(result, LaunchRefused) and result.final and marks and life.state.launch_attempt < MOST_ATTEMPTS:
+        return result.model_copy(update={"final": False})
     return result
+
+
+def _asked(life: Life) -> LaunchAsked:
+    return LaunchAsked(
+        claim=ClaimRef(name=life.name, uid=life.uid),
+        unavailable=latest(life.state.unavailable, life.now),
+        again=life.state.launch_attempt > 1,
+    )
+
+
+async def _pause_unless_elsewhere(life: Life, refused: LaunchRefused) -> None:
+    """Another offering may have room now; what else is wrong takes its time."""
+    if refused.reason != labels.INSUFFICIENT_CAPACITY:
+        await _pause(life)
 
 
 async def _pause(life: Life) -> None:

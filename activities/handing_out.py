@@ -1,0 +1,157 @@
+"""Who gets which instance of a launch group, and writing it down: the NodeClaim first, its workflow second.
+
+In a recorded order, members by UID and instances as EC2 listed them, so that a repeated hand-out gives everyone the
+same. What a NodeClaim shows already stands, whatever order a repeated answer has.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.lives import Lives
+from activities.ports import Claims, ConditionPatch, Events, Instances, LaunchFacts
+from activities.writing import show_launched
+from model import labels
+from model.kinds import NodeClaim
+from model.launches import FleetAnswer, FleetInstance, Launched, LaunchGroup, LaunchRefused, LaunchResult, Member
+from model.messages import GroupAnswered
+
+AT_ONCE = 16
+"""Status writes under way together."""
+_Gift = tuple[FleetInstance, LaunchFacts]
+
+
+class HandingOut:
+    def __init__(self, *, claims: Claims, instances: Instances, events: Events, lives: Lives) -> None:
+        self._claims, self._instances, self._events, self._lives = claims, instances, events, lives
+
+    async def all(
+        self,
+        group: LaunchGroup,
+        answer: FleetAnswer,
+        facts: Sequence[LaunchFacts],
+        refused: LaunchRefused,
+        *,
+        tell: bool,
+    ) -> dict[str, LaunchResult]:
+        """By UID, those that are still there. Without facts there is nobody left to have the instances.
+
+        `refused`: for those that get none; their workflows are not told, since another attempt may follow."""
+        members = sorted(group.members, key=lambda member: member.uid)
+        given = _assigned(
+            members, list(zip(answer.instances, facts, strict=True)) if facts else [], await self._held(members)
+        )
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def hand(member: Member) -> LaunchResult | None:
+            async with room:
+                return await self._hand(group, member, given.get(member.uid), refused, tell=tell)
+
+        results = await asyncio.gather(*(hand(member) for member in members))
+        await self._end({one.instance_id for one in answer.instances} - {one.instance_id for one, _ in given.values()})
+        return {member.uid: one for member, one in zip(members, results, strict=True) if one is not None}
+
+    async def found(self, members: Sequence[Member]) -> Sequence[NodeClaim]:
+        """Those of the members that are there, be it on their way out; in their order."""
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def look(member: Member) -> NodeClaim | None:
+            async with room:
+                claim = await self._claims.get(member.name)
+            return claim if claim is not None and claim.metadata.uid == member.uid else None
+
+        found = await asyncio.gather(*(look(member) for member in members))
+        return [claim for claim in found if claim is not None]
+
+    async def _held(self, members: Sequence[Member]) -> Mapping[str, str]:
+        """Instance ids by UID, as an earlier try of this hand-out wrote them down."""
+        if activity.info().attempt == 1:
+            return {}
+        claims = await self.found(members)
+        return {one.metadata.uid: _instance_id(one.status.provider_id) for one in claims if one.status.provider_id}
+
+    async def _hand(
+        self, group: LaunchGroup, member: Member, gift: _Gift | None, refused: LaunchRefused, *, tell: bool
+    ) -> LaunchResult | None:
+        """None where the NodeClaim is gone; its instance is ended at once."""
+        result: LaunchResult = _launched(member, *gift) if gift else refused
+        claim = await self._show(member, result, gift[1] if gift else None)
+        if claim is None:
+            await self._end({gift[0].instance_id} if gift else ())
+            return None
+        result = result if gift or not claim.status.provider_id else _known(claim)
+        if isinstance(result, LaunchRefused):
+            await self._say_refused(claim, result)
+        elif tell:
+            said = GroupAnswered(group_id=group.group_id, token=group.token(), result=result)
+            await self._lives.answered(claim, said)
+        return result
+
+    async def _show(self, member: Member, result: LaunchResult, facts: LaunchFacts | None) -> NodeClaim | None:
+        """Write the answer onto the NodeClaim; None when it is gone.
+
+        Once: its Node may have joined since an earlier try wrote it."""
+        now = datetime.now(UTC)
+        if activity.info().attempt > 1:
+            claim = await self._claims.get(member.name)
+            if claim is not None and claim.metadata.uid == member.uid and claim.status.provider_id:
+                return claim
+        if facts is None or isinstance(result, LaunchRefused):
+            return await self._claims.patch(member.name, member.uid, conditions=(_not_launched(result),), now=now)
+        return await show_launched(self._claims, member.name, member.uid, facts, now=now)
+
+    async def _say_refused(self, claim: NodeClaim, result: LaunchRefused) -> None:
+        await self._events.publish(
+            kind="NodeClaim",
+            name=claim.metadata.name,
+            uid=claim.metadata.uid,
+            reason="InsufficientCapacityError" if result.reason == labels.INSUFFICIENT_CAPACITY else result.reason,
+            message=result.message,
+            warning=True,
+        )
+
+    async def _end(self, instance_ids: set[str] | tuple[()]) -> None:
+        for instance_id in sorted(instance_ids):
+            await self._instances.terminate(instance_id)
+
+
+def _assigned(members: Sequence[Member], gifts: Sequence[_Gift], held: Mapping[str, str]) -> dict[str, _Gift]:
+    """By UID. What was written down first, the rest in order."""
+    by_id = {instance.instance_id: (instance, facts) for instance, facts in gifts}
+    given = {uid: by_id.pop(one) for uid, one in sorted(held.items()) if one in by_id}
+    waiting = [member.uid for member in members if member.uid not in given and member.uid not in held]
+    return {**given, **dict(zip(waiting, by_id.values(), strict=False))}
+
+
+def _not_launched(result: LaunchResult) -> ConditionPatch:
+    said = result if isinstance(result, LaunchRefused) else LaunchRefused(reason=labels.LAUNCH_FAILED)
+    return ConditionPatch(type=labels.LAUNCHED, status="Unknown", reason=said.reason, message=said.message)
+
+
+def _launched(member: Member, instance: FleetInstance, facts: LaunchFacts) -> Launched:
+    return Launched(
+        claim_uid=member.uid,
+        provider_id=facts.provider_id,
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        image_id=facts.image_id,
+    )
+
+
+def _known(claim: NodeClaim) -> Launched:
+    """As its status says."""
+    return Launched(
+        claim_uid=claim.metadata.uid,
+        provider_id=claim.status.provider_id,
+        instance_type=claim.instance_type,
+        zone=claim.zone,
+        capacity_type=claim.capacity_type,
+        image_id=claim.status.image_id,
+    )
+
+
+def _instance_id(provider_id: str) -> str:
+    return provider_id.rpartition("/")[2]
