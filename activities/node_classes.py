@@ -6,6 +6,7 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims, NodeClasses, NodeClassResolver
+from activities.stamps import restamp_class
 from model import labels
 from model.hashing import HASH_VERSION, nodeclass_hash
 from model.kinds import EC2NodeClass
@@ -27,12 +28,14 @@ class NodeClassActivities:
             return NodeClassResolved(generation=node_class.metadata.generation)
         await self._node_classes.ensure_finalizer(asked.name)
         resolved = await self._resolver.resolve(node_class)
+        stamp = nodeclass_hash(node_class)
+        await restamp_class(self._claims, node_class, stamp, told=asked.restamp)
         await self._node_classes.patch_status(
             asked.name,
             status=resolved.status,
             conditions=resolved.conditions,
             annotations={
-                labels.NODECLASS_HASH: nodeclass_hash(node_class),
+                labels.NODECLASS_HASH: stamp,
                 labels.NODECLASS_HASH_VERSION: HASH_VERSION,
             },
             now=datetime.now(UTC),

@@ -7,6 +7,7 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools
+from activities.stamps import restamp_pool
 from model import labels
 from model.coordination import PoolCount
 from model.hashing import HASH_VERSION, nodepool_hash
@@ -36,12 +37,14 @@ class PoolActivities:
         if pool is None:
             return False
         claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
+        stamp = nodepool_hash(pool)
+        await restamp_pool(self._claims, claims, stamp)
         return await self._pools.patch_status(
             asked.name,
             status={"resources": _usage(claims), "nodes": _nodes(claims)},
             conditions=await self._conditions(pool),
             annotations={
-                labels.NODEPOOL_HASH: nodepool_hash(pool),
+                labels.NODEPOOL_HASH: stamp,
                 labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
             },
             now=datetime.now(UTC),

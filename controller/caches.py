@@ -19,6 +19,7 @@ from kube.listwatch import Delta
 from kube.pod_facts import daemonset_fact, pod_fact
 from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact
 from model.kinds import EC2NodeClass
+from model.labels import NODECLASS_HASH_VERSION
 from scheduling.facts import Change, Fact, Kind
 
 log = structlog.get_logger(__name__)
@@ -129,6 +130,8 @@ class Caches:
         if old is None or new.deleting != old.deleting or new.initialized_at != old.initialized_at:
             self._dirty.node_classes.add(new.node_class)
             self._dirty.pods = True
+        elif new.annotations.get(NODECLASS_HASH_VERSION) != old.annotations.get(NODECLASS_HASH_VERSION):
+            self._dirty.node_classes.add(new.node_class)
         self._change("claim", new.name, new)
 
     def _lose_claim(self, name: str, uid: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from model import labels, resources
 from model.base import Message
 from model.facts import ClaimFact, NodeFact, PoolFact
+from model.hashing import HASH_VERSION
 from model.kinds import EC2NodeClass, Taint
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
 from policy.drift import Drift
@@ -123,6 +124,7 @@ def _reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
 
 def pool_digest(pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2NodeClass | None) -> PoolSeen:
     """What the pool's status shows, in short."""
+    claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.total(claim.capacity for claim in launched)
     said = f"{len(launched)} " + " ".join(f"{key}={amount}" for key, amount in sorted(used.items()))
@@ -131,14 +133,27 @@ def pool_digest(pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2Node
         usage=short(said),
         node_class=pool.node_class,
         node_class_ready=_readiness(node_class),
+        stamps=foreign_stamps(pool.hash_version, claims, labels.NODEPOOL_HASH_VERSION),
         deleting=pool.deleting,
     )
 
 
-def node_class_digest(node_class: EC2NodeClass, claims: int) -> NodeClassSeen:
-    """`claims` is told only while the class is going, since only then somebody waits for it."""
-    deleting = node_class.metadata.deleting
-    return NodeClassSeen(generation=node_class.metadata.generation, deleting=deleting, claims=claims if deleting else 0)
+def node_class_digest(node_class: EC2NodeClass, claims: Iterable[ClaimFact]) -> NodeClassSeen:
+    """The number of its NodeClaims is told only while the class is going, since only then somebody waits for it."""
+    claims, meta = tuple(claims), node_class.metadata
+    own = meta.annotations.get(labels.NODECLASS_HASH_VERSION, "")
+    return NodeClassSeen(
+        generation=meta.generation,
+        deleting=meta.deleting,
+        claims=len(claims) if meta.deleting else 0,
+        stamps="" if meta.deleting else foreign_stamps(own, claims, labels.NODECLASS_HASH_VERSION),
+    )
+
+
+def foreign_stamps(own: str, claims: Iterable[ClaimFact], annotation: str) -> str:
+    """The versions of the static hash that are not ours, on an object and the NodeClaims made from it."""
+    versions = {own, *(one.annotations.get(annotation, "") for one in claims if not one.deleting)}
+    return ", ".join(sorted(versions - {"", HASH_VERSION}))[:60]
 
 
 def fingerprint(seen: Message) -> str:

@@ -229,7 +229,7 @@ class Telling:
         node_class = self._caches.node_classes.get(name)
         if node_class is None:
             return
-        holders = sum(1 for claim in self._caches.claims.values() if claim.node_class == name)
+        holders = [claim for claim in self._caches.claims.values() if claim.node_class == name]
         seen = node_class_digest(node_class, holders)
         start = Start(
             "NodeClassWorkflow", NodeClassState(cluster=self._cluster, name=name), summary=f"EC2NodeClass {name}"

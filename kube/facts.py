@@ -103,6 +103,7 @@ def pool_fact(pool: Json) -> PoolFact:
             "termination_grace_period": template.get("terminationGracePeriod") or "",
             "limits": parse_resources(spec.get("limits")),
             "hash": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH, ""),
+            "hash_version": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH_VERSION, ""),
         }
     )
 

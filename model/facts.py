@@ -146,6 +146,8 @@ class PoolFact(Value):
     termination_grace_period: str = ""
     limits: dict[str, int] = {}
     hash: str = ""
+    hash_version: str = ""
+    """What the pool itself is stamped with, which another controller or an earlier version may have done."""
 
 
 class DaemonSetFact(Value):

@@ -50,9 +50,10 @@ class NodeClassWorkflow:
 
     async def _resolve(self) -> None:
         name = self._state.name
+        asked = NodeClassAsked(name=name, restamp=bool(self._state.seen.stamps))
         try:
             answer = await workflow.execute_activity_method(
-                NodeClassActivities.resolve_node_class, NodeClassAsked(name=name), **named(RESOLVE, f"resolve {name}")
+                NodeClassActivities.resolve_node_class, asked, **named(RESOLVE, f"resolve {name}")
             )
         except ActivityError as error:
             answer = NodeClassResolved(ready="Unknown", message=str(error.cause or error)[:300])
@@ -87,7 +88,8 @@ class NodeClassWorkflow:
     def _matters(self, known: NodeClassSeen) -> bool:
         seen = self._state.seen
         changed = (seen.generation, seen.deleting, seen.exists) != (known.generation, known.deleting, known.exists)
-        return changed or (seen.deleting and seen.claims != known.claims)
+        mislabelled = bool(seen.stamps) and seen.stamps != known.stamps
+        return changed or mislabelled or (seen.deleting and seen.claims != known.claims)
 
     def _change(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)

@@ -8,8 +8,11 @@ import pytest
 from controller.digests import View, claim_digest, fingerprint, node_class_digest, pool_digest
 from kube.facts import pool_fact
 from model.facts import NodeFact, Taint
+from model.hashing import HASH_VERSION
 from model.kinds import EC2NodeClass
+from model.labels import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION
 from model.observations import ClaimSeen
+from policy.drift import Drift
 from tests.controller import builders
 from tests.controller.builders import NOW, at, claim_fact, node_fact
 
@@ -168,6 +171,34 @@ def test_a_pool_is_told_when_its_usage_or_its_node_class_changes() -> None:
 def test_a_node_class_counts_its_claims_only_while_it_is_going() -> None:
     stays = EC2NodeClass.from_object(builders.node_class(generation=4))
     goes = EC2NodeClass.from_object(builders.node_class(deleting=True))
-    assert node_class_digest(stays, 3) == node_class_digest(stays, 4)
-    assert node_class_digest(stays, 3).generation == 4
-    assert node_class_digest(goes, 3) != node_class_digest(goes, 2)
+    few, more = [claim_fact()], [claim_fact(), claim_fact(name="c2")]
+    assert node_class_digest(stays, few) == node_class_digest(stays, more)
+    assert node_class_digest(stays, few).generation == 4
+    assert node_class_digest(goes, few) != node_class_digest(goes, more)
+
+
+def test_stamps_of_another_version_are_told_and_those_of_ours_are_not() -> None:
+    ours, others = {NODEPOOL_HASH_VERSION: HASH_VERSION}, {NODEPOOL_HASH_VERSION: "v3"}
+    raw = builders.pool()
+    assert pool_digest(pool_fact(raw), [claim_fact(annotations=ours), claim_fact()], None).stamps == ""
+    assert pool_digest(pool_fact(raw), [claim_fact(annotations=others)], None).stamps == "v3"
+    assert pool_digest(pool_fact(raw), [claim_fact(annotations=others, deleting=True)], None).stamps == ""
+    raw["metadata"]["annotations"] = others
+    assert pool_digest(pool_fact(raw), [], None).stamps == "v3"
+
+
+def test_stamps_of_a_class_are_told_until_it_goes() -> None:
+    others = claim_fact(annotations={NODECLASS_HASH_VERSION: "v6"})
+    stays = EC2NodeClass.from_object(builders.node_class())
+    assert node_class_digest(stays, [others]).stamps == "v6" and node_class_digest(stays, [claim_fact()]).stamps == ""
+    assert node_class_digest(EC2NodeClass.from_object(builders.node_class(deleting=True)), [others]).stamps == ""
+
+
+def test_drift_is_told_of_a_node_whatever_it_does_but_going() -> None:
+    drift = Drift(reason="AMIDrift", message="old")
+    running = {"registered": True, "initialized": True, "initialized_at": at(-50)}
+    for claim in ({}, {"registered": True}, running):
+        for nodes in ((), (node_fact(),)):
+            seen = claim_digest(View(claim=claim_fact(**claim), nodes=nodes, drift=drift), NOW).seen
+            assert (seen.drift, seen.drift_message) == ("AMIDrift", "old")
+    assert claim_digest(View(claim=claim_fact(deleting=True), drift=drift), NOW).seen == ClaimSeen(deleting=True)
