@@ -5,17 +5,32 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.ports import Claims, NodeClasses, NodeClassResolver
+from activities.ports import Claims, ConditionPatch, Events, NodeClasses, NodeClassResolver, Pools, Resolved
 from activities.stamps import restamp_class
 from model import labels
+from model.faults import Fault
 from model.hashing import HASH_VERSION, nodeclass_hash
 from model.kinds import EC2NodeClass
 from model.steps import NodeClassAsked, NodeClassResolved
 
+_TOLD: int = 300
+"""Characters of a message."""
+_NAMED: int = 5
+"""NodeClaims that are named in an event."""
+
 
 class NodeClassActivities:
-    def __init__(self, *, node_classes: NodeClasses, claims: Claims, resolver: NodeClassResolver) -> None:
-        self._node_classes, self._claims, self._resolver = node_classes, claims, resolver
+    def __init__(
+        self,
+        *,
+        node_classes: NodeClasses,
+        claims: Claims,
+        pools: Pools,
+        resolver: NodeClassResolver,
+        events: Events,
+    ) -> None:
+        self._node_classes, self._claims, self._pools = node_classes, claims, pools
+        self._resolver, self._events = resolver, events
 
     @activity.defn
     @faults_mapped
@@ -27,7 +42,8 @@ class NodeClassActivities:
         if node_class.metadata.deleting:
             return NodeClassResolved(generation=node_class.metadata.generation)
         await self._node_classes.ensure_finalizer(asked.name)
-        resolved = await self._resolver.resolve(node_class)
+        pools = [one for one in await self._pools.list() if _uses(one.spec.template.spec.node_class_ref.name, asked)]
+        resolved = await self._resolver.resolve(node_class, pools)
         stamp = nodeclass_hash(node_class)
         await restamp_class(self._claims, node_class, stamp, told=asked.restamp)
         await self._node_classes.patch_status(
@@ -40,13 +56,8 @@ class NodeClassActivities:
             },
             now=datetime.now(UTC),
         )
-        bad = [one for one in resolved.conditions if one.status not in ("True", "")]
-        return NodeClassResolved(
-            generation=node_class.metadata.generation,
-            ready="False" if bad else "True",
-            message="; ".join(f"{one.type}: {one.reason} {one.message}".strip() for one in bad)[:300],
-            again_in=resolved.again_in,
-        )
+        await self._tell(node_class, resolved)
+        return _answer(node_class, resolved)
 
     @activity.defn
     @faults_mapped
@@ -57,11 +68,64 @@ class NodeClassActivities:
             return True
         if not node_class.metadata.deleting or await self._is_held(node_class):
             return False
-        await self._resolver.clean_up(node_class)
+        try:
+            await self._resolver.clean_up(node_class)
+        except Fault as fault:
+            await self._say(node_class, labels.CLEAN_UP_FAILED, f"kept until its clean-up succeeds: {fault.message}")
+            raise
         await self._node_classes.release(asked.name)
         return True
 
     async def _is_held(self, node_class: EC2NodeClass) -> bool:
         """By the reference in the spec, not by a label that anyone may change."""
-        claims = await self._claims.list()
-        return any(claim.spec.node_class_ref.name == node_class.metadata.name for claim in claims)
+        name = node_class.metadata.name
+        holders = [claim.name for claim in await self._claims.list() if claim.spec.node_class_ref.name == name]
+        if holders:
+            named = ", ".join(sorted(holders)[:_NAMED]) + (", ..." if len(holders) > _NAMED else "")
+            told = f"waits until its {len(holders)} NodeClaims are gone: {named}"
+            await self._say(node_class, labels.WAITING_ON_NODECLAIM_TERMINATION, told, warning=False)
+        return bool(holders)
+
+    async def _tell(self, node_class: EC2NodeClass, resolved: Resolved) -> None:
+        """What no turn of a condition tells: another reason for False, what was not answered, and warnings."""
+        for one in resolved.conditions:
+            if _says_otherwise(node_class, one):
+                await self._say(node_class, one.reason, f"{one.type}: {one.message}")
+        if resolved.unanswered:
+            await self._say(node_class, labels.AWS_NOT_ANSWERING, "; ".join(resolved.unanswered))
+        for reason, message in resolved.warnings:
+            await self._say(node_class, reason, message)
+
+    async def _say(self, node_class: EC2NodeClass, reason: str, message: str, *, warning: bool = True) -> None:
+        await self._events.publish(
+            kind=node_class.kind,
+            name=node_class.metadata.name,
+            uid=node_class.metadata.uid,
+            reason=reason,
+            message=message,
+            warning=warning,
+        )
+
+
+def _uses(reference: str, asked: NodeClassAsked) -> bool:
+    return reference == asked.name
+
+
+def _says_otherwise(node_class: EC2NodeClass, new: ConditionPatch) -> bool:
+    """False as before, for another reason."""
+    old = node_class.condition(new.type)
+    return old is not None and old.status == new.status == "False" and old.reason != new.reason
+
+
+def _answer(node_class: EC2NodeClass, resolved: Resolved) -> NodeClassResolved:
+    counted = [one for one in resolved.conditions if one.type in labels.NODECLASS_CONDITIONS]
+    bad = [one for one in counted if one.status != "True"]
+    missing = len(counted) < len(labels.NODECLASS_CONDITIONS) and resolved.unanswered
+    said = "; ".join(f"{one.type}: {one.reason} {one.message}".strip() for one in bad)
+    return NodeClassResolved(
+        generation=node_class.metadata.generation,
+        ready="False" if bad else "Unknown" if missing else "True",
+        message=(said or "; ".join(resolved.unanswered))[:_TOLD],
+        unanswered="; ".join(resolved.unanswered)[:_TOLD],
+        again_in=resolved.again_in,
+    )

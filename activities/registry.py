@@ -108,7 +108,13 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         node_classes=ports.node_classes,
         events=ports.events,
     )
-    classes = NodeClassActivities(node_classes=ports.node_classes, claims=ports.claims, resolver=ports.resolver)
+    classes = NodeClassActivities(
+        node_classes=ports.node_classes,
+        claims=ports.claims,
+        pools=ports.pools,
+        resolver=ports.resolver,
+        events=ports.events,
+    )
     return [pools.update_pool, pools.read_allowance, classes.resolve_node_class, classes.remove_node_class]
 
 

@@ -66,6 +66,12 @@ class NodeClassState(Message):
     resolved_generation: int = 0
     ready: str = ""
     message: str = ""
+    stumbles: int = 0
+    """Looks in a row at which AWS or Kubernetes did not answer."""
+    stumbling_since: datetime | None = None
+    stumbles_over: str = ""
+    again_in: timedelta | None = None
+    """As the last look asked for it."""
 
 
 class PoolCount(Message):

@@ -90,8 +90,15 @@ def of_node_class(state: NodeClassState) -> str:
             ("why", state.message or "-"),
             ("generation", str(state.resolved_generation)),
             ("NodeClaims", str(state.seen.claims)),
+            ("stumbles", _stumbling(state)),
         ]
     )
+
+
+def _stumbling(state: NodeClassState) -> str:
+    if state.stumbling_since is None:
+        return "no"
+    return f"**since {_moment(state.stumbling_since)}**, {state.stumbles} looks: {state.stumbles_over}"
 
 
 def of_upkeep(done: UpkeepDone) -> str:

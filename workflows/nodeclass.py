@@ -16,6 +16,10 @@ FRESH_FOR = timedelta(minutes=5)
 """Between looks at AWS while all is well (reference 7.1)."""
 TRY_AGAIN_IN = timedelta(minutes=1)
 """While something is not ready or AWS does not answer."""
+STUMBLE = timedelta(seconds=5)
+"""After the first look that got no answer; twice as long after each further one, up to a minute."""
+HELD_FOR = timedelta(minutes=10)
+"""Between looks at a class that NodeClaims hold: their going wakes it."""
 
 
 @workflow.defn
@@ -23,7 +27,7 @@ class NodeClassWorkflow:
     @workflow.init
     def __init__(self, state: NodeClassState) -> None:
         self._state = state
-        self._again_in = FRESH_FOR
+        self._held = False
 
     @workflow.run
     async def run(self, state: NodeClassState) -> None:
@@ -56,11 +60,17 @@ class NodeClassWorkflow:
                 NodeClassActivities.resolve_node_class, asked, **named(RESOLVE, f"resolve {name}")
             )
         except ActivityError as error:
-            answer = NodeClassResolved(ready="Unknown", message=str(error.cause or error)[:300])
+            told = str(error.cause or error)[:300]
+            answer = NodeClassResolved(ready="Unknown", message=told, unanswered=told)
         if not answer.exists:
             self._change(seen=self._state.seen.model_copy(update={"exists": False}))
-        self._change(resolved_generation=answer.generation, ready=answer.ready, message=answer.message)
-        self._again_in = answer.again_in or FRESH_FOR
+        self._change(
+            resolved_generation=answer.generation,
+            ready=answer.ready,
+            message=answer.message,
+            again_in=answer.again_in,
+        )
+        self._note(answer.unanswered)
 
     async def _remove(self) -> bool:
         try:
@@ -70,20 +80,44 @@ class NodeClassWorkflow:
                 **named(RESOLVE, "clean up and let go"),
             )
         except ActivityError as error:
-            self._change(message=str(error.cause or error)[:300])
+            told = str(error.cause or error)[:300]
+            self._change(message=told)
+            self._note(told)
+            self._held = False
             return False
+        self._held = not done
+        self._note("")
         self._change(message="" if done else f"waits for {self._state.seen.claims} NodeClaims")
         return done
 
+    def _note(self, unanswered: str) -> None:
+        """How long the outside has not answered: in the details for all who wonder."""
+        if not unanswered:
+            self._change(stumbles=0, stumbling_since=None, stumbles_over="")
+            return
+        since = self._state.stumbling_since or workflow.now()
+        self._change(stumbles=self._state.stumbles + 1, stumbling_since=since, stumbles_over=unanswered)
+
     async def _sleep(self, known: NodeClassSeen) -> None:
         """Until the class or the number of its NodeClaims changes in a way that matters, or it is due."""
-        due = self._again_in if self._state.ready == "True" and not known.deleting else TRY_AGAIN_IN
         try:
             await workflow.wait_condition(
-                lambda: self._matters(known), timeout=due, timeout_summary=f"look at {self._state.name} again"
+                lambda: self._matters(known),
+                timeout=self._due(known),
+                timeout_summary=f"look at {self._state.name} again",
             )
         except TimeoutError:
             return
+
+    def _due(self, known: NodeClassSeen) -> timedelta:
+        state = self._state
+        if state.stumbles:
+            longest = min(TRY_AGAIN_IN, STUMBLE * (1 << min(state.stumbles - 1, 6)))
+            return min(longest, state.again_in or longest)
+        if known.deleting:
+            return HELD_FOR if self._held else TRY_AGAIN_IN
+        usual = FRESH_FOR if state.ready == "True" else TRY_AGAIN_IN
+        return min(usual, state.again_in or usual)
 
     def _matters(self, known: NodeClassSeen) -> bool:
         seen = self._state.seen

@@ -63,7 +63,8 @@ WATCH: Options = {
     "retry_policy": _retry(0.5, 2, 5),
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
 }
-RESOLVE: Options = {"start_to_close_timeout": timedelta(seconds=60), "retry_policy": _retry(1, 2, 30)}
+RESOLVE: Options = {"start_to_close_timeout": timedelta(seconds=60), "retry_policy": _retry(1, 2, 30, attempts=5)}
+"""Then the workflow says that it stumbles, and looks again by its own timer."""
 
 
 UPKEEP: Options = {

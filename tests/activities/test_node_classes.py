@@ -3,7 +3,8 @@
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from model.faults import Throttled
+from model import labels
+from model.faults import Forbidden, Throttled
 from model.outcomes import ConditionPatch
 from model.steps import NodeClassAsked, NodeClassResolved
 from tests.activities.builders import Scene, performed
@@ -61,6 +62,67 @@ async def test_a_class_that_a_claim_names_is_kept_whatever_the_claims_labels_say
 
 async def test_a_class_that_is_not_being_deleted_is_not_removed(scene: Scene) -> None:
     assert await performed(scene.classes.remove_node_class, ASKED) is False
+    assert "default" in scene.node_classes.found
+
+
+async def test_the_resolver_is_told_of_the_pools_that_use_the_class(scene: Scene) -> None:
+    scene.pools.add("mine")
+    scene.pools.add("foreign", template={"spec": {"nodeClassRef": {"name": "other"}}})
+    await performed(scene.classes.resolve_node_class, ASKED)
+    assert scene.resolver.pools == ["mine"]
+
+
+async def test_what_aws_does_not_answer_leaves_the_rest_written_and_is_told(scene: Scene) -> None:
+    scene.resolver.unanswered = ("SubnetsReady: RequestLimitExceeded",)
+    answer = await performed(scene.classes.resolve_node_class, ASKED)
+    assert (answer.ready, answer.unanswered) == ("Unknown", "SubnetsReady: RequestLimitExceeded")
+    assert scene.node_classes.statuses["default"]["AMIsReady"] == "True"
+    assert scene.events.reasons("default") == [labels.AWS_NOT_ANSWERING]
+
+
+async def test_what_is_wrong_beside_what_is_not_answered_makes_a_class_not_ready(scene: Scene) -> None:
+    scene.resolver.unanswered = ("AMIsReady: slow",)
+    scene.resolver.conditions = (ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound"),)
+    assert (await performed(scene.classes.resolve_node_class, ASKED)).ready == "False"
+
+
+async def test_a_condition_that_stays_false_for_another_reason_is_told(scene: Scene) -> None:
+    def wrong(reason: str) -> ConditionPatch:
+        return ConditionPatch(type="ValidationSucceeded", status="False", reason=reason, message=f"because of {reason}")
+
+    scene.node_classes.add("default", ValidationSucceeded="False TagValidationFailed")
+    scene.resolver.conditions = (wrong("TagValidationFailed"),)
+    await performed(scene.classes.resolve_node_class, ASKED)
+    assert scene.events.said == []
+    scene.resolver.conditions = (wrong("InvalidUserData"),)
+    await performed(scene.classes.resolve_node_class, ASKED)
+    assert scene.events.said == [
+        ("default", "InvalidUserData", "ValidationSucceeded: because of InvalidUserData"),
+    ]
+
+
+async def test_warnings_are_told(scene: Scene) -> None:
+    scene.resolver.warnings = (("UserDataNearLimit", "spec.userData: nearly full"),)
+    await performed(scene.classes.resolve_node_class, ASKED)
+    assert scene.events.said == [("default", "UserDataNearLimit", "spec.userData: nearly full")]
+
+
+async def test_a_class_that_waits_says_for_which_claims(scene: Scene) -> None:
+    scene.node_classes.add("default", deleting=True)
+    for name in "abcdefg":
+        scene.claims.add(name)
+    assert await performed(scene.classes.remove_node_class, ASKED) is False
+    (told,) = scene.events.said
+    assert told[1] == "WaitingOnNodeClaimTermination"
+    assert told[2] == "waits until its 7 NodeClaims are gone: a, b, c, d, e, ..."
+
+
+async def test_a_clean_up_that_fails_is_told_and_keeps_the_class(scene: Scene) -> None:
+    scene.node_classes.add("default", deleting=True)
+    scene.resolver.faults["clean_up"] = [Forbidden("iam: not allowed")]
+    with pytest.raises(ApplicationError):
+        await performed(scene.classes.remove_node_class, ASKED)
+    assert scene.events.reasons("default") == ["CleanUpFailed"]
     assert "default" in scene.node_classes.found
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from model.catalogue import UnavailableOffering
 from model.faults import Fault
@@ -185,6 +185,7 @@ class FakeResolver(Faulty):
     conditions: tuple[ConditionPatch, ...] = (ConditionPatch(type="AMIsReady", status="True"),)
     unanswered: tuple[str, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
+    again_in: timedelta | None = None
     resolved: int = 0
     pools: list[str] = field(default_factory=list)
     """That it was told of when it was last asked."""
@@ -198,7 +199,11 @@ class FakeResolver(Faulty):
         if self.gate is not None:
             await self.gate.wait()
         return Resolved(
-            status={"amis": []}, conditions=self.conditions, unanswered=self.unanswered, warnings=self.warnings
+            status={"amis": []},
+            conditions=self.conditions,
+            unanswered=self.unanswered,
+            warnings=self.warnings,
+            again_in=self.again_in,
         )
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:

@@ -297,11 +297,14 @@ class FakeNodeClasses(Faulty):
     statuses: dict[str, dict[str, object]] = field(default_factory=dict)
     finalizers: set[str] = field(default_factory=set)
 
-    def add(self, name: str, *, ready: str = "True", deleting: bool = False) -> None:
+    def add(self, name: str, *, ready: str = "True", deleting: bool = False, **others: str) -> None:
+        """`others`: conditions, as "status reason"."""
         meta: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "generation": 1}
         if deleting:
             meta["deletionTimestamp"] = BORN.isoformat()
         conditions = [{"type": "Ready", "status": ready, "reason": "Ready"}] if ready else []
+        split = {kind: told.partition(" ") for kind, told in others.items()}
+        conditions += [{"type": kind, "status": told[0], "reason": told[2]} for kind, told in split.items()]
         self.found[name] = EC2NodeClass.model_validate(
             {"metadata": meta, "spec": {}, "status": {"conditions": conditions}}
         )

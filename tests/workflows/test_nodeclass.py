@@ -9,7 +9,7 @@ from temporalio.testing import WorkflowEnvironment
 
 import workflows.options
 from model.coordination import NodeClassState
-from model.faults import BadInput, Throttled
+from model.faults import BadInput, Throttled, TryLater
 from model.observations import NodeClassSeen
 from model.outcomes import ConditionPatch
 from tests.fakes.worker import World
@@ -97,9 +97,48 @@ async def test_claims_that_come_and_go_are_no_reason_to_look(fake: World, skippi
 async def test_faults_of_aws_are_outlasted(fake: World, skipping: WorkflowEnvironment) -> None:
     fake.resolver.faults["resolve"] = [Throttled("slow down"), BadInput("malformed filter")]
     handle = await node_class(fake)
-    await in_time(skipping, lambda: is_ready(handle, "Unknown"), seconds=10)
+    await in_time(skipping, lambda: is_ready(handle, "Unknown"), seconds=1)
     assert "malformed filter" in (await handle.query(NodeClassWorkflow.state)).message
     await in_time(skipping, lambda: is_ready(handle, "True"), seconds=10)
+
+
+async def test_a_workflow_whose_outside_does_not_answer_says_since_when_and_asks_ever_more_slowly(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.resolver.unanswered = ("SubnetsReady: RequestLimitExceeded",)
+    handle = await node_class(fake)
+    await eventually(lambda: stumbles(handle, 1))
+    state = await handle.query(NodeClassWorkflow.state)
+    assert state.stumbling_since is not None and "RequestLimitExceeded" in state.stumbles_over
+    await skipping.sleep(timedelta(seconds=6))
+    await eventually(lambda: stumbles(handle, 2))
+    before = fake.resolver.resolved
+    await skipping.sleep(timedelta(minutes=10))
+    assert before + 9 <= fake.resolver.resolved <= before + 14
+    assert (await handle.query(NodeClassWorkflow.state)).stumbling_since == state.stumbling_since
+    fake.resolver.unanswered = ()
+    await in_time(skipping, lambda: stumbles(handle, 0), seconds=30)
+    await eventually(lambda: is_ready(handle, "True"))
+    assert (await handle.query(NodeClassWorkflow.state)).stumbling_since is None
+
+
+async def test_an_activity_that_fails_for_long_is_given_up_and_the_workflow_says_that_it_stumbles(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.resolver.faults["resolve"] = [TryLater("the API server is away")] * 5
+    handle = await node_class(fake)
+    await in_time(skipping, lambda: stumbles(handle, 1), seconds=1)
+    assert "the API server is away" in (await handle.query(NodeClassWorkflow.state)).stumbles_over
+    await in_time(skipping, lambda: is_ready(handle, "True"), seconds=2)
+
+
+async def test_what_will_be_known_very_soon_is_looked_at_very_soon(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.resolver.again_in = timedelta(seconds=20)
+    handle = await node_class(fake)
+    await eventually(lambda: is_ready(handle, "True"))
+    before = fake.resolver.resolved
+    await skipping.sleep(timedelta(seconds=50))
+    assert fake.resolver.resolved == before + 2
 
 
 async def test_a_class_that_is_deleted_waits_for_its_claims_and_then_goes(
@@ -114,6 +153,21 @@ async def test_a_class_that_is_deleted_waits_for_its_claims_and_then_goes(
     await see(fake, handle, deleting=True, claims=0)
     await handle.result()
     assert fake.resolver.cleaned == ["default"] and fake.node_classes.found == {}
+
+
+async def test_a_class_that_claims_hold_is_not_asked_about_every_minute(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.claims.add("a")
+    fake.node_classes.add("default", deleting=True)
+    handle = await node_class(fake, deleting=True, claims=1)
+    await eventually(lambda: says(handle, "waits for 1 NodeClaims"))
+    asked = fake.events.said.copy()
+    await skipping.sleep(timedelta(minutes=9))
+    assert fake.events.said == asked
+    fake.claims.found.clear()
+    await skipping.sleep(timedelta(minutes=2))
+    await handle.result()
 
 
 async def test_a_clean_up_that_fails_is_tried_again(fake: World, skipping: WorkflowEnvironment) -> None:
@@ -157,6 +211,10 @@ async def test_a_long_life_continues_as_new(
 
 async def is_ready(handle: NodeClass, ready: str) -> bool:
     return (await handle.query(NodeClassWorkflow.state)).ready == ready
+
+
+async def stumbles(handle: NodeClass, looks: int) -> bool:
+    return (await handle.query(NodeClassWorkflow.state)).stumbles == looks
 
 
 async def says(handle: NodeClass, text: str) -> bool:
