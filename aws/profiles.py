@@ -60,9 +60,9 @@ class Profiles:
 
     async def delete(self, name: str, roles: Sequence[str]) -> None:
         """Delete one, with the roles that it was listed with taken out of it first."""
-        for role in roles:
-            await self._remove_role(name, role)
         try:
+            for role in roles:
+                await self._remove_role(name, role)
             with suppress(NotFound):
                 await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
         except Forbidden:
