@@ -43,7 +43,7 @@ _CASES: Final = (
     _Case(
         "Unauthorized",
         _DENIED,
-        mend="let the controller's role do it: deploy/iam/controller-policy.json is what it needs, with iam:PassRole "
+        mend="let the controller's role do it: the policies in deploy/iam are what it needs, with iam:PassRole "
         "for the role of the nodes",
     ),
     _Case(

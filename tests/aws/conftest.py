@@ -17,12 +17,12 @@ from sandbox.aws.control import AwsControl
 from sandbox.aws.iam.keyring import WORKER_KEY
 
 ROOT = Path(__file__).parents[2]
-POLICY = ROOT / "deploy" / "iam" / "controller-policy.json"
+POLICIES = sorted((ROOT / "deploy" / "iam").glob("*.json"))
 
 
 @pytest.fixture(scope="session")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    command = [sys.executable, "-m", "sandbox.aws", "--port", "0", "--policy", str(POLICY)]
+    command = [sys.executable, "-m", "sandbox.aws", "--port", "0", *(f"--policy={one}" for one in POLICIES)]
     log = tmp_path_factory.mktemp("aws") / "stand-in.log"
     with (
         log.open("w") as errors,

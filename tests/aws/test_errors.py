@@ -118,7 +118,7 @@ def test_a_profile_that_ec2_does_not_know_yet_is_told_by_its_text() -> None:
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        ("User: x is not authorized because no identity-based policy allows it", "controller-policy.json"),
+        ("User: x is not authorized because no identity-based policy allows it", "deploy/iam"),
         ("with an explicit deny in a permissions boundary", "permissions boundary"),
         ("with an explicit deny in a service control policy", "service control policy"),
     ],

@@ -1,4 +1,4 @@
-"""The IAM policy that is shipped in deploy/iam, rendered for one cluster."""
+"""The IAM policies that are shipped in deploy/iam, rendered for one cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-SHIPPED = Path(__file__).parents[3] / "deploy" / "iam" / "controller-policy.json"
+SHIPPED = sorted((Path(__file__).parents[3] / "deploy" / "iam").glob("*.json"))
 
 
 def render_policy(
@@ -27,6 +27,9 @@ def render_policy(
     return rendered
 
 
-def shipped_policy(*, cluster: str, region: str, account: str) -> dict[str, Any]:
-    """deploy/iam/controller-policy.json for a cluster."""
-    return render_policy(SHIPPED.read_text(), cluster=cluster, region=region, account=account)
+def shipped_policies(*, cluster: str, region: str, account: str, partition: str = "aws") -> dict[str, dict[str, Any]]:
+    """The documents for a cluster, by the names of their files without the ending."""
+    return {
+        file.stem: render_policy(file.read_text(), cluster=cluster, region=region, account=account, partition=partition)
+        for file in SHIPPED
+    }

@@ -43,8 +43,13 @@ def _options(words: list[str]) -> dict[str, str]:
     return found
 
 
+def _bare(value: str) -> str:
+    """Without the outer quotes; those within belong to the value."""
+    return value[1:-1] if value[:1] in ("'", '"') else value
+
+
 def _powershell(text: str) -> Join | None:
-    found = {name: value.strip("\"'") for name, value in _POWERSHELL.findall(text)}
+    found = {name: _bare(value) for name, value in _POWERSHELL.findall(text)}
     cluster = found.get("EKSClusterName")
     if not cluster:
         return None
