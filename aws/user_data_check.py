@@ -12,7 +12,7 @@ import yaml
 from tomlkit.exceptions import TOMLKitError
 
 from aws.families import CUSTOM, Family
-from aws.user_data.parts import is_mime
+from aws.user_data.mime import is_mime
 
 FIELD: Final = "spec.userData"
 LIMIT: Final = 16384

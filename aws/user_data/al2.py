@@ -3,16 +3,17 @@
 import shlex
 from typing import Final
 
-from aws.user_data.parts import SHELL_TYPE, Bootstrap, is_mime, join_mime, kubelet_flags, mime_parts
+from aws.user_data.mime import SHELL_TYPE, is_mime, joined, part, parts_of
+from aws.user_data.parts import Bootstrap, kubelet_flags
 
 _LOG: Final = "exec > >(tee /var/log/user-data.log | logger -t user-data -s 2>/dev/console) 2>&1"
 
 
 def render_al2(bootstrap: Bootstrap) -> str:
     """Raises UserDataError for MIME that is none."""
-    custom = bootstrap.custom.replace("\r", "")
-    own = [] if not custom.strip() else mime_parts(custom) if is_mime(custom) else [(SHELL_TYPE, custom)]
-    return join_mime([*own, (SHELL_TYPE, _script(bootstrap))])
+    custom = bootstrap.custom
+    own = [] if not custom.strip() else parts_of(custom) if is_mime(custom) else [part(SHELL_TYPE, custom)]
+    return joined([*own, part(SHELL_TYPE, _script(bootstrap))])
 
 
 def _script(bootstrap: Bootstrap) -> str:
@@ -29,6 +30,5 @@ def _script(bootstrap: Bootstrap) -> str:
     words.append("--use-max-pods false")
     if bootstrap.raid0:
         words.append("--local-disks raid0")
-    flags = " ".join(kubelet_flags(bootstrap, quote='"'))
-    words.append(f"--kubelet-extra-args '{flags}'")
+    words.append(f"--kubelet-extra-args {shlex.quote(' '.join(kubelet_flags(bootstrap)))}")
     return "#!/bin/bash -xe\n" + _LOG + "\n" + " \\\n".join(words) + "\n"

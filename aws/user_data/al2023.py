@@ -1,10 +1,12 @@
 """AL2023: MIME with a NodeConfig that nodeadm reads. The user's parts come first, so that ours, being last, wins."""
 
+from email.message import Message
 from typing import Any, Final
 
 import yaml
 
-from aws.user_data.parts import SHELL_TYPE, Bootstrap, UserDataError, is_mime, join_mime, mime_parts, pairs
+from aws.user_data.mime import SHELL_TYPE, is_mime, joined, part, parts_of
+from aws.user_data.parts import Bootstrap, UserDataError, pairs
 
 NODE_CONFIG_TYPE: Final = "application/node.eks.aws"
 _API_VERSION: Final = "node.eks.aws/v1alpha1"
@@ -15,7 +17,7 @@ def render_al2023(bootstrap: Bootstrap) -> str:
     if not bootstrap.cluster.cidr:
         raise UserDataError("the range of the cluster's Service addresses is not known; set CLUSTER_CIDR")
     document = "# Made by Tenure\n" + yaml.safe_dump(node_config(bootstrap), sort_keys=False, width=10_000)
-    return join_mime([*_own_parts(bootstrap.custom), (NODE_CONFIG_TYPE, document)])
+    return joined([*_own_parts(bootstrap.custom), part(NODE_CONFIG_TYPE, document)])
 
 
 def node_config(bootstrap: Bootstrap) -> dict[str, Any]:
@@ -40,17 +42,18 @@ def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
     return {**dns, **bootstrap.kubelet_map, "maxPods": bootstrap.max_pods, "registerWithTaints": taints}
 
 
-def _own_parts(custom: str) -> list[tuple[str, str]]:
+def _own_parts(custom: str) -> list[Message]:
     if not custom.strip():
         return []
     if is_mime(custom):
-        return mime_parts(custom)
-    return [(NODE_CONFIG_TYPE if _is_node_config(custom) else SHELL_TYPE, custom)]
+        return parts_of(custom)
+    return [part(NODE_CONFIG_TYPE if _is_node_config(custom) else SHELL_TYPE, custom)]
 
 
 def _is_node_config(text: str) -> bool:
+    """Whether its first document is one; a script may happen to be YAML too, but never a map of this kind."""
     try:
-        found = yaml.safe_load(text)
+        found = next(iter(yaml.safe_load_all(text)), None)
     except yaml.YAMLError:
         return False
     return isinstance(found, dict) and found.get("kind") == "NodeConfig"

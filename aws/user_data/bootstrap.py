@@ -3,6 +3,7 @@
 Every dialect but Custom's registers the Node with the claim's taints and `karpenter.sh/unregistered`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from model.taints import UNREGISTERED
 __all__ = ["Bootstrap", "UserDataError", "UserDataTooLarge", "bootstrap_of", "node_labels", "render"]
 
 _LIMIT: Final = 16384
+_VERSION: Final = re.compile(r"-(v\d+\.\d+\.\d+)")
 _DIALECTS: Final[dict[str, Callable[[Bootstrap], str]]] = {
     "AL2": render_al2,
     "AL2023": render_al2023,
@@ -75,8 +77,20 @@ def bootstrap_of(
         kubelet_map=dict(raw),
         max_pods=max_pods,
         raid0=node_class.spec.instance_store_policy == "RAID0",
+        image_versions=image_versions(node_class),
         custom=node_class.spec.user_data or "",
     )
+
+
+def image_versions(node_class: EC2NodeClass) -> tuple[str, ...]:
+    """Those that the alias or the images' names tell, such as v1.46.0 in bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-1a2b.
+
+    Empty when one of them tells none.
+    """
+    if node_class.alias:
+        return (node_class.alias[1],)
+    found = [_VERSION.search(image.name) for image in node_class.status.amis]
+    return tuple(one[1] for one in found if one) if all(found) else ()
 
 
 def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capacity_type: str) -> dict[str, str]:

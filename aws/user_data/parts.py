@@ -1,17 +1,12 @@
-"""The value that all dialects render, and the pieces that more than one needs: MIME and kubelet flags."""
+"""The value that all dialects render, and kubelet's flags, which more than one of them passes on."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from email import message_from_string
-from email.message import Message
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aws.cluster import ClusterFacts
 from aws.kubelet import Kubelet
 from model.base import Value
 from model.kinds import Taint
-
-BOUNDARY: Final = "//"
-SHELL_TYPE: Final = 'text/x-shellscript; charset="us-ascii"'
 
 
 class UserDataError(ValueError):
@@ -33,6 +28,8 @@ class Bootstrap(Value):
     """`spec.kubelet` as given."""
     max_pods: int
     raid0: bool = False
+    image_versions: tuple[str, ...] = ()
+    """Of the images that it may boot, as far as they are known; only Bottlerocket's user data depends on them."""
     custom: str = ""
 
     @property
@@ -44,38 +41,22 @@ class Bootstrap(Value):
         return bool(self.dns) and ":" in self.dns[0]
 
 
-def is_mime(text: str) -> bool:
-    return text.lstrip().lower().startswith(("mime-version:", "content-type:"))
-
-
-def mime_parts(text: str) -> list[tuple[str, str]]:
-    """(content type, body) of each part in order. Raises UserDataError when there is none."""
-    parsed = message_from_string(text.lstrip())
-    if not parsed.is_multipart():
-        raise UserDataError("spec.userData: begins like MIME and is no multipart message; check its boundary lines")
-    return [(_type_of(part), _body_of(part)) for part in parsed.walk() if not part.is_multipart()]
-
-
-def join_mime(parts: Iterable[tuple[str, str]]) -> str:
-    """One multipart message with the parts in order."""
-    lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{BOUNDARY}"', ""]
-    for content_type, body in parts:
-        lines += [f"--{BOUNDARY}", f"Content-Type: {content_type}", "", body.rstrip("\n"), ""]
-    return "\n".join([*lines, f"--{BOUNDARY}--", ""])
-
-
 def pairs(values: Mapping[str, str], sign: str = "=") -> str:
     """`a=1,b=2`, sorted, as kubelet's flags take maps."""
     return ",".join(f"{key}{sign}{values[key]}" for key in sorted(values))
 
 
 def taint_text(taint: Taint) -> str:
-    """`key=value:Effect`, as kubelet's flag takes it."""
-    return f"{taint.key}={taint.value}:{taint.effect}"
+    """`key=value:Effect`, or `key:Effect` without a value, as kubelet's flag takes it."""
+    pair = f"{taint.key}={taint.value}" if taint.value else taint.key
+    return f"{pair}:{taint.effect}"
 
 
-def kubelet_flags(bootstrap: Bootstrap, *, quote: str = "") -> Sequence[str]:
-    """For families whose script passes flags on: labels, taints and the managed keys of spec.kubelet."""
+def kubelet_flags(bootstrap: Bootstrap) -> Sequence[str]:
+    """For families whose script passes flags on: labels, taints and the managed keys of spec.kubelet.
+
+    Texts stand in double quotes, for the script hands them to a shell once more.
+    """
     kubelet = bootstrap.kubelet
     flags: dict[str, object] = {
         "node-labels": pairs(bootstrap.labels),
@@ -92,13 +73,8 @@ def kubelet_flags(bootstrap: Bootstrap, *, quote: str = "") -> Sequence[str]:
         "image-gc-low-threshold": kubelet.image_gc_low,
         "cpu-cfs-quota": None if kubelet.cpu_cfs_quota is None else str(kubelet.cpu_cfs_quota).lower(),
     }
-    return [f"--{name}={quote}{value}{quote}" for name, value in flags.items() if value not in (None, "")]
+    return [f"--{name}={_quoted(value)}" for name, value in flags.items() if value not in (None, "")]
 
 
-def _type_of(part: Message) -> str:
-    return str(part.get("Content-Type", "text/plain"))
-
-
-def _body_of(part: Message) -> str:
-    payload = part.get_payload(decode=True)
-    return payload.decode(errors="replace") if isinstance(payload, bytes) else ""
+def _quoted(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
