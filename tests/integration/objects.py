@@ -10,20 +10,20 @@ from model import labels
 
 Object = dict[str, Any]
 NODE_CLASS = "shared"
-"""The one EC2NodeClass of all tests; each pool's instances carry its own tag all the same."""
+"""The EC2NodeClass of all tests that say nothing of it; each pool's instances carry its own tag all the same."""
 TWO_CPUS = "m6i.large"
 PAUSE = "public.ecr.aws/eks-distro/kubernetes/pause:3.10"
 DISCOVERY = {"tags": {"karpenter.sh/discovery": "demo"}}
 
 
-def node_class() -> Object:
+def node_class(name: str = NODE_CLASS, alias: str = "al2023@latest") -> Object:
     return {
         "apiVersion": labels.EC2NODECLASS_API_VERSION,
         "kind": "EC2NodeClass",
-        "metadata": {"name": NODE_CLASS},
+        "metadata": {"name": name},
         "spec": {
             "role": "KarpenterNodeRole-demo",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "amiSelectorTerms": [{"alias": alias}],
             "subnetSelectorTerms": [DISCOVERY],
             "securityGroupSelectorTerms": [DISCOVERY],
         },
@@ -39,6 +39,7 @@ def node_pool(
     budget: str = "100%",
     startup_taints: Sequence[Object] = (),
     limits: Mapping[str, str] | None = None,
+    of_class: str = NODE_CLASS,
 ) -> Object:
     """WhenEmpty, of few instance types, so that a test knows what it will get."""
     return {
@@ -48,7 +49,7 @@ def node_pool(
         "spec": {
             "template": {
                 "spec": {
-                    "nodeClassRef": _node_class_ref(),
+                    "nodeClassRef": _node_class_ref(of_class),
                     "requirements": requirements(types, capacity_type),
                     **({"startupTaints": list(startup_taints)} if startup_taints else {}),
                 }
@@ -146,5 +147,5 @@ def _pods_of(name: str, spec: Object) -> Object:
     }
 
 
-def _node_class_ref() -> Object:
-    return {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": NODE_CLASS}
+def _node_class_ref(name: str = NODE_CLASS) -> Object:
+    return {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name}

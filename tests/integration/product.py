@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -163,10 +163,14 @@ class Product:
         with contextlib.suppress(ApiError):
             await self.kube.request("DELETE", path)
 
-    async def node_class_is_ready(self) -> None:
-        found = await self.kube.request("GET", EC2_NODE_CLASSES.path(NODE_CLASS))
+    async def node_class_is_ready(self, name: str = NODE_CLASS) -> Object:
+        found = await self.kube.request("GET", EC2_NODE_CLASSES.path(name))
         conditions = {one["type"]: one["status"] for one in (found.get("status") or {}).get("conditions") or ()}
         assert conditions.get("Ready") == "True", conditions
+        return found
+
+    async def is_gone(self, path: str) -> None:
+        assert await self.find(path) is None, f"{path} is still there"
 
     async def open_workflows(self) -> list[WorkflowExecution]:
         return [one async for one in self.temporal.list_workflows("ExecutionStatus = 'Running'")]
@@ -184,6 +188,17 @@ class Product:
         """By name, whoever made them."""
         answer = await asyncio.to_thread(self._ec2().describe_launch_templates)
         return [one["LaunchTemplateName"] for one in answer["LaunchTemplates"]]
+
+    async def images_of_templates(self, names: Sequence[str]) -> dict[str, str]:
+        """The image that each launch template starts, by name; those that are gone meanwhile are left out."""
+        ec2 = self._ec2()
+        answer = await asyncio.to_thread(ec2.describe_launch_templates)
+        there = [one["LaunchTemplateName"] for one in answer["LaunchTemplates"] if one["LaunchTemplateName"] in names]
+        found = {}
+        for name in there:
+            version = await asyncio.to_thread(ec2.describe_launch_template_versions, LaunchTemplateName=name)
+            found[name] = version["LaunchTemplateVersions"][0]["LaunchTemplateData"]["ImageId"]
+        return found
 
     async def dismiss(self) -> None:
         """End what runs for the whole cluster, upkeep, the watch and provisioning, as the demo does at its end."""

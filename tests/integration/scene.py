@@ -92,9 +92,9 @@ class Scene:
         await self.make(node_claim(name))
         return name
 
-    async def trouble(self, trouble: Trouble, *, node: str = "", count: int | None = None) -> Rule:
-        """Befalls this scene's machines, or one of its nodes."""
-        match = Match(node_name=node) if node else Match(nodepool=self.name)
+    async def trouble(self, trouble: Trouble, *, node: str = "", of: str = "", count: int | None = None) -> Rule:
+        """Befalls this scene's machines, or those of one instance type, or one of its nodes."""
+        match = Match(node_name=node) if node else Match(nodepool=self.name, instance_type=of)
         rule = await self.product.nodes.add(trouble, match=match, count=count)
         self._rules.append(rule)
         return rule
