@@ -3,7 +3,7 @@
 Pure apart from what it remembers; `host.py` asks it after every change and whenever it said it wants to be asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -20,28 +20,35 @@ RENEW_SLOWEST: Final = timedelta(seconds=60)
 class Calls:
     def __init__(self) -> None:
         self._first_seen: dict[str, datetime] = {}
+        self._answered: set[str] = set()
+        """Pods that wait for the place that a plan gave them."""
         self._told: set[str] = set()
         self._told_at: datetime | None = None
         self._interval = RENEW_FIRST
         self.again: datetime | None = None
         """When to ask again though nothing changed; None while there is no demand."""
 
-    def decide(self, unanswered: Sequence[PodFact], now: datetime) -> DemandSeen | None:
-        """What to say now, without its number; None for nothing."""
+    def decide(self, unanswered: Sequence[PodFact], now: datetime, answered: Collection[str] = ()) -> DemandSeen | None:
+        """What to say now, without its number; None for nothing. `answered` wait for the place that they were given.
+
+        A pod that loses its place keeps its turn: it is demand since it first was, and no batch is waited for."""
         uids = {pod.uid for pod in unanswered}
-        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in uids}
-        self._told &= uids
+        lost = self._answered & uids
+        self._answered = set(answered)
+        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in uids | self._answered}
+        self._told &= uids - lost
         if not uids:
             self.again, self._interval = None, RENEW_FIRST
             return None
-        due = self._due(bool(uids - self._told), now)
+        due = now if lost else self._due(bool(uids - self._told), now)
         if now < due:
             self.again = due
             return None
         self._interval = RENEW_FIRST if uids - self._told else min(RENEW_SLOWEST, self._interval * 2)
         self._told, self._told_at = uids, now
         self.again = now + self._interval
-        return DemandSeen(pods=len(uids), newest=max(self._first_seen.values()))
+        newest = max(self._first_seen[uid] for uid in uids)
+        return DemandSeen(pods=len(uids), newest=newest, at_once=bool(lost))
 
     def _due(self, fresh: bool, now: datetime) -> datetime:
         if self._told_at is None:

@@ -18,7 +18,18 @@ OPEN: Final = datetime.max.replace(tzinfo=UTC)
 
 def unanswered(caches: Caches, nominations: Nominations, now: datetime) -> list[PodFact]:
     """Pods the kube-scheduler found no place for, and those on nodes that are being removed, less the answered."""
-    return [pod for pod in wanting(caches, now) if not answered(pod, caches, nominations, now)]
+    return told_apart(caches, nominations, now)[0]
+
+
+def told_apart(caches: Caches, nominations: Nominations, now: datetime) -> tuple[list[PodFact], set[str]]:
+    """Those that are demand, and the UIDs of those that wait for the place that they were given."""
+    demand, waiting = list[PodFact](), set[str]()
+    for pod in wanting(caches, now):
+        if answered(pod, caches, nominations, now):
+            waiting.add(pod.uid)
+        else:
+            demand.append(pod)
+    return demand, waiting
 
 
 def wanting(caches: Caches, now: datetime) -> Iterator[PodFact]:

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from activities.ports import Instances, Offerings
 from controller.caches import Caches
 from controller.calling import Calls
-from controller.demand import next_lapse, unanswered
+from controller.demand import next_lapse, told_apart
 from controller.dirty import Dirty
 from controller.drift import Drifting
 from controller.nominations import Nominations
@@ -206,7 +206,8 @@ class Session:
         if not self._watches["pods"].synced.is_set():
             return
         self._lapse = next_lapse(self.caches, self._nominations, now)
-        demand = self._calls.decide(unanswered(self.caches, self._nominations, now), now)
+        unanswered, waiting = told_apart(self.caches, self._nominations, now)
+        demand = self._calls.decide(unanswered, now, waiting)
         if demand is None:
             return
         cluster = self._settings.cluster

@@ -55,6 +55,8 @@ class DemandSeen(Message):
     pods: int
     newest: datetime
     """When the newest of them was first seen: the batch window is measured from it."""
+    at_once: bool = False
+    """Some of them lost the place that an earlier plan gave them: they have waited in a batch before."""
 
 
 class PoolSeen(Message):

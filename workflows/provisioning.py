@@ -45,8 +45,10 @@ class ProvisioningWorkflow:
 
     @workflow.signal
     def demand(self, demand: DemandSeen) -> None:
-        if self._state.demand is None or demand.number > self._state.demand.number:
-            self._change(demand=demand)
+        known = self._state.demand
+        if known is None or demand.number > known.number:
+            at_once = demand.at_once or (known is not None and known.at_once)
+            self._change(demand=demand.model_copy(update={"at_once": at_once}))
 
     @workflow.signal
     def refused(self, seen: MarksSeen) -> None:
@@ -67,14 +69,16 @@ class ProvisioningWorkflow:
         return self._state
 
     async def _batch(self) -> None:
-        """The window closes when no newer pod has come for `idle`, or `longest` after it opened (reference 2.1)."""
+        """The window closes when no newer pod has come for `idle`, or `longest` after it opened (reference 2.1).
+
+        Pods that lost the place that they were given have been through it: they are planned at once."""
         window = self._state.window
         opened = workflow.now()
         while self._state.demand is not None:
             known = self._state.demand
             idle_ends = min(known.newest + window.idle, opened + window.longest)
             left = idle_ends - workflow.now()
-            if left <= timedelta(0):
+            if known.at_once or left <= timedelta(0):
                 return
             if not await self._more(known, left):
                 return
@@ -89,7 +93,7 @@ class ProvisioningWorkflow:
 
     def _newer(self, known: DemandSeen) -> bool:
         demand = self._state.demand
-        return demand is not None and demand.newest > known.newest
+        return demand is not None and (demand.newest > known.newest or demand.at_once)
 
     async def _pass(self) -> None:
         """Plan once. Demand that came meanwhile is kept for the next pass; demand of a failed pass comes back."""

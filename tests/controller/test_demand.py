@@ -145,6 +145,17 @@ def test_a_pod_whose_answer_lapsed_is_new() -> None:
     assert back is not None and back.newest == at(2)
 
 
+def test_a_pod_that_lost_its_place_is_told_without_a_pause_and_keeps_its_turn() -> None:
+    calls = Calls()
+    calls.decide(facts("a", "b"), at(0))
+    assert calls.decide([], at(1), {"uid-a", "uid-b"}) is None
+    back = calls.decide(facts("a", "c"), at(1.1), {"uid-b"})
+    assert back is not None and back.at_once and (back.pods, back.newest) == (2, at(1.1))
+    again = calls.decide(facts("a", "b"), at(1.2))
+    assert again is not None and again.at_once and again.newest == at(0)
+    assert calls.decide(facts("a", "b"), at(1.3)) is None
+
+
 def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
     calls = Calls()
     assert calls.decide([], at(0)) is None and calls.again is None

@@ -155,6 +155,17 @@ async def test_a_launch_without_capacity_gives_the_claim_up(fake: World, skippin
     assert fake.claims.found == {}
 
 
+async def test_a_claim_that_launches_alone_tries_its_other_offerings_at_once(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.fleet.types, fake.fleet.room = ("m5.large", "c5.large"), {"m5.large": 0}
+    handle = await fake.start(await born(fake, skipping))
+    await in_phase(handle, Phase.REGISTRATION)
+    assert (await state_of(handle)).launched is not None
+    assert fake.claims.found["a"]["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "c5.large"
+    assert len(set(fake.fleet.calls)) == 2 and fake.fleet.told == [[], ["m5.large"]]
+
+
 async def test_a_node_class_that_is_not_ready_yet_is_waited_for(fake: World, skipping: WorkflowEnvironment) -> None:
     fake.node_classes.add("default", ready="Unknown")
     handle = await fake.start(await born(fake, skipping))

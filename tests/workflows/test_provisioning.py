@@ -9,13 +9,14 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.options
-from model.coordination import ProvisioningState
-from model.faults import BadInput, TryLater
+from model.catalogue import UnavailableOffering
+from model.coordination import BatchWindow, ProvisioningState
+from model.faults import TryLater
 from model.kinds import NodeClaim
 from model.labels import LAUNCH_GROUP, NODEPOOL
-from model.launches import Member
+from model.launches import FleetError, Member
 from model.lifecycle import Phase
-from model.observations import DemandSeen
+from model.observations import DemandSeen, MarksSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.workflows.eventually import eventually, in_phase, in_time, rolled
@@ -105,6 +106,19 @@ async def test_pods_that_have_waited_already_are_planned_at_once(
     await eventually(lambda: passes(planning, 1))
 
 
+async def test_pods_that_lost_their_place_wait_for_no_batch(planning: World, skipping: WorkflowEnvironment) -> None:
+    """Also while a window is open for others."""
+    state = ProvisioningState(
+        cluster=planning.cluster, window=BatchWindow(idle=timedelta(hours=1), longest=timedelta(hours=1))
+    )
+    handle = await provisioning(planning, state)
+    now = await skipping.get_current_time()
+    await demand(planning, handle, now)
+    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=90, pods=2, newest=now, at_once=True))
+    await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=91, pods=3, newest=now))
+    await eventually(lambda: passes(planning, 1))
+
+
 async def test_older_demand_is_no_new_demand(planning: World, skipping: WorkflowEnvironment) -> None:
     planning.host.gate = asyncio.Event()
     handle = await provisioning(planning)
@@ -165,23 +179,92 @@ async def test_a_group_that_is_refused_gives_its_members_up(planning: World, ski
     assert state.drafts == () and state.groups == () and planning.fleet.calls == []
 
 
-async def test_a_launch_that_no_retry_helps_leaves_its_members_to_themselves_and_the_next_group_launches(
+async def test_a_launch_that_goes_wrong_is_tried_again_as_one_group_while_the_next_group_launches(
     planning: World, skipping: WorkflowEnvironment
 ) -> None:
-    """Given up at once, they would be planned anew at once, and so for ever (reference 3.2)."""
-    planning.fleet.faults["create"] = [BadInput("InvalidParameterValue") for _ in range(2)]
-    drafts = (await group(planning, skipping, "a"),)
-    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=drafts)]
+    """Given up at once, its members would be planned anew at once, and so for ever (reference 3.2)."""
+    denied = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized", mend="allow it")
+    planning.fleet.error = denied
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "c"),))]
     handle = await provisioning(planning)
     life = await planning.start(claim(planning, "a"))
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await in_phase(life, Phase.LAUNCH)
+    await eventually(lambda: waits(handle, "Unauthorized"))
+    assert planning.claims.condition("a", "Launched") == "Unknown Unauthorized"
+    planning.fleet.error = denied
+    await skipping.sleep(timedelta(seconds=11))
+    await eventually(lambda: called(planning, 2))
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "b", group_id="2"),))]
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await launched(planning, "b")
     await skipping.sleep(timedelta(seconds=30))
-    await launched(planning, "a")
-    assert len(planning.instances.running) == 2
+    await launched(planning, "a", "c")
+    assert len(planning.instances.running) == 3 and len(planning.fleet.calls) == len(set(planning.fleet.calls)) == 4
+
+
+async def test_what_is_refused_in_one_offering_is_launched_in_the_next_without_a_new_claim(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    planning.fleet.types, planning.fleet.room = ("m5.large", "c5.large", "r5.large"), {"m5.large": 1, "c5.large": 1}
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b", "c"),))]
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await launched(planning, "a", "b", "c")
+    types = [claim(planning, name).instance_type for name in "abc"]
+    assert types == ["m5.large", "c5.large", "r5.large"]
+    assert planning.fleet.told == [[], ["m5.large"], ["m5.large", "c5.large"]]
+    assert len(set(planning.fleet.calls)) == 3 and len(planning.host.planned) == 1
+    state = await handle.query(ProvisioningWorkflow.state)
+    assert {mark.instance_type for mark in state.unavailable} == {"m5.large", "c5.large"}
+
+
+async def test_another_attempt_is_made_only_for_members_that_are_still_there(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    planning.fleet.error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: waits(handle, "Unauthorized"))
+    del planning.claims.found["a"]
+    await skipping.sleep(timedelta(seconds=15))
+    await launched(planning, "b")
+    assert len(planning.instances.running) == 1
+
+
+async def test_a_group_without_members_is_over(planning: World, skipping: WorkflowEnvironment) -> None:
+    planning.fleet.error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a"),))]
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: waits(handle, "Unauthorized"))
+    planning.claims.found.clear()
+    await skipping.sleep(timedelta(seconds=15))
+    state = await handle.query(ProvisioningWorkflow.state)
+    assert state.drafts == () and state.groups == () and len(planning.fleet.calls) == 1
+
+
+async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_plan(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await provisioning(planning)
+    mark = UnavailableOffering(
+        instance_type="m5.large",
+        zone="us-west-2a",
+        capacity_type="spot",
+        until=await skipping.get_current_time() + timedelta(minutes=3),
+    )
+    await handle.signal(ProvisioningWorkflow.refused, MarksSeen(unavailable=(mark,)))
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: passes(planning, 1))
+    assert planning.host.planned[0].unavailable == (mark,)
+
+
+async def waits(handle: Provisioning, why: str) -> bool:
+    """A group waits for its next attempt."""
+    state = await handle.query(ProvisioningWorkflow.state)
+    return any(why in draft.why for draft in state.drafts)
 
 
 async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
@@ -189,7 +272,7 @@ async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
 ) -> None:
     planning.fleet.capacity = 1
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
-    other = planning.handle(claim(planning, "b"))
+    other = await planning.start(claim(planning, "b"))
     handle = await provisioning(planning)
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await launched(planning, "a")
