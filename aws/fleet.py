@@ -3,8 +3,10 @@
 `selection.py` chooses, `launch_template_data.py` and `fleet_request.py` find the words; here they meet AWS.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from aws.candidates import Candidate
 from aws.client import AwsClients
@@ -102,7 +104,8 @@ class AwsFleet:
         if selection is None:
             return LaunchRefused(reason="InsufficientCapacity", message=NOTHING_LEFT)
         try:
-            templates = self._templates_for(selection, claim, node_class, await self._clusters.facts())
+            cluster = await self._clusters.facts()
+            templates = self._templates_for(selection, claim, node_class, cluster, types.kubelets)
         except UserDataError as error:
             return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {node_class.name}: {error}")
         distinct = {one.name: one for one in templates.values()}
@@ -127,21 +130,33 @@ class AwsFleet:
         return [launch_facts(one, types.by_name.get(one.instance_type), node_class, claim) for one in answer.instances]
 
     def _templates_for(
-        self, selection: Selection, claim: NodeClaim, node_class: EC2NodeClass, cluster: ClusterFacts
+        self,
+        selection: Selection,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        cluster: ClusterFacts,
+        kubelets: Mapping[str, Mapping[str, Any]],
     ) -> Mapping[_Use, LaunchTemplate]:
         """Types with one image and the same numbers in user data share a template; each reservation has its own."""
         family = family_of(node_class)
         tags = node_tags(self._settings, node_class, claim.nodepool)
         wants_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
-        made: dict[tuple[str, int, int, str], LaunchTemplate] = {}
+        made: dict[tuple[str, int, int, str, str], LaunchTemplate] = {}
         by_use: dict[_Use, LaunchTemplate] = {}
         for one, reservation in _uses(selection):
             # Custom user data is passed on as it is, so that no number of ours is in it.
             pods = one.capacity.get(labels.PODS, 0) if family.syncs_taints_itself else 0
-            key = (one.image_id, pods, one.capacity.get(labels.EFA, 0) if wants_efa else 0, reservation)
+            efa, computed = one.capacity.get(labels.EFA, 0) if wants_efa else 0, kubelets.get(one.name)
+            key = (one.image_id, pods, efa, reservation, json.dumps(computed, sort_keys=True) if computed else "")
             if key not in made:
                 bootstrap = bootstrap_of(
-                    node_class, claim, family, cluster, capacity_type=selection.capacity_type, max_pods=pods
+                    node_class,
+                    claim,
+                    family,
+                    cluster,
+                    capacity_type=selection.capacity_type,
+                    max_pods=pods,
+                    computed=computed,
                 )
                 made[key] = launch_template(
                     node_class,
@@ -155,7 +170,7 @@ class AwsFleet:
                         tenancy=selection.tenancy, group=one.placement_group, partition=selection.partition
                     ),
                     reservation=Target(reservation_id=reservation, market=selection.market),
-                    efa_interfaces=key[2],
+                    efa_interfaces=efa,
                 )
             by_use[one.name, reservation] = made[key]
         return by_use

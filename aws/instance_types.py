@@ -71,7 +71,7 @@ class ResolvedTypes:
         """The same types with the memory that such machines have shown; what was made of their labels stands."""
         if not learnt.images:
             return self
-        found = ResolvedTypes(as_learnt(one, learnt) for one in self.types)
+        found = ResolvedTypes((as_learnt(one, learnt) for one in self.types), self.kubelets)
         found._requirements = self._requirements
         return found
 

@@ -1,0 +1,156 @@
+"""spec.kubelet is held to KubeletConfiguration: unknown fields, wrong types and impossible values name their field."""
+
+from typing import Any
+
+import pytest
+
+from aws.families import FAMILIES
+from aws.kubelet_rules import why_malformed, why_unsupported
+
+WHOLE: dict[str, Any] = {
+    "clusterDNS": ["10.0.1.100"],
+    "containerLogMaxSize": "50Mi",
+    "containerLogMaxFiles": 3,
+    "cpuCFSQuota": True,
+    "cpuManagerPolicy": "static",
+    "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+    "evictionHard": {"memory.available": "5%", "nodefs.available": "10%", "nodefs.inodesFree": "10%"},
+    "evictionSoft": {"memory.available": "500Mi", "imagefs.available": "15%", "pid.available": "5%"},
+    "evictionSoftGracePeriod": {"memory.available": "1m", "imagefs.available": "1m30s", "pid.available": "2m"},
+    "evictionMaxPodGracePeriod": 60,
+    "evictionMinimumReclaim": {"nodefs.available": "500Mi"},
+    "featureGates": {"NodeSwap": True},
+    "imageGCHighThresholdPercent": 85,
+    "imageGCLowThresholdPercent": 80,
+    "imageMinimumGCAge": "2m",
+    "kubeReserved": {"cpu": "200m", "memory": "100Mi", "ephemeral-storage": "3Gi", "pid": "100"},
+    "systemReserved": {"cpu": "100m", "memory": "100Mi"},
+    "logging": {"verbosity": 4, "flushFrequency": "5s", "options": {"json": {"infoBufferSize": "0"}}},
+    "maxPods": 20,
+    "memorySwap": {"swapBehavior": "LimitedSwap"},
+    "memoryThrottlingFactor": 0.9,
+    "podPidsLimit": 4096,
+    "podsPerCore": 2,
+    "registryPullQPS": 10,
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+    "serializeImagePulls": False,
+    "shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 60}],
+    "singleProcessOOMKill": None,
+    "topologyManagerPolicy": "single-numa-node",
+    "tlsCipherSuites": ["TLS_AES_128_GCM_SHA256"],
+    "userNamespaces": {"idsPerPod": 65536},
+}
+
+
+def test_a_whole_configuration_is_taken() -> None:
+    assert why_malformed(WHOLE) == ""
+
+
+@pytest.mark.parametrize("key", sorted(WHOLE))
+def test_no_field_takes_a_value_of_another_type(key: str) -> None:
+    other: Any = [{"a": 1}] if not isinstance(WHOLE[key], list) else "text"
+    problem = why_malformed({key: other})
+    assert problem.startswith(key), problem
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "words"),
+    [
+        ({"maxPod": 10}, ("maxPod is no field", "write maxPods")),
+        ({"MaxPods": 10}, ("MaxPods is no field", "write maxPods")),
+        ({"clusterDns": ["10.0.0.1"]}, ("clusterDns is no field", "write clusterDNS")),
+        ({"frobnicate": 1}, ("frobnicate is no field",)),
+        ({"logging": {"verbose": 1}}, ("logging.verbose is no field", "write verbosity")),
+        ({"reservedMemory": [{"numa": 0}]}, ("reservedMemory[0].numa is no field",)),
+        ({"serializeImagePulls": "false"}, ("serializeImagePulls", "true or false", "'false'")),
+        ({"podsPerCore": "2"}, ("podsPerCore", "whole number", "'2'")),
+        ({"podsPerCore": 2.5}, ("podsPerCore", "whole number", "2.5")),
+        ({"podsPerCore": True}, ("podsPerCore", "whole number", "True")),
+        ({"podsPerCore": -1}, ("podsPerCore", "at least 0", "-1")),
+        ({"maxPods": -1}, ("maxPods", "at least 0")),
+        ({"maxPods": 2**31}, ("maxPods", "2147483647")),
+        ({"maxPods": 10.5}, ("maxPods", "whole number")),
+        ({"evictionMaxPodGracePeriod": -1}, ("evictionMaxPodGracePeriod", "at least 0")),
+        ({"imageMinimumGCAge": "2 minutes"}, ("imageMinimumGCAge", "30s or 5m")),
+        ({"imageMinimumGCAge": 120}, ("imageMinimumGCAge", "30s or 5m")),
+        ({"clusterDNS": "10.0.0.1"}, ("clusterDNS", "list")),
+        ({"clusterDNS": [10]}, ("clusterDNS[0]", "text")),
+        ({"kubeReserved": {"cpu": 1}}, ("kubeReserved.cpu", "in quotes")),
+        ({"kubeReserved": ["cpu"]}, ("kubeReserved", "map")),
+        ({"featureGates": {"NodeSwap": "on"}}, ("featureGates.NodeSwap", "true or false")),
+        ({"registerWithTaints": []}, ("registerWithTaints", "spec.template.spec.taints")),
+        ({"kubeReserved": {"gpu": "1"}}, ("kubeReserved", "'gpu'", "cpu, ephemeral-storage, memory, pid")),
+        ({"systemReserved": {"cpu": "-1"}}, ("systemReserved.cpu", "negative")),
+        ({"evictionHard": {"memory": "1Gi"}}, ("evictionHard", "'memory'", "memory.available")),
+        ({"evictionHard": {"memory.available": "101%"}}, ("evictionHard.memory.available", "101%")),
+        ({"evictionHard": {"memory.available": "-5%"}}, ("evictionHard.memory.available", "-5%")),
+        ({"evictionHard": {"memory.available": "-1Gi"}}, ("evictionHard.memory.available", "-1Gi")),
+        ({"evictionHard": {"memory.available": "some"}}, ("evictionHard.memory.available", "some")),
+        ({"evictionSoft": {"memory.available": "5%"}}, ("evictionSoftGracePeriod", "memory.available", "same keys")),
+        ({"evictionSoftGracePeriod": {"memory.available": "1m"}}, ("evictionSoft", "same keys")),
+        (
+            {"evictionSoft": {"pid.available": "5%"}, "evictionSoftGracePeriod": {"pid.available": "-1m"}},
+            ("evictionSoftGracePeriod.pid.available", "-1m"),
+        ),
+        ({"imageGCHighThresholdPercent": 101}, ("imageGCHighThresholdPercent", "101")),
+        ({"imageGCHighThresholdPercent": -10}, ("imageGCHighThresholdPercent", "-10")),
+        ({"imageGCLowThresholdPercent": -10}, ("imageGCLowThresholdPercent", "-10")),
+        (
+            {"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 60},
+            ("imageGCHighThresholdPercent (50)", "imageGCLowThresholdPercent (60)"),
+        ),
+        (
+            {"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 50},
+            ("imageGCHighThresholdPercent (50)", "greater"),
+        ),
+    ],
+)
+def test_what_no_kubelet_would_take_is_named(kubelet: dict[str, Any], words: tuple[str, ...]) -> None:
+    problem = why_malformed(kubelet)
+    assert problem and all(word in problem for word in words), problem
+
+
+@pytest.mark.parametrize(
+    "kubelet",
+    [
+        {},
+        {"maxPods": "vcpus * 10"},
+        {"maxPods": 0, "podsPerCore": 0, "evictionMaxPodGracePeriod": 0},
+        {"kubeReserved": {"cpu": "vcpus * 30"}},
+        {"evictionHard": {"memory.available": "0%", "nodefs.available": "100%", "pid.available": "0"}},
+        {"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 0},
+        {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"},
+        {"maxPods": None},
+    ],
+)
+def test_what_makes_sense_is_taken(kubelet: dict[str, Any]) -> None:
+    assert why_malformed(kubelet) == ""
+
+
+FOREIGN = {"serializeImagePulls": False}
+MANY_DNS = {"clusterDNS": ["10.0.0.1", "10.0.0.2"]}
+
+
+@pytest.mark.parametrize(
+    ("family", "kubelet", "word"),
+    [
+        ("AL2", FOREIGN, "serializeImagePulls"),
+        ("Bottlerocket", FOREIGN, "serializeImagePulls"),
+        ("Windows2022", FOREIGN, "serializeImagePulls"),
+        ("AL2023", FOREIGN, ""),
+        ("Custom", FOREIGN, ""),
+        ("Bottlerocket", {"podsPerCore": 2}, "podsPerCore"),
+        ("AL2", {"podsPerCore": 2}, ""),
+        ("Windows2019", {"podsPerCore": 2}, ""),
+        ("AL2", MANY_DNS, "clusterDNS"),
+        ("Bottlerocket", MANY_DNS, "clusterDNS"),
+        ("Windows2025", MANY_DNS, "clusterDNS"),
+        ("AL2023", MANY_DNS, ""),
+        ("Custom", MANY_DNS, ""),
+        ("Bottlerocket", {"maxPods": 10, "clusterDNS": ["10.0.0.1"]}, ""),
+    ],
+)
+def test_what_a_family_does_not_read_is_refused(family: str, kubelet: dict[str, Any], word: str) -> None:
+    problem = why_unsupported(kubelet, FAMILIES[family])
+    assert bool(problem) == bool(word)
+    assert word in problem

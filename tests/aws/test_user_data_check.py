@@ -1,0 +1,95 @@
+"""User data that the image family does not read is told by its field before anything is launched with it."""
+
+import pytest
+
+from aws.families import FAMILIES
+from aws.user_data_check import LIMIT, why_near_limit, why_unreadable
+
+SHELL = "#!/bin/bash\necho hello\n"
+MIME = """MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="BOUNDARY"
+
+--BOUNDARY
+Content-Type: text/x-shellscript; charset="us-ascii"
+
+#!/bin/bash
+echo hello
+
+--BOUNDARY--
+"""
+NODE_CONFIG = """apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  kubelet:
+    config:
+      maxPods: 42
+"""
+MIME_CONFIG = MIME.replace('text/x-shellscript; charset="us-ascii"', "application/node.eks.aws").replace(
+    "#!/bin/bash\necho hello\n", NODE_CONFIG
+)
+TOML = '[settings.kubernetes]\nkube-api-qps = 30\n[settings.ntp]\ntime-servers = ["a"]\n'
+POWERSHELL = "<powershell>\nWrite-Host hello\n</powershell>\n"
+CLOUD_CONFIG = "#cloud-config\nruncmd: [ls]\n"
+
+
+@pytest.mark.parametrize(
+    ("family", "text"),
+    [
+        *((family, text) for family in FAMILIES for text in ("", " \n")),
+        *(("Custom", text) for text in (SHELL, TOML, POWERSHELL, "anything: [at all")),
+        *(("AL2", text) for text in (SHELL, MIME, "\n" + SHELL, MIME.replace("\n", "\r\n"))),
+        *(("AL2023", text) for text in (SHELL, MIME, NODE_CONFIG, MIME_CONFIG, "# mine\n" + NODE_CONFIG)),
+        ("AL2023", "#!/bin/bash\ncat > f <<E\n" + NODE_CONFIG + "E\n"),
+        ("Bottlerocket", TOML),
+        ("Bottlerocket", "# nothing but a remark\n"),
+        *((f"Windows{year}", text) for year in (2019, 2022, 2025) for text in (POWERSHELL, "Write-Host hello\n")),
+    ],
+)
+def test_what_the_family_reads_is_taken(family: str, text: str) -> None:
+    assert why_unreadable(text, FAMILIES[family]) == ""
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "words"),
+    [
+        ("Bottlerocket", SHELL, ("TOML", "line 2")),
+        ("Bottlerocket", "[settings\nkubernetes = 1\n", ("TOML", "line 1")),
+        ("Bottlerocket", TOML + "kube-api-qps = \n", ("TOML", "line 5")),
+        ("Bottlerocket", MIME, ("TOML", "line 1")),
+        ("Bottlerocket", "settings = 5\n", ("settings must be a table",)),
+        ("Bottlerocket", "[settings]\nkubernetes = 5\n", ("settings.kubernetes must be a table",)),
+        ("AL2023", TOML, ("TOML settings for Bottlerocket", "AL2023 reads")),
+        ("AL2", TOML, ("TOML settings for Bottlerocket", "AL2 reads")),
+        ("AL2", POWERSHELL, ("a block for Windows",)),
+        ("AL2023", POWERSHELL, ("a block for Windows",)),
+        ("AL2023", CLOUD_CONFIG, ("cloud-config outside of a MIME part",)),
+        ("AL2", NODE_CONFIG, ("a NodeConfig, which only AL2023 reads",)),
+        ("AL2", MIME_CONFIG, ("MIME part 1", "only AL2023 reads")),
+        ("AL2023", NODE_CONFIG.replace("maxPods: 42", "maxPods: [42"), ("no YAML", "line ")),
+        ("AL2023", NODE_CONFIG.replace("kind: NodeConfig", "kind: Node"), ("kind NodeConfig",)),
+        ("AL2023", MIME_CONFIG.replace("maxPods: 42", "maxPods: [42"), ("MIME part 1", "no YAML", "line ")),
+        ("AL2023", MIME_CONFIG.replace("kind: NodeConfig", "kind: Node"), ("MIME part 1", "kind NodeConfig")),
+        ("AL2023", MIME.replace("--BOUNDARY--", ""), ("MIME", "boundary")),
+        ("AL2", MIME.replace("--BOUNDARY\n", "--OTHER\n"), ("MIME", "boundary")),
+        ("AL2", "MIME-Version: 1.0\nContent-Type: multipart/mixed\n\nhello\n", ("MIME", "boundary")),
+        ("AL2023", "Content-Type: text/plain\n\nhello\n", ("MIME", "boundary")),
+        ("Windows2022", SHELL, ("#! line", "PowerShell")),
+        ("Windows2022", MIME, ("MIME", "PowerShell")),
+        ("Windows2019", TOML, ("TOML settings for Bottlerocket", "PowerShell")),
+        ("Windows2025", "<powershell>\nWrite-Host hello\n", ("1 times <powershell>", "0 times </powershell>")),
+        ("Windows2025", POWERSHELL + POWERSHELL, ("2 times <powershell>",)),
+    ],
+)
+def test_what_it_does_not_read_is_told_by_the_field(family: str, text: str, words: tuple[str, ...]) -> None:
+    problem = why_unreadable(text, FAMILIES[family])
+    assert problem.startswith("spec.userData: ")
+    assert all(word in problem for word in words), problem
+
+
+@pytest.mark.parametrize(
+    ("size", "near"), [(0, False), (LIMIT * 9 // 10, False), (LIMIT * 9 // 10 + 1, True), (LIMIT, True)]
+)
+def test_what_is_nearly_full_is_warned_of(size: int, near: bool) -> None:
+    told = why_near_limit(size)
+    assert bool(told) == near
+    assert not near or (str(size) in told and str(LIMIT) in told)
