@@ -17,6 +17,7 @@ from aws.price_estimates import estimate
 from aws.prices import PriceBook, read_prices
 from aws.reservations import Reservations
 from aws.settings import AwsSettings
+from aws.type_cache import TypeCache, key_of
 from aws.type_info import TypeInfo
 from aws.zonal_shift import ZonalShifts
 from model.catalogue import Catalogue, InstanceType, ReservationRoom
@@ -51,7 +52,7 @@ class AwsOfferings:
         self._due = clock() + _REFRESH_SECONDS if region else clock()
         self._refreshing: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
-        self._resolved: dict[str, tuple[object, ResolvedTypes]] = {}
+        self._resolved = TypeCache()
 
     async def refresh(self) -> None:
         """Read what is due. Types must be read; prices that cannot be read keep their last value."""
@@ -70,6 +71,7 @@ class AwsOfferings:
                 found[node_class.name] = (await self.resolved(node_class)).types
             except Fault as fault:
                 _log.warning("no instance types for a class", node_class=node_class.name, reason=fault.message)
+        self._resolved.keep_only({node_class.uid for node_class in node_classes})
         return Catalogue(by_node_class=found)
 
     async def rooms(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
@@ -82,27 +84,19 @@ class AwsOfferings:
         return await self._zones.away()
 
     async def resolved(self, node_class: EC2NodeClass) -> ResolvedTypes:
-        """The class's types, with their requirements; kept per class, generation and resolved status."""
+        """The class's types, with their requirements; kept until something that they depend on changes."""
         region = await self.region()
-        status, group = node_class.status, await self._placement.resolve(node_class)
+        epoch = self._epoch
+        group = await self._placement.resolve(node_class)
         reserved = self._reservations.of(node_class)
-        key = (
-            self._epoch,
-            group,
-            node_class.metadata.generation,
-            node_class.spec,
-            status.subnets,
-            status.amis,
-            reserved,
-        )
-        held = self._resolved.get(node_class.uid)
-        # The same status in another order is another choice of image, so that the tuples are compared as they are.
-        if held is None or held[0] != key:
-            types = await self._clients.in_thread(
+        key = key_of(node_class, epoch=epoch, group=group, reserved=reserved)
+        held = self._resolved.get(node_class.uid, key)
+        if held is None:
+            held = await self._clients.in_thread(
                 lambda: resolve_types(region, node_class, self._settings, group, reserved)
             )
-            held = self._resolved[node_class.uid] = (key, types)
-        return held[1]
+            self._resolved.put(node_class.uid, key, held)
+        return held
 
     async def region(self) -> Region:
         """Types, zones and prices. Waits for the first reading only; later ones go on beside those who ask."""

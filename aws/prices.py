@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from aws.client import AwsClients
-from aws.price_estimates import estimate as estimate
 from aws.settings import AwsSettings
 from model import labels
 from model.faults import Fault

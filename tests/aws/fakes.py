@@ -17,6 +17,11 @@ class NoGroups:
         return None
 
 
+class NoShifts:
+    async def away(self) -> frozenset[str]:
+        return frozenset()
+
+
 class Named:
     """Stands for a boto3 client: its methods are but their names."""
 
@@ -50,8 +55,8 @@ def all_answers(*names: str, price: float = 0.1) -> dict[str, list[Any]]:
     }
 
 
-def product(name: str, price: float) -> str:
-    dimension = {"pricePerUnit": {"USD": str(price)}}
+def product(name: str, price: float, currency: str = "USD") -> str:
+    dimension = {"pricePerUnit": {currency: str(price)}}
     return json.dumps(
         {
             "product": {"attributes": {"instanceType": name}},
