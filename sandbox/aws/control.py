@@ -85,6 +85,10 @@ class AwsControl(CapacityControl):
         """Move the timers of instances forward; wall-clock stamps are not moved."""
         self._call("POST", "advance", {"seconds": seconds})
 
+    def age(self, thing: str, seconds: float) -> None:
+        """An instance, a launch template (by id) or an instance profile (by name) was made so much earlier."""
+        self._call("POST", "age", {"id": thing, "seconds": seconds})
+
     def configure(self, **settings: Any) -> None:
         """Change delays and the cluster's answers while running, by the names of SimSettings."""
         self._call("POST", "settings", settings)

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 from urllib.parse import parse_qsl
 
-from sandbox.aws import sim_images, sim_instances, sim_reservations
+from sandbox.aws import sim_ages, sim_images, sim_instances, sim_reservations
 from sandbox.aws.ec2.quotas import BY_CODE, QUOTAS
 from sandbox.aws.rates import Rate
 from sandbox.aws.request import HttpRequest
@@ -225,6 +225,7 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "rates"): set_rates,
     ("DELETE", "rates"): clear_rates,
     ("POST", "advance"): advance,
+    ("POST", "age"): sim_ages.age,
     ("GET", "settings"): show_settings,
     ("POST", "settings"): configure,
     ("POST", "parameters"): put_parameter,

@@ -130,3 +130,21 @@ async def test_tagging_hundreds_holds_up_no_termination(cloud: AwsAdapters, cont
     for task in tagging:
         task.cancel()
     await asyncio.gather(*tagging, return_exceptions=True)
+
+
+async def test_what_is_made_older_is_older(cloud: AwsAdapters, control: AwsControl) -> None:
+    """The stand-in's word for it, which the tests of upkeep rest on."""
+    await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud))))
+    (instance,) = await cloud.instances.list_managed()
+    template, *_ = await cloud.leftovers.templates()
+    (profile,) = await cloud.leftovers.profiles()
+    for thing in (instance.instance_id, template.id, profile.name):
+        control.age(thing, 3600)
+    (aged,) = await cloud.instances.list_managed()
+    templates = {one.id: one for one in await cloud.leftovers.templates()}
+    (kept,) = await cloud.leftovers.profiles()
+    assert instance.launched_at is not None and aged.launched_at is not None
+    hour = timedelta(hours=1)
+    assert instance.launched_at - aged.launched_at == hour
+    assert template.created - templates[template.id].created == hour
+    assert profile.created - kept.created == hour
