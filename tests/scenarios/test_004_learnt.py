@@ -1,0 +1,157 @@
+"""Promise 5: what is known of a machine is learnt from that machine."""
+
+import pytest
+
+from model import labels
+from sandbox.nodes.rules import LessMemory
+from tests.integration.eventually import eventually, throughout
+from tests.integration.objects import Object
+from tests.integration.product import Product
+from tests.integration.scene import Scene
+from tests.scenarios.acts import CALM
+from tests.scenarios.acts_of_learning import (
+    LARGE,
+    MIB,
+    has_less,
+    is_learnt,
+    memory_of,
+    own_class,
+    type_of,
+    wants,
+    were_bought,
+)
+
+STAYS = "600s"
+"""consolidateAfter of nodes that are to stay for as long as the test looks at them."""
+
+
+@pytest.mark.row("004-a")
+@CALM.scenario
+async def test_of_four_images_the_one_that_the_node_runs_is_learnt_for(product: Product) -> None:
+    async with own_class(product, "four-images", "bottlerocket@1.44.0") as found:
+        amis = found["status"]["amis"]
+        assert len({one["id"] for one in amis}) == 4 and "nvidia" in amis[0]["name"], "the NVIDIA image is the newest"
+        (standard,) = {one["id"] for one in amis if "x86_64" in one["name"] and "nvidia" not in one["name"]}
+        async with product.scene("004-a", of_class="four-images", types=["m6i.large"]) as scene:
+            (claim,) = await scene.run(1)
+            assert claim["status"]["imageID"] == standard
+            memory = await memory_of(product, claim)
+            await eventually(lambda: is_learnt(product, standard, "m6i.large", memory))
+
+
+@pytest.mark.row("004-b")
+@CALM.scenario
+async def test_one_node_that_is_too_small_and_then_the_next_bigger_type(product: Product) -> None:
+    async with product.scene("004-b", types=["m5.large", "m5.xlarge"]) as scene:
+        await has_less(scene, "m5.large")
+        await wants(scene, 1, LARGE)
+        await eventually(lambda: scene.pods_run(1))
+        await were_bought(scene, "m5.large", "m5.xlarge")
+        first = (await scene.lives())[0].name
+        await eventually(lambda: scene.event(first, "SmallerThanPlanned", "memory"))
+        await eventually(lambda: scene.claims_are_gone([first]))
+        await scene.scale(3)
+        await eventually(lambda: scene.pods_run(3))
+        await were_bought(scene, "m5.large", "m5.xlarge", "m5.xlarge")
+
+
+@pytest.mark.row("004-d")
+@CALM.scenario
+async def test_machines_with_devices_run_the_image_for_their_devices(product: Product) -> None:
+    wanted = {"g5.xlarge": "x86_64-nvidia", "inf2.xlarge": "x86_64-neuron", "g5g.xlarge": "arm64-nvidia"}
+    async with own_class(product, "for-devices", "al2023@v20250829") as found:
+        names = {one["id"]: one["name"] for one in found["status"]["amis"]}
+        async with product.scene("004-d", of_class="for-devices", types=list(wanted)) as scene:
+            claims = await _one_of_each(scene, list(wanted))
+            for instance_type, claim in claims.items():
+                assert wanted[instance_type] in names[claim["status"]["imageID"]]
+
+
+@pytest.mark.row("004-e")
+@CALM.scenario
+async def test_the_smallest_of_three_nodes_of_a_type_is_remembered(product: Product) -> None:
+    async with product.scene("004-e", types=["m5a.large"], after=STAYS) as scene:
+        image = await _one_more(scene, 1, reports=7650)
+        await eventually(lambda: is_learnt(product, image, "m5a.large", 7650 * MIB))
+        await _one_more(scene, 2, reports=7640)
+        await eventually(lambda: is_learnt(product, image, "m5a.large", 7640 * MIB))
+        await _one_more(scene, 3, reports=7700)
+        await throughout(lambda: is_learnt(product, image, "m5a.large", 7640 * MIB), seconds=4)
+
+
+@pytest.mark.row("004-g")
+@CALM.scenario
+async def test_what_a_node_has_shown_counts_in_the_next_plan(product: Product) -> None:
+    async with product.scene("004-g", types=["m5d.large", "m5d.xlarge"], after=STAYS) as scene:
+        await has_less(scene, "m5d.large")
+        await scene.deploy(1)
+        first = await eventually(lambda: _registered(scene, 1))
+        assert type_of(first) == "m5d.large"
+        await wants(scene, 1, LARGE, f"{scene.name}-large")
+        await eventually(lambda: scene.pods_run(1, f"{scene.name}-large"))
+        await were_bought(scene, "m5d.large", "m5d.xlarge")
+
+
+@pytest.mark.row("004-h")
+@CALM.scenario
+async def test_each_kind_of_machine_launches_with_its_own_variant(product: Product) -> None:
+    wanted = {
+        "m6a.large": "x86_64",
+        "m6g.large": "arm64",
+        "g4dn.xlarge": "nvidia-x86_64",
+        "g5g.xlarge": "nvidia-arm64",
+        "m6i.large": "x86_64",
+    }
+    before = set(await product.launch_templates())
+    async with own_class(product, "variants", "bottlerocket@1.46.0") as found:
+        images = {one["id"]: one["name"] for one in found["status"]["amis"]}
+        async with product.scene("004-h", of_class="variants", types=list(wanted)) as scene:
+            claims = await _one_of_each(scene, list(wanted))
+            runs = {one["id"]: one["image_id"] for one in product.aws.instances()["instances"]}
+            for instance_type, claim in claims.items():
+                image, instance = claim["status"]["imageID"], claim["status"]["providerID"].rpartition("/")[2]
+                assert runs[instance] == image, "status.imageID tells the truth"
+                assert _variant(images[image]) == wanted[instance_type]
+            used = {claim["status"]["imageID"] for claim in claims.values()}
+            assert len(used) == 4
+            await _one_template_for_each(product, used, before)
+
+
+async def _one_of_each(scene: Scene, types: list[str]) -> dict[str, Object]:
+    """One pod for each instance type, which runs on it: NodeClaims by type."""
+    for number, one in enumerate(types):
+        selector = {labels.NODEPOOL: scene.name, labels.INSTANCE_TYPE: one}
+        await scene.deploy(1, f"{scene.name}-{number}", nodeSelector=selector)
+    for number in range(len(types)):
+        await eventually(lambda number=number: scene.pods_run(1, f"{scene.name}-{number}"))  # type: ignore[misc]
+    claims = {type_of(claim): claim for claim in await scene.claims()}
+    assert sorted(claims) == sorted(types)
+    return claims
+
+
+async def _one_more(scene: Scene, count: int, *, reports: int) -> str:
+    """Node number `count`, filled by a pod, reports so many MiB: the image that it runs."""
+    await scene.trouble(LessMemory(mebibytes=reports), count=1)
+    await scene.deploy(1, f"{scene.name}-{count}")
+    newest = await eventually(lambda: _registered(scene, count))
+    assert await memory_of(scene.product, newest) == reports * MIB
+    return str(newest["status"]["imageID"])
+
+
+async def _registered(scene: Scene, count: int) -> Object:
+    """The newest of so many NodeClaims that all have their Nodes."""
+    claims = await scene.claims()
+    assert len(claims) == count and all((claim.get("status") or {}).get("nodeName") for claim in claims)
+    return claims[-1]
+
+
+def _variant(image: str) -> str:
+    """Of a name such as bottlerocket-aws-k8s-1.34-nvidia-x86_64-v1.46.0-abcd."""
+    return image.partition("1.34-")[2].partition("-v")[0]
+
+
+async def _one_template_for_each(product: Product, images: set[str], before: set[str]) -> None:
+    made = sorted(set(await product.launch_templates()) - before)
+    found = await product.images_of_templates(made)
+    ours = [image for image in found.values() if image in images]
+    assert sorted(ours) == sorted(images), f"launch templates of {found}"
