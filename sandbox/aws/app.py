@@ -70,7 +70,7 @@ class Application:
         gate = self._standin.keys.gate(call.access_key, call.region)
         if gate is not None:
             check_service_call(gate, call)
-        if call.service in UNLOCKED:
+        if call.service in UNLOCKED and (call.service, call.action) not in SERVICE_ACTIONS:
             return self._standin.moto.call(call.http, call.service)
         # IAM's and other services' state is read by launches, so it changes under the home region's lock.
         world = self._standin.world(call.region) if call.service == "ec2" else self._standin.home

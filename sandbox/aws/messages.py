@@ -8,12 +8,20 @@ from typing import Any
 
 from moto.sqs.models import sqs_backends
 
+from sandbox.aws.events import reaches_queue
 from sandbox.aws.settings import SimSettings
 from sandbox.aws.wire.xml import iso
 
 
 def send_event(settings: SimSettings, event: dict[str, Any]) -> None:
-    sqs_backends[settings.account][settings.region].send_message(settings.cluster_name, json.dumps(event))
+    """Let EventBridge bring an event of AWS to the queue: it arrives if a rule is there for it."""
+    if reaches_queue(settings, event):
+        send_message(settings, event)
+
+
+def send_message(settings: SimSettings, message: dict[str, Any]) -> None:
+    """Put anything into the queue."""
+    sqs_backends[settings.account][settings.region].send_message(settings.cluster_name, json.dumps(message))
 
 
 def event(settings: SimSettings, now: Any, detail_type: str, detail: dict[str, Any], ids: list[str]) -> dict[str, Any]:

@@ -18,3 +18,9 @@ def profile_named(account: str, name: str) -> Any | None:
 
 def profile_at(account: str, arn: str) -> Any | None:
     return next((profile for profile in instance_profiles(account) if profile.arn == arn), None)
+
+
+def role_arn(account: str, name: str) -> str | None:
+    """With the role's path, which its name does not tell. None if there is no such role."""
+    roles = iam_backends[account]["aws"].roles.values()
+    return next((str(role.arn) for role in roles if role.name == name), None)

@@ -8,19 +8,17 @@ import datetime as dt
 import json
 from typing import Any
 
+from moto.events.models import events_backends
 from moto.iam.models import iam_backends
 from moto.sqs.models import sqs_backends
 from moto.ssm.models import Parameter, ssm_backends
 
 from sandbox.aws.catalogue import published_images
+from sandbox.aws.events import queue_attributes, seed_rules
 from sandbox.aws.settings import SimSettings
 from sandbox.aws.standin import StandIn
 
 ZONES = "abc"
-TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
-}
 
 
 def seed(standin: StandIn) -> None:
@@ -28,16 +26,25 @@ def seed(standin: StandIn) -> None:
     settings = standin.settings
     _seed_network(standin)
     _seed_images(standin)
+    _seed_role(settings, settings.node_role(), "Node role", {"Service": "ec2.amazonaws.com"})
+    _seed_role(settings, settings.controller_role(), "Worker's role", {"Service": "pods.eks.amazonaws.com"})
+    sqs_backends[settings.account][settings.region].create_queue(
+        settings.cluster_name, tags={}, **queue_attributes(settings)
+    )
+    seed_rules(settings)
+
+
+def _seed_role(settings: SimSettings, name: str, text: str, principal: dict[str, str]) -> None:
+    trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
     iam_backends[settings.account]["aws"].create_role(
-        role_name=settings.node_role(),
-        assume_role_policy_document=json.dumps(TRUST),
+        role_name=name,
+        assume_role_policy_document=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
         path="/",
         permissions_boundary=None,
-        description="Node role",
+        description=text,
         tags=[],
         max_session_duration="3600",
     )
-    sqs_backends[settings.account][settings.region].create_queue(settings.cluster_name, tags={})
 
 
 def reset(standin: StandIn) -> None:
@@ -53,7 +60,7 @@ def _reset(standin: StandIn) -> None:
         world.network.backend.reset()
     account = standin.settings.account
     iam_backends[account]["aws"].reset()
-    for backends in (ssm_backends, sqs_backends):
+    for backends in (ssm_backends, sqs_backends, events_backends):
         for backend in backends[account].values():
             backend.reset()
     standin.counters.clear()

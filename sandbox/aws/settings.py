@@ -41,5 +41,9 @@ class SimSettings:
     def node_role(self) -> str:
         return f"KarpenterNodeRole-{self.cluster_name}"
 
+    def controller_role(self) -> str:
+        """The role whose sessions the worker's key stands for."""
+        return f"KarpenterControllerRole-{self.cluster_name}"
+
     def cluster_arn(self) -> str:
         return f"arn:aws:eks:{self.region}:{self.account}:cluster/{self.cluster_name}"

@@ -146,5 +146,5 @@ def announce_health_event(standin: StandIn, body: Body) -> Any:
 
 def send_message(standin: StandIn, body: Body) -> Any:
     """Any message into the cluster's queue, as it is."""
-    messages.send_event(standin.settings, body["message"])
+    messages.send_message(standin.settings, body["message"])
     return {"ok": True}

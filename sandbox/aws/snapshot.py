@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from moto.ec2.models import ec2_backends
+from moto.events.models import events_backends
 from moto.iam.models import iam_backends
 from moto.sqs.models import sqs_backends
 from moto.ssm.models import ssm_backends
@@ -21,7 +22,7 @@ from sandbox.aws.standin import StandIn
 FILE = "aws.pickle"
 # Live machinery of a world, made anew at every start.
 NOT_KEPT = frozenset({"settings", "clock", "lock", "moved", "network", "listeners"})
-BACKENDS: dict[str, Any] = {"ec2": ec2_backends, "iam": iam_backends, "sqs": sqs_backends}
+BACKENDS: dict[str, Any] = {"ec2": ec2_backends, "events": events_backends, "iam": iam_backends, "sqs": sqs_backends}
 
 
 def save(standin: StandIn, folder: Path) -> None:

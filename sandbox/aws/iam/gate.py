@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from sandbox.aws.iam.policy import Statement, decide
+from sandbox.aws.iam.policy import Decision, Statement, decide
 from sandbox.aws.profiles import profile_at
 from sandbox.aws.wire.errors import AwsError
 
@@ -56,6 +56,29 @@ def resource_context(tags: Tags) -> Context:
     return found | {f"ec2:resourcetag/{key.lower()}": [value] for key, value in tags.items()}
 
 
+def launch_context(prepared: Prepared, kind: str) -> Context:
+    """EC2's condition keys of a launch, for the instance and for its volumes, the first of which stands for all."""
+    data = prepared.spec.data
+    if kind == "volume" and prepared.mappings:
+        ebs = prepared.mappings[0]["Ebs"]
+        encrypted = all(mapping["Ebs"].get("Encrypted") for mapping in prepared.mappings)
+        return {
+            "ec2:encrypted": [str(encrypted).lower()],
+            "ec2:volumetype": [str(ebs.get("VolumeType", "gp2"))],
+            "ec2:volumesize": [str(ebs.get("VolumeSize", 8))],
+        }
+    if kind != "instance":
+        return {}
+    found = {
+        "ec2:instancetype": [prepared.instance_type],
+        "ec2:availabilityzone": [prepared.zone],
+        "ec2:tenancy": [prepared.fit.tenancy],
+        "ec2:instancemarkettype": [prepared.spec.market],
+        "ec2:metadatahttptokens": [data.get("MetadataOptions", {}).get("HttpTokens", "optional")],
+    }
+    return found | ({"ec2:instanceprofile": [prepared.profile[0]]} if prepared.profile else {})
+
+
 class Gate:
     def __init__(
         self,
@@ -72,22 +95,29 @@ class Gate:
         self._denials = denials
 
     def allows(self, action: str, resource: str, context: Context) -> bool:
+        return self.decision(action, resource, context) == "allow"
+
+    def decision(self, action: str, resource: str, context: Context) -> Decision:
         """Ask the policy; a refusal is written down."""
         full = {"aws:requestedregion": [self.region], "aws:principalaccount": [self.account], **context}
         decision = decide(self._policy, action, resource, full)
         if decision != "allow":
             why = {"access_key": self._key, "action": action, "resource": resource, "decision": decision}
             self._denials.append(why)
-        return decision == "allow"
+        return decision
 
     def require(self, action: str, resource: str, context: Context | None = None) -> None:
         """Raises UnauthorizedOperation, EC2's way of refusing, and names what was missing."""
-        if not self.allows(action, resource, context or {}):
+        decision = self.decision(action, resource, context or {})
+        if decision != "allow":
+            why = {
+                "deny": "with an explicit deny in an identity-based policy",
+                "implicit-deny": f"because no identity-based policy allows the {action} action",
+            }[decision]
             raise AwsError(
                 "UnauthorizedOperation",
                 f"You are not authorized to perform this operation. User: arn:aws:iam::{self.account}:user/{self._key} "
-                f"is not authorized to perform: {action} on resource: {resource} because no identity-based policy "
-                f"allows the {action} action.",
+                f"is not authorized to perform: {action} on resource: {resource} {why}.",
             )
 
     def arn(self, kind: str, name: str) -> str:
@@ -105,9 +135,9 @@ class Gate:
         for template_id in {pool.template["LaunchTemplateId"] for pool in pools}:
             self._template(world, "ec2:CreateFleet", template_id)
 
-    def create(self, world: World, action: str, kind: str, tags: Tags) -> None:
-        """Something new: the action on it, and tagging it on creation."""
-        context = request_context(tags)
+    def create(self, world: World, action: str, kind: str, tags: Tags, more: Context | None = None) -> None:
+        """Something new: the action on it, and tagging it on creation. `more` are its kind's own condition keys."""
+        context = request_context(tags) | (more or {})
         self.require(f"ec2:{action}", self.arn(kind, "*"), context)
         if tags:
             self.require("ec2:CreateTags", self.arn(kind, "*"), {**context, "ec2:createaction": [action]})
@@ -133,7 +163,8 @@ class Gate:
         target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
         reservation = world.reservations.get(target.get("CapacityReservationId", ""))
         if reservation is not None:
-            self.require(action, self.arn("capacity-reservation", reservation.id), resource_context(reservation.tags))
+            arn = world.arn("capacity-reservation", reservation.id, reservation.owner)
+            self.require(action, arn, resource_context(reservation.tags))
         group = prepared.placement_group
         if group is not None:
             self.require(action, self.arn("placement-group", group.name), resource_context(group.tags))
@@ -146,7 +177,7 @@ class Gate:
             if kind == "spot-instances-request" and spec.market != "spot":
                 continue
             tags = {k: v for k, v in spec.tags.get(kind, {}).items() if not k.startswith("aws:")}
-            self.create(world, "RunInstances", kind, tags)
+            self.create(world, "RunInstances", kind, tags, launch_context(prepared, kind))
 
     def _pass_role(self, prepared: Prepared) -> None:
         profile = profile_at(self.account, prepared.profile[0]) if prepared.profile else None

@@ -48,6 +48,10 @@ class Keyring:
     def denials(self) -> list[dict[str, str]]:
         return list(self._denials)
 
+    def policy(self, access_key: str) -> tuple[Statement, ...] | None:
+        """What the key is held to; None if to nothing."""
+        return self._policies.get(access_key)
+
     def gate(self, access_key: str, region: str) -> Gate | None:
         policy = self._policies.get(access_key)
         if policy is None:

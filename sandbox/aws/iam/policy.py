@@ -24,11 +24,13 @@ class Statement:
     conditions: tuple[tuple[str, str, tuple[str, ...]], ...]
 
     def applies(self, action: str, resource: str, context: Context) -> bool:
-        return (
-            self._names(action)
-            and self._covers(resource)
-            and all(holds(operator, key, wanted, context) for operator, key, wanted in self.conditions)
+        return self.names(action, resource) and all(
+            holds(operator, key, wanted, context) for operator, key, wanted in self.conditions
         )
+
+    def names(self, action: str, resource: str) -> bool:
+        """Whether it is about such a call at all, its conditions apart."""
+        return self._names(action) and self._covers(resource)
 
     def _names(self, action: str) -> bool:
         if self.not_actions:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sandbox.aws.iam.gate import Context, Gate, Tags, request_context
-from sandbox.aws.profiles import profile_named
+from sandbox.aws.profiles import profile_named, role_arn
 from sandbox.aws.request import AwsCall
 from sandbox.aws.wire.errors import AwsError
 
@@ -32,7 +32,8 @@ def check_service_call(gate: Gate, call: AwsCall) -> None:
 
 
 def _pass_role(gate: Gate, call: AwsCall) -> None:
-    role = f"arn:aws:iam::{gate.account}:role/{call.form.get('RoleName', '')}"
+    name = call.form.get("RoleName", "")
+    role = role_arn(gate.account, name) or f"arn:aws:iam::{gate.account}:role/{name}"
     if not gate.allows("iam:PassRole", role, {"iam:passedtoservice": ["ec2.amazonaws.com"]}):
         raise _denied(gate, call, "iam:PassRole", role)
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable
 
 from sandbox.aws.request import AwsCall
-from sandbox.aws.services import quotas
+from sandbox.aws.services import quotas, simulation
 from sandbox.aws.services.eks import describe_cluster, list_clusters
 from sandbox.aws.services.instance_profiles import list_instance_profiles
 from sandbox.aws.services.pricing import get_products
+from sandbox.aws.services.sts import get_caller_identity
 from sandbox.aws.services.zonal_shift import get_managed_resource, list_managed_resources
 from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.render import Response
@@ -24,6 +25,9 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
     ("pricing", "GetProducts"): get_products,
     ("arc-zonal-shift", "GetManagedResource"): get_managed_resource,
     ("arc-zonal-shift", "ListManagedResources"): list_managed_resources,
+    ("sts", "GetCallerIdentity"): get_caller_identity,
+    ("iam", "SimulatePrincipalPolicy"): simulation.simulate_principal_policy,
+    ("iam", "SimulateCustomPolicy"): simulation.simulate_custom_policy,
     ("servicequotas", "ListServiceQuotas"): quotas.list_service_quotas,
     ("servicequotas", "GetServiceQuota"): quotas.get_service_quota,
     ("servicequotas", "ListAWSDefaultServiceQuotas"): quotas.list_default_quotas,

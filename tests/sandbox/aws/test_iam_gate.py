@@ -261,3 +261,50 @@ def test_the_policy_on_the_command_line_binds_the_workers_key(tmp_path: Path) ->
         assert code(refused) == "UnauthorizedOperation"
     finally:
         stop(process)
+
+
+def deny(condition: dict[str, Any], kind: str, action: str = "ec2:RunInstances") -> dict[str, Any]:
+    resource = f"arn:aws:ec2:*:*:{kind}/*"
+    statement = {"Sid": "Guard", "Effect": "Deny", "Action": action, "Resource": resource, "Condition": condition}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "wrong", "right"),
+    [
+        (
+            "instance",
+            {"StringNotEquals": {"ec2:MetadataHttpTokens": "required"}},
+            {},
+            {"MetadataOptions": {"HttpTokens": "required"}},
+        ),
+        (
+            "volume",
+            {"Bool": {"ec2:Encrypted": "false"}},
+            {},
+            {"BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True, "VolumeSize": 20}}]},
+        ),
+    ],
+)
+def test_a_guard_beside_the_policy_denies_launches_and_says_so(
+    kit: StandInKit, kind: str, condition: dict[str, Any], wrong: dict[str, Any], right: dict[str, Any]
+) -> None:
+    policies = shipped_policies(cluster="demo", region="us-west-2", account="123456789012")
+    kit.control.bind_key(WORKER_KEY, [*policies.values(), deny(condition, kind)])
+    worker = Worker(kit)
+    worker.make_template("wrong", **wrong)
+    answer = worker.buy(template="wrong")
+    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert "with an explicit deny" in answer["Errors"][0]["ErrorMessage"]
+    worker.make_template("right", **right)
+    assert ids(worker.buy(template="right"))
+
+
+def test_a_role_is_passed_under_its_path(worker: Worker, kit: StandInKit) -> None:
+    kit.iam.create_role(RoleName="deep", Path="/teams/", AssumeRolePolicyDocument="{}")
+    worker.iam.create_instance_profile(InstanceProfileName="p", Tags=listed(PROFILE))
+    with pytest.raises(ClientError) as refused:
+        worker.iam.add_role_to_instance_profile(InstanceProfileName="p", RoleName="deep")
+    assert code(refused) == "AccessDenied"
+    (denial,) = worker.control.denials()
+    assert denial["resource"] == "arn:aws:iam::123456789012:role/teams/deep"
