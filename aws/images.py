@@ -164,6 +164,9 @@ def _is_past(text: str) -> bool:
 
 
 def _better(left: FoundImage, right: FoundImage) -> bool:
+    """The newer, then the larger name; of copies with one date and name the one that the status would list first."""
     if left.deprecated != right.deprecated:
         return right.deprecated
-    return (left.created, left.name) > (right.created, right.name)
+    if (left.created, left.name) != (right.created, right.name):
+        return (left.created, left.name) > (right.created, right.name)
+    return left.id < right.id
