@@ -77,11 +77,12 @@ class AwsNodeClasses:
             return answer, []
         return answer, [_Unanswered(labels.VALIDATION_SUCCEEDED, answer.unanswered, "Undecided")]
 
-    def _may_change(self, node_class: EC2NodeClass) -> bool:
-        """Reservations fill and end, and placement groups are deleted and made anew, with nothing that tells of it."""
+    @staticmethod
+    def _may_change(node_class: EC2NodeClass) -> bool:
+        """Reservations fill and end, the gate that shows them is switched, and placement groups are deleted and made
+        anew, with nothing that tells of it."""
         spec = node_class.spec
-        reserved = self._parts.reservations.enabled and spec.capacity_reservation_selector_terms
-        return bool(reserved or spec.placement_group_selector)
+        return bool(spec.capacity_reservation_selector_terms or spec.placement_group_selector)
 
 
 async def _asked(what: str, asking: Awaitable[A]) -> A | _Unanswered:
