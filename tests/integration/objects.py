@@ -34,7 +34,7 @@ def node_pool(
     name: str,
     *,
     types: Sequence[str] = (TWO_CPUS,),
-    capacity_type: str = "on-demand",
+    capacity_type: str | Sequence[str] = "on-demand",
     after: str = "1s",
     budget: str = "100%",
     startup_taints: Sequence[Object] = (),
@@ -64,10 +64,11 @@ def node_pool(
     }
 
 
-def requirements(types: Sequence[str], capacity_type: str = "on-demand") -> list[Object]:
+def requirements(types: Sequence[str], capacity_type: str | Sequence[str] = "on-demand") -> list[Object]:
+    capacity_types = [capacity_type] if isinstance(capacity_type, str) else list(capacity_type)
     return [
         {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(types)},
-        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [capacity_type]},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": capacity_types},
     ]
 
 

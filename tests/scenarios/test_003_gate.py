@@ -1,0 +1,126 @@
+"""Promise 4: a gate that is off is off everywhere."""
+
+from collections.abc import AsyncGenerator
+from functools import partial
+
+import pytest
+
+from kube.resources import NODE_CLAIMS
+from model import labels
+from tests.integration.acts import Act
+from tests.integration.eventually import eventually
+from tests.integration.product import Product
+from tests.scenarios.acts import CALM
+from tests.scenarios.reserved import reserved
+
+
+async def switch_off(product: Product) -> None:
+    await product.work(FEATURE_GATES="ReservedCapacity=false")
+
+
+async def switch_on(product: Product) -> None:
+    await product.work(FEATURE_GATES="ReservedCapacity=true")
+
+
+SWITCHED = Act("switched", settings={"FEATURE_GATES": "ReservedCapacity=true"}, between=(switch_off, switch_on))
+"""The gate is on; at the first `yield` a worker starts that has it off, at the second one that has it on again."""
+
+
+@pytest.mark.row("003-a")
+@SWITCHED.scenario
+async def test_an_instance_in_an_open_reservation_is_on_demand_while_the_gate_is_off(
+    product: Product,
+) -> AsyncGenerator[None, None]:
+    yield
+    async with reserved(product, "003-a", of_type="m5.large", criteria="open") as there:
+        claim = await there.start()
+        assert there.used() == there.scene.alive(), "EC2 put it into no reservation"
+        await there.stays(claim, reserved=False)
+        await there.lists(0)
+
+
+@pytest.mark.row("003-b")
+@SWITCHED.scenario
+async def test_an_instance_whose_preference_is_open_is_on_demand_while_the_gate_is_on(
+    product: Product,
+) -> AsyncGenerator[None, None]:
+    yield
+    async with reserved(product, "003-b", of_type="m5a.large", criteria="open") as there:
+        claim = await there.start()
+        assert there.used() == there.scene.alive(), "EC2 put it into no reservation"
+        yield
+        await eventually(lambda: there.lists(3))
+        await there.sync()
+        await there.stays(claim, reserved=False)
+
+
+@pytest.mark.row("003-c")
+@CALM.scenario
+async def test_a_targeted_launch_is_reserved_and_does_not_drift(product: Product) -> None:
+    async with reserved(product, "003-c") as there:
+        claim = await there.start()
+        assert there.used() == there.scene.alive()
+        await there.stays(claim, reserved=True)
+        await there.scene.one_node_was_bought()
+
+
+@pytest.mark.row("003-d")
+@CALM.scenario
+async def test_a_reservation_that_is_no_longer_selected_is_drift(product: Product) -> None:
+    async with reserved(product, "003-d") as there:
+        claim = await there.start()
+        await there.is_reserved(claim)
+        await there.select({"tags": {"tests.tenure.sh/of": "nobody"}})
+        await eventually(partial(there.has_drifted, claim, labels.CAPACITY_RESERVATION_DRIFT))
+
+
+@pytest.mark.row("003-e")
+@CALM.scenario
+async def test_a_node_whose_reservation_expired_is_on_demand_and_has_not_drifted(product: Product) -> None:
+    async with reserved(product, "003-e") as there:
+        claim = await there.start()
+        await there.is_reserved(claim)
+        for one in there.reservations:
+            product.aws.expire_reservation(one)
+        await there.sync()
+        await eventually(partial(there.is_on_demand, claim), seconds=90)
+        await there.scene.event(claim, "CapacityReservationLost")
+        await there.stays(claim, reserved=False)
+        assert len(there.scene.alive()) == 1
+
+
+@pytest.mark.row("003-f")
+@SWITCHED.scenario
+async def test_reserved_nodes_outlive_the_gate_and_nothing_new_is_reserved(
+    product: Product,
+) -> AsyncGenerator[None, None]:
+    async with reserved(product, "003-f", count=2) as there:
+        claim = await there.start()
+        await there.is_reserved(claim)
+        yield
+        await eventually(lambda: there.lists(0))
+        await there.sync()
+        await there.stays(claim, reserved=True)
+        another = await there.start(2)
+        await there.is_on_demand(another)
+        await there.has_not_drifted(claim)
+        path = NODE_CLAIMS.path(another)
+        values = [one["values"] for one in (await product.kube.request("GET", path))["spec"]["requirements"]]
+        assert ["on-demand"] in values, values
+
+
+@pytest.mark.row("003-g")
+@SWITCHED.scenario
+async def test_nodes_from_before_the_gate_keep_their_labels_and_new_ones_may_be_reserved(
+    product: Product,
+) -> AsyncGenerator[None, None]:
+    yield
+    async with reserved(product, "003-g", of_type="m5n.large") as there:
+        claim = await there.start()
+        await there.is_on_demand(claim)
+        yield
+        await eventually(lambda: there.lists(3))
+        await there.stays(claim, reserved=False)
+        another = await there.start(2)
+        await there.is_reserved(another)
+        await there.is_on_demand(claim)
