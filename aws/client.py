@@ -4,8 +4,7 @@ Nothing here knows what a call is for. A call is `await clients.call(clients.ec2
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from threading import Lock
@@ -16,7 +15,7 @@ from botocore.config import Config
 
 from aws.errors import BOTO_ERRORS, fault_of
 from aws.settings import AwsSettings
-from aws.throttle import TokenBucket, rate_of
+from aws.throttle import Buckets
 from model.faults import Throttled
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class AwsClients:
         self._session = boto3.session.Session(region_name=settings.region)
         self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
         self._making = Lock()
-        self._buckets: dict[str, TokenBucket] = defaultdict_of_buckets()
+        self._buckets = Buckets()
         self._config = Config(
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,
@@ -106,13 +105,7 @@ class AwsClients:
     async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a client's method in a thread. Raises model.faults."""
         operation = method.__name__
-        bucket = self._buckets[operation]
-        await bucket.take()
-        try:
-            return await self.in_thread(lambda: _called(operation, method, *args, **kwargs))
-        except Throttled:
-            bucket.drain()
-            raise
+        return await self._paced(operation, lambda: _called(operation, method, *args, **kwargs))
 
     async def pages(
         self,
@@ -121,15 +114,34 @@ class AwsClients:
         pick: Callable[[Mapping[str, Any]], R],
         **request: Any,
     ) -> list[R]:
-        """Every item under `key` of every page, each run through `pick` in the thread. Raises model.faults."""
+        """Every item under `key` of every page, each run through `pick` in the thread. Raises model.faults.
+
+        Each page waits its turn, so that long lists and short ones take turns."""
         client, operation = method.__self__, method.__name__  # type: ignore[attr-defined]
+        pages: Iterator[Mapping[str, Any]] = iter(client.get_paginator(operation).paginate(**request))
 
-        def read() -> list[R]:
-            found: Iterable[Mapping[str, Any]] = client.get_paginator(operation).paginate(**request)
-            return [pick(item) for page in found for item in page.get(key, ())]
+        def read() -> list[R] | None:
+            page = _called(operation, lambda: next(pages, None))
+            return None if page is None else [pick(item) for item in page.get(key, ())]
 
-        await self._buckets[operation].take()
-        return await self.in_thread(lambda: _called(operation, read))
+        found: list[R] = []
+        while (more := await self._paced(operation, read)) is not None:
+            found += more
+        self._buckets.of(operation).give_back()
+        return found
+
+    def share(self, replicas: int) -> None:
+        """So many workers call AWS beside each other: each takes its part of every rate."""
+        self._buckets.share(replicas)
+
+    async def _paced(self, operation: str, call: Callable[[], R]) -> R:
+        bucket = self._buckets.of(operation)
+        await bucket.take()
+        try:
+            return await self.in_thread(call)
+        except Throttled:
+            bucket.refused()
+            raise
 
     async def in_thread(self, work: Callable[[], R]) -> R:
         """Run what would hold up the event loop in one of the threads."""
@@ -137,17 +149,6 @@ class AwsClients:
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def defaultdict_of_buckets() -> dict[str, TokenBucket]:
-    """A bucket per operation, made when it is first called."""
-
-    class Buckets(defaultdict[str, TokenBucket]):
-        def __missing__(self, operation: str) -> TokenBucket:
-            self[operation] = TokenBucket(rate_of(operation))
-            return self[operation]
-
-    return Buckets()
 
 
 def _called(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any) -> R:

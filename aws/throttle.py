@@ -1,27 +1,39 @@
 """One token bucket per API, so that a burst of nodes waits here and not in EC2's answers.
 
-The rates are below what AWS grants an account by default for the same calls, leaving room for others in it.
+The rates are what AWS grants an account in a region by default; each replica of the worker takes its share of them.
+Where the account has others who call, EC2 refuses sooner: the pace then falls, and rises again while nothing is
+refused. Why so: docs/decisions/aws-call-rates.md.
 """
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 
 class Rate(NamedTuple):
     per_second: float
     burst: float
+    """Calls that may go out together; less than AWS grants, which leaves some for others in the account."""
 
 
-READS: Final = Rate(20, 100)
-WRITES: Final = Rate(5, 50)
+READS: Final = Rate(20, 20)
+WRITES: Final = Rate(5, 10)
 _RATES: Final[dict[str, Rate]] = {
-    "create_fleet": Rate(10, 50),
-    "terminate_instances": Rate(5, 100),
+    "create_fleet": Rate(5, 1),
+    "run_instances": Rate(2, 5),
+    "terminate_instances": Rate(5, 5),
     "create_tags": Rate(1, 10),
     "get_parameter": Rate(20, 40),
     "get_products": Rate(10, 20),
 }
+_FALLS_TO: Final = 0.7
+"""The share of the pace that is left after a refusal."""
+_FALLS_EVERY: Final = 1.0
+"""Seconds: refusals that come together are one."""
+_RISES: Final = 0.02
+"""Share of the full pace that comes back each second."""
+_SLOWEST: Final = 0.02
 
 
 def rate_of(operation: str) -> Rate:
@@ -33,26 +45,79 @@ def rate_of(operation: str) -> Rate:
 class TokenBucket:
     """`take` waits until a call may go out; calls go in the order in which they asked."""
 
-    def __init__(self, rate: Rate) -> None:
-        self._rate = rate
-        self._tokens = rate.burst
-        self._filled = time.monotonic()
+    def __init__(
+        self,
+        rate: Rate,
+        *,
+        replicas: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._rate, self._replicas, self._clock, self._sleep = rate, replicas, clock, sleep
+        self._tokens = self._most
+        self._filled = clock()
+        self._fell = self._filled - _FALLS_EVERY
+        self._pace = 1.0
         self._turn = asyncio.Lock()
+
+    @property
+    def per_second(self) -> float:
+        """Calls that go out at present, when there is no end of them."""
+        return self._rate.per_second / self._replicas * self._pace
+
+    @property
+    def _most(self) -> float:
+        return max(1.0, self._rate.burst / self._replicas)
+
+    def share(self, replicas: int) -> None:
+        """So many workers call this API."""
+        self._fill()
+        self._replicas = max(1, replicas)
+        self._tokens = min(self._tokens, self._most)
 
     async def take(self) -> None:
         async with self._turn:
             self._fill()
-            if self._tokens < 1:
-                await asyncio.sleep((1 - self._tokens) / self._rate.per_second)
+            while self._tokens < 1:
+                await self._sleep((1 - self._tokens) / self.per_second)
                 self._fill()
             self._tokens -= 1
 
-    def drain(self) -> None:
-        """AWS said that it was too much: what is left of the burst is not ours."""
+    def give_back(self) -> None:
+        """The call turned out not to be needed."""
+        self._tokens = min(self._most, self._tokens + 1)
+
+    def refused(self) -> None:
+        """AWS said that it was too much: what is left of the burst is not ours, and less is granted than we thought."""
         self._fill()
         self._tokens = min(self._tokens, 0.0)
+        if self._filled - self._fell >= _FALLS_EVERY:
+            self._fell = self._filled
+            self._pace = max(_SLOWEST, self._pace * _FALLS_TO)
 
     def _fill(self) -> None:
-        now = time.monotonic()
-        self._tokens = min(self._rate.burst, self._tokens + (now - self._filled) * self._rate.per_second)
+        now = self._clock()
+        passed = now - self._filled
+        self._tokens = min(self._most, self._tokens + passed * self.per_second + 1e-9)
+        self._pace = min(1.0, self._pace + passed * _RISES)
         self._filled = now
+
+
+class Buckets:
+    """A bucket per operation, made when it is first called."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, TokenBucket] = {}
+        self._replicas = 1
+
+    def of(self, operation: str) -> TokenBucket:
+        bucket = self._buckets.get(operation)
+        if bucket is None:
+            bucket = self._buckets[operation] = TokenBucket(rate_of(operation), replicas=self._replicas)
+        return bucket
+
+    def share(self, replicas: int) -> None:
+        """So many workers call the APIs of this account and region."""
+        self._replicas = max(1, replicas)
+        for bucket in self._buckets.values():
+            bucket.share(self._replicas)

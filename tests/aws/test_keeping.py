@@ -1,11 +1,6 @@
 """What is kept for a while, and how calls are held back: clocks and buckets."""
 
-import asyncio
-
-import pytest
-
 from aws.cache import Expiring
-from aws.throttle import READS, WRITES, Rate, TokenBucket, rate_of
 
 
 class Clock:
@@ -47,36 +42,3 @@ async def test_an_answer_is_asked_for_once() -> None:
     one = Expiring[int](10, clock=Clock())
     assert [await one.get_or("a", ask), await one.get_or("a", ask)] == [7, 7]
     assert len(asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("operation", "rate"),
-    [("describe_instances", READS), ("list_instance_profiles", READS), ("create_launch_template", WRITES)],
-)
-def test_reads_and_writes_have_their_rates(operation: str, rate: Rate) -> None:
-    assert rate_of(operation) == rate
-
-
-async def test_a_burst_goes_out_at_once_and_the_rest_in_turn() -> None:
-    bucket, done = TokenBucket(Rate(per_second=50, burst=3)), list[int]()
-
-    async def take(number: int) -> None:
-        await bucket.take()
-        done.append(number)
-
-    tasks = [asyncio.create_task(take(number)) for number in range(5)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert done == [0, 1, 2]
-    await asyncio.gather(*tasks)
-    assert done == [0, 1, 2, 3, 4]
-
-
-async def test_after_a_refusal_nothing_of_the_burst_is_left() -> None:
-    bucket = TokenBucket(Rate(per_second=20, burst=100))
-    bucket.drain()
-    waiting = asyncio.create_task(bucket.take())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    await waiting

@@ -1,0 +1,137 @@
+"""Calls go out in turn, never faster than AWS grants, and slower where it grants less."""
+
+import asyncio
+
+import pytest
+
+from aws.throttle import READS, WRITES, Buckets, Rate, TokenBucket, rate_of
+
+
+class Clock:
+    """Passes by as much as is slept."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+class Granting:
+    """EC2's own bucket, as its documentation has it."""
+
+    def __init__(self, per_second: float, burst: float, clock: Clock) -> None:
+        self._per_second, self._burst, self._clock = per_second, burst, clock
+        self._tokens, self._filled = burst, 0.0
+
+    def call(self) -> bool:
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._per_second)
+        self._filled = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+@pytest.mark.parametrize(
+    ("operation", "rate"),
+    [("describe_instances", READS), ("list_instance_profiles", READS), ("create_launch_template", WRITES)],
+)
+def test_reads_and_writes_have_their_rates(operation: str, rate: Rate) -> None:
+    assert rate_of(operation) == rate
+
+
+@pytest.mark.parametrize(
+    "operation", ["create_fleet", "run_instances", "terminate_instances", "create_launch_template"]
+)
+def test_no_rate_is_above_what_aws_documents(operation: str) -> None:
+    documented = {"run_instances": (2, 5), "terminate_instances": (5, 100)}.get(operation, (5, 50))
+    assert rate_of(operation) <= documented and rate_of(operation).burst <= documented[1]
+
+
+async def test_a_burst_goes_out_at_once_and_the_rest_in_turn() -> None:
+    clock = Clock()
+    bucket, done = TokenBucket(Rate(per_second=50, burst=3), clock=clock, sleep=clock.sleep), list[tuple[int, float]]()
+
+    async def take(number: int) -> None:
+        await bucket.take()
+        done.append((number, round(clock.now, 2)))
+
+    await asyncio.gather(*(take(number) for number in range(5)))
+    assert done == [(0, 0), (1, 0), (2, 0), (3, 0.02), (4, 0.04)]
+
+
+async def test_in_no_second_more_fleets_are_called_than_are_refilled() -> None:
+    clock = Clock()
+    bucket = TokenBucket(rate_of("create_fleet"), clock=clock, sleep=clock.sleep)
+    times = [await taken(bucket, clock) for _ in range(50)]
+    assert max(sum(1 for other in times if one <= other < one + 0.999) for one in times) <= 5
+
+
+async def test_after_a_refusal_nothing_of_the_burst_is_left() -> None:
+    clock = Clock()
+    bucket = TokenBucket(Rate(per_second=20, burst=100), clock=clock, sleep=clock.sleep)
+    bucket.refused()
+    await bucket.take()
+    assert clock.now == pytest.approx(1 / 14, rel=0.01)
+
+
+async def test_refusals_that_come_together_slow_it_down_once() -> None:
+    clock = Clock()
+    bucket = TokenBucket(Rate(per_second=10, burst=1), clock=clock, sleep=clock.sleep)
+    for _ in range(10):
+        bucket.refused()
+    assert bucket.per_second == pytest.approx(7)
+
+
+async def test_the_pace_comes_back_when_nothing_is_refused() -> None:
+    clock = Clock()
+    bucket = TokenBucket(Rate(per_second=10, burst=1), clock=clock, sleep=clock.sleep)
+    bucket.refused()
+    await clock.sleep(60)
+    await bucket.take()
+    assert bucket.per_second == 10
+
+
+async def test_where_less_is_granted_it_is_found_and_nearly_used_up() -> None:
+    """A refill of 2 per second, though 5 are documented: others in the account use the rest."""
+    clock = Clock()
+    bucket = TokenBucket(rate_of("create_fleet"), clock=clock, sleep=clock.sleep)
+    granting, done, refused = Granting(2, 50, clock), 0, 0
+    while done < 500:
+        await bucket.take()
+        if granting.call():
+            done += 1
+        else:
+            refused += 1
+            bucket.refused()
+    assert clock.now < 1.1 * (500 - 50) / 2
+    assert refused < 50
+
+
+async def test_replicas_share_a_rate() -> None:
+    clock = Clock()
+    bucket = TokenBucket(Rate(per_second=10, burst=20), clock=clock, sleep=clock.sleep)
+    bucket.share(4)
+    times = [await taken(bucket, clock) for _ in range(15)]
+    assert times[4] == 0 and times[5] == pytest.approx(0.4)
+    assert bucket.per_second == 2.5
+
+
+async def test_apis_do_not_wait_for_each_other() -> None:
+    buckets = Buckets()
+    for _ in range(40):
+        buckets.of("create_fleet").refused()
+    await asyncio.wait_for(buckets.of("describe_instances").take(), 0.5)
+    buckets.share(2)
+    assert buckets.of("terminate_instances").per_second == 2.5
+
+
+async def taken(bucket: TokenBucket, clock: Clock) -> float:
+    await bucket.take()
+    return round(clock.now, 3)
