@@ -4,7 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 from cli.lives import NodeLife
 from cli.why import story
-from model.lifecycle import Phase, Step
+from model.lifecycle import ClaimIdentity, ClaimState, Phase, Step
+from model.observations import ClaimSeen
+from workflows.details import drifted
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -40,3 +42,12 @@ def test_without_a_worker_what_visibility_knows_is_still_told() -> None:
     text = story(life, (), note="its story needs a worker, and none answers: no poller")
     assert "phase       Ready" in text
     assert "no poller" in text
+
+
+def test_a_node_that_has_drifted_says_from_what_and_what_comes_of_it() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Registration", since=START)
+    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    seen = ClaimSeen(drift="AMIDrift", drift_message="m6i.large runs ami-1")
+    lines = story(life, (), drift=drifted(ClaimState(identity=identity, seen=seen))).splitlines()
+    assert "  drifted     AMIDrift: m6i.large runs ami-1; replacement comes with voluntary disruption" in lines
+    assert "drifted" not in story(life, (), drift=drifted(ClaimState(identity=identity)))

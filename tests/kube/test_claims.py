@@ -1,11 +1,12 @@
 """NodeClaims on a real API server: every write is idempotent, sends little, and survives a conflict."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kube.adapters import KubeAdapters
+from kube.adapters import KubeAdapters, build
 from kube.client import KubeClient
 from kube.resources import NODE_CLAIMS
 from model.faults import BadInput
@@ -94,6 +95,46 @@ async def test_a_write_by_somebody_else_in_between_is_kept(
     )
     assert patched is not None and patched.is_true("Registered")
     assert patched.metadata.annotations["theirs"] == "kept"
+    await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_writers_that_meet_lose_nothing_of_each_other(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    """The server refuses by 409 whoever is late, and his change is decided again on what stands then."""
+    claim = await made(kube, unique("claim"))
+    replicas = [kube, *(build(kube.client) for _ in range(3))]
+    for one in replicas:
+        assert await one.claims.get(claim.name) is not None
+    answers = await asyncio.gather(
+        *(
+            one.claims.patch(claim.name, claim.uid, annotations={f"writer-{number}": "was-here"}, now=NOW)
+            for number, one in enumerate(replicas)
+        )
+    )
+    assert all(answers)
+    found = await kube.claims.get(claim.name)
+    assert found is not None and set(found.metadata.annotations) >= {f"writer-{n}" for n in range(len(replicas))}
+    await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_a_condition_that_is_taken_back_is_gone_and_ready_stays_as_it_was(
+    kube: KubeAdapters, unique: Unique
+) -> None:
+    claim = await made(kube, unique("claim"))
+    drifted = ConditionPatch(type="Drifted", status="True", reason="AMIDrift", message="an old image")
+    shown = await kube.claims.patch(claim.name, claim.uid, conditions=(drifted,), now=NOW)
+    assert shown is not None and shown.is_true("Drifted")
+    other = drifted.model_copy(update={"reason": "SubnetDrift"})
+    again = await kube.claims.patch(claim.name, claim.uid, conditions=(other,), now=NOW + timedelta(hours=1))
+    assert again is not None
+    before, after = shown.condition("Drifted"), again.condition("Drifted")
+    assert before is not None and after is not None and after.reason == "SubnetDrift"
+    assert before.last_transition_time == after.last_transition_time, "it moves with the status alone"
+    gone = ConditionPatch(type="Drifted", status="")
+    for _ in range(2):
+        left = await kube.claims.patch(claim.name, claim.uid, conditions=(gone,), now=NOW)
+        assert left is not None and left.condition("Drifted") is None and left.condition("Ready") is not None
     await kube.claims.delete(claim.name, claim.uid)
 
 

@@ -1,9 +1,91 @@
-"""Merge patches, and reads that are shared but never older than the question."""
+"""Merge patches, what a 409 means, and reads that are shared but never older than the question."""
 
 import asyncio
+from typing import Any, cast
 
-from kube.objects import merge_patch
+import pytest
+
+from kube.client import KubeClient
+from kube.objects import TRIES, Objects, merge_patch
+from kube.resources import NODE_CLAIMS
 from kube.shared import SharedRead
+from model.faults import Conflict
+
+Json = dict[str, Any]
+
+
+class Contended:
+    """One object, which somebody else writes to before each of the next `busy` writes; those are refused by 409."""
+
+    def __init__(self, uid: str = "u1", busy: int = 0) -> None:
+        self.item: Json | None = {"metadata": {"name": "c", "uid": uid, "resourceVersion": "1"}, "theirs": 0}
+        self.busy = busy
+        self.sent: list[Json] = []
+
+    @property
+    def objects(self) -> Objects:
+        return Objects(cast(KubeClient, self), NODE_CLAIMS)
+
+    async def get(self, path: str) -> Json | None:
+        return self.item
+
+    async def merge(self, path: str, body: Json) -> Json:
+        assert self.item is not None
+        self._meddle()
+        if body["metadata"]["resourceVersion"] != self.item["metadata"]["resourceVersion"]:
+            raise Conflict("the object has been modified")
+        self.sent.append(body)
+        self.item = {**self.item, **{key: value for key, value in body.items() if key != "metadata"}}
+        return self.item
+
+    async def request(self, method: str, path: str, *, body: Json | None = None) -> Json:
+        """Only deletion, which is refused for another UID, or while somebody writes."""
+        assert method == "DELETE" and self.item is not None
+        if self.busy or (body and body["preconditions"]["uid"] != self.item["metadata"]["uid"]):
+            raise Conflict("the precondition failed")
+        return self.item
+
+    def _meddle(self) -> None:
+        if self.busy and self.item is not None:
+            self.busy -= 1
+            version = str(int(self.item["metadata"]["resourceVersion"]) + 1)
+            metadata = {**self.item["metadata"], "resourceVersion": version}
+            self.item = {**self.item, "metadata": metadata, "theirs": self.item["theirs"] + 1}
+
+
+def theirs_and_one(item: Json) -> Json:
+    return {"ours": item["theirs"] + 1}
+
+
+async def test_a_change_that_is_refused_is_decided_again_on_what_stands_then() -> None:
+    api = Contended(busy=3)
+    changed = await api.objects.change("c", theirs_and_one)
+    assert changed is not None and (changed["theirs"], changed["ours"]) == (3, 4)
+    assert [one["ours"] for one in api.sent] == [4]
+
+
+async def test_a_change_that_is_refused_again_and_again_is_a_conflict_and_no_absence() -> None:
+    api = Contended(busy=TRIES)
+    with pytest.raises(Conflict):
+        await api.objects.change("c", theirs_and_one)
+    assert api.sent == []
+
+
+async def test_a_change_for_one_that_another_has_taken_the_name_of_is_not_made() -> None:
+    api = Contended(uid="u2")
+    assert await api.objects.change("c", theirs_and_one, uid="u1") is None
+    assert api.sent == []
+
+
+async def test_a_deletion_that_is_refused_though_the_object_is_there_is_a_conflict_and_no_deletion() -> None:
+    for uid in ("u1", ""):
+        with pytest.raises(Conflict):
+            await Contended(busy=1).objects.delete("c", uid=uid)
+
+
+async def test_a_deletion_that_is_refused_since_another_has_the_name_means_that_it_is_gone() -> None:
+    assert await Contended(uid="u2").objects.delete("c", uid="u1") is False
+    assert await Contended(uid="u1").objects.delete("c", uid="u1") is True
 
 
 def test_a_patch_holds_only_what_differs() -> None:

@@ -14,6 +14,14 @@ OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
 
 CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
+    "drifted: it is said, and nothing is done": (
+        node({"drift": "AMIDrift", "drift_message": "an old image"}),
+        Verdict(do="wait", blocked_by="drifted: AMIDrift, replacement comes with voluntary disruption"),
+    ),
+    "drifted and empty: it goes as any other": (
+        node({**empty_for(seconds=30), "drift": "AMIDrift"}),
+        Verdict(do="ask", why="Empty"),
+    ),
     "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
     "gone from the API server": (node({"exists": False}), Verdict(do="drain", why="Deleted")),
     "deleted counts before expired": (

@@ -192,6 +192,20 @@ async def nodeclaim_grace_period(fake: World, skipping: WorkflowEnvironment) -> 
     return {"": handle}
 
 
+async def nodeclaim_drifted(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """From an image, then from a subnet, then not any more."""
+    handle = await ready(fake, skipping)
+    image = {"drift": "AMIDrift", "drift_message": "an old image"}
+    for drift in (image, {"drift": "SubnetDrift", "drift_message": "another subnet"}, {}):
+        await fake.see(handle, **BUSY, **drift)
+        await skipping.sleep(timedelta(seconds=30))
+    await fake.see(handle, **BUSY, **image)
+    await skipping.sleep(timedelta(seconds=30))
+    await delete(fake, handle)
+    await handle.result()
+    return {"": handle}
+
+
 async def nodeclaim_continued(fake: World, skipping: WorkflowEnvironment) -> Runs:
     first = await ready(fake, skipping)
     for number in range(480):
@@ -278,6 +292,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_deleted_early,
         nodeclaim_recalled,
         nodeclaim_grace_period,
+        nodeclaim_drifted,
         nodeclaim_continued,
         nodepool_paused,
         provisioning_refused,
