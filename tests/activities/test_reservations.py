@@ -166,7 +166,8 @@ async def test_cut_off_between_node_and_claim_it_is_done_the_next_time(world: Wo
 
 async def test_a_partition_that_ec2_chose_is_written_down(world: World) -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
-    world.add("a", now=labels.RESERVED, **{key: ""})
+    empty: dict[str, Any] = {key: ""}
+    world.add("a", now=labels.RESERVED, **empty)
     assert (await world.sync()).collected == 0
     found = world.instances.running["i-a"]
     world.instances.running["i-a"] = found.model_copy(update={"partition": "4"})

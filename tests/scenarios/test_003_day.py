@@ -1,0 +1,93 @@
+"""Promise 4 over a whole day, on Temporal's time-skipping server with the ports faked."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from aws.instances import instance_facts
+from model import labels
+from model.lifecycle import Phase
+from model.outcomes import InstanceFacts
+from model.upkeep import UpkeepAsked, UpkeepDone
+from tests.controller.builders import pool
+from tests.controller.test_drift import Drifts, a_class
+from tests.fakes.skipping import time_skipping
+from tests.fakes.worker import World
+from tests.workflows.eventually import state_of
+from tests.workflows.lives import BUSY, ready
+from workflows import ids
+from workflows.upkeep import UpkeepWorkflow
+
+HOURS = 24
+LEFT = {
+    "capacityReservations": [{"id": "cr-another"}],
+    "conditions": [{"type": labels.CAPACITY_RESERVATIONS_READY, "status": "True"}],
+}
+"""What a worker with the gate on had written to the class's status."""
+
+
+def in_open_reservation(instance_id: str, preference: str) -> InstanceFacts:
+    """As EC2 describes it, read with the gate off."""
+    raw: dict[str, Any] = {
+        "InstanceId": instance_id,
+        "State": {"Name": "running"},
+        "InstanceType": "m6i.large",
+        "Placement": {"AvailabilityZone": "us-west-2a"},
+        "ImageId": "ami-new",
+        "SubnetId": "subnet-a",
+        "SecurityGroups": [{"GroupId": "sg-1"}, {"GroupId": "sg-2"}],
+        "CapacityReservationId": "cr-open",
+        "CapacityReservationSpecification": {"CapacityReservationPreference": preference},
+    }
+    return instance_facts(raw, reserved=False)
+
+
+def judged(preference: str) -> Drifts:
+    """The watch's look at such a node, whose class has a list that was left there."""
+    drifts = Drifts()
+    drifts.hear("nodepools", pool())
+    drifts.hear("ec2nodeclasses", a_class(**LEFT))
+    drifts.launch(labels={labels.NODEPOOL: "general", labels.CAPACITY_TYPE: labels.ON_DEMAND})
+    drifts.instances.running["i-c1"] = in_open_reservation("i-c1", preference)
+    return drifts
+
+
+@pytest.mark.row("003-a")
+@pytest.mark.parametrize("preference", ["open", "capacity-reservations-only"])
+async def test_a_day_in_an_open_reservation_changes_nothing_of_a_node(preference: str) -> None:
+    drifts = judged(preference)
+    async with time_skipping() as skipping, World(skipping.client).working() as fake:
+        fake.reservations.enabled = False
+        handle = await ready(
+            fake, skipping, labels={labels.NODEPOOL: "default", labels.CAPACITY_TYPE: labels.ON_DEMAND}
+        )
+        claim = fake.claims.found["a"]
+        (instance,) = list(fake.instances.running)
+        fake.instances.running[instance] = in_open_reservation(instance, preference)
+        before = dict(claim["metadata"]["labels"]), fake.nodes.found["node-a"]
+        for hour in range(HOURS):
+            for minute in range(0, 60, 5):
+                assert await drifts.look((hour * 60 + minute) * 60) == ""
+            await fake.see(handle, **BUSY, drift=drifts.reason())
+            # Who waits for a result there has time run on, and this one comes by itself.
+            with skipping.auto_time_skipping_disabled():
+                done = await _upkeep(fake)
+            assert (done.looked_at, done.collected, done.fault) == (0, 0, "")
+            await skipping.sleep(timedelta(hours=1))
+        state = await state_of(handle)
+        assert (state.phase, state.drift) == (Phase.READY, "")
+        assert (claim["metadata"]["labels"], fake.nodes.found["node-a"]) == before
+        assert not set(labels.RESERVATION_LABELS) & before[0].keys()
+        assert before[0][labels.CAPACITY_TYPE] == labels.ON_DEMAND
+        assert "deletionTimestamp" not in claim["metadata"] and fake.instances.terminated == []
+    assert drifts.instances.lists == HOURS * 12
+
+
+async def _upkeep(fake: World) -> UpkeepDone:
+    return await fake.client.execute_workflow(
+        UpkeepWorkflow.run,
+        UpkeepAsked(cluster=fake.cluster, task="capacity-types"),
+        id=ids.upkeep(fake.cluster, "capacity-types"),
+        task_queue=ids.task_queue(fake.cluster),
+    )
