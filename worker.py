@@ -22,11 +22,11 @@ import kube.adapters
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
-from activities.registry import Ports, activities_of
+from activities.registry import Ports, activities_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
-from controller import logs
+from controller import logs, replicas
 from controller import temporal as temporal_service
 from controller.health import Health
 from controller.host import ClusterHost
@@ -100,6 +100,7 @@ async def run(settings: Settings) -> None:
     cluster = await connect_kubernetes(settings)
     cloud = aws.adapters.build(aws_settings(settings))
     try:
+        await cloud.zones.check()
         others = Others(cluster.leases, settings.leader_election_name, stop)
         while not stop.is_set():
             await others.gone(readiness.wait_for)
@@ -130,11 +131,12 @@ async def serve(
         plan_worker=lambda: plan_worker(temporal, settings, watch),
     )
     watch = WatchActivities(host)
+    made = ports(settings, temporal, cluster, cloud)
     worker = Worker(
         temporal,
         task_queue=ids.task_queue(settings.cluster_name),
         workflows=WORKFLOWS,
-        activities=[*activities_of(ports(settings, temporal, cluster, cloud)), watch.watch_cluster],
+        activities=[*activities_of(made), watch.watch_cluster],
         workflow_runner=runner(),
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
@@ -144,7 +146,8 @@ async def serve(
         max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
         graceful_shutdown_timeout=GRACE,
     )
-    async with worker:
+    launches = launch_worker(temporal, settings, made)
+    async with launches, worker, replicas.counted(temporal, launches.task_queue, cloud.clients.share):
         await temporal_service.start_singletons(temporal, settings.cluster_name, window(settings))
         await start_schedules(temporal, settings.cluster_name)
         readiness.wait_for("")
@@ -169,11 +172,25 @@ def ports(
         fleet=cloud.fleet,
         instances=cloud.instances,
         resolver=cloud.resolver,
+        reservations=cloud.reservations,
         lives=Lives(temporal, name, Names(name), settings.deadlines()),
         machines=KeptMachines(temporal, ids.provisioning(name)),
         upkeep=UpkeepPorts(
             inventory=cluster.inventory, leftovers=cloud.leftovers, groups=OpenGroups(temporal, Names(name))
         ),
+    )
+
+
+def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
+    """Calls of CreateFleet have slots of their own: however long they wait, other activities go on."""
+    return Worker(
+        temporal,
+        task_queue=ids.launch_queue(settings.cluster_name),
+        activities=launches_of(made),
+        max_concurrent_activities=max(4, settings.activity_slots // 4),
+        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+        max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
+        graceful_shutdown_timeout=GRACE,
     )
 
 
@@ -217,6 +234,7 @@ def aws_settings(settings: Settings) -> AwsSettings:
         isolated_vpc=settings.isolated_vpc,
         ami_refresh_seconds=settings.ami_refresh_interval.total_seconds(),
         subnet_refresh_seconds=settings.subnet_refresh_interval.total_seconds(),
+        zonal_shift=settings.enable_zonal_shift,
         feature_gates=settings.feature_gates | settings.aws_feature_gates,
         disable_dry_run=settings.disable_dry_run,
         pool_size=max(4, settings.activity_slots // 6),

@@ -25,8 +25,10 @@ from activities.ports import (
     Nodes,
     Pods,
     Pools,
+    Reservations,
 )
 from activities.recalling import RecallActivities
+from activities.reservations import ReservationActivities
 from activities.termination import TerminationActivities
 from activities.upkeep_claims import ClaimUpkeep
 from activities.upkeep_instances import InstanceUpkeep
@@ -49,6 +51,7 @@ class Ports:
     fleet: Fleet
     instances: Instances
     resolver: NodeClassResolver
+    reservations: Reservations
     lives: Lives
     machines: Machines
     upkeep: UpkeepPorts
@@ -59,17 +62,27 @@ def activities_of(ports: Ports) -> list[Callable[..., Any]]:
     return [*_of_nodes(ports), *_of_pools(ports), *_of_upkeep(ports)]
 
 
-def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
-    claims, nodes, pods, events = ports.claims, ports.nodes, ports.pods, ports.events
-    launching = LaunchActivities(
-        claims=claims,
+def launches_of(ports: Ports) -> list[Callable[..., Any]]:
+    """Those that call CreateFleet: they have a queue and slots of their own, so that waiting calls hold up nothing."""
+    launching = _launching(ports)
+    return [launching.launch_alone, launching.launch_group]
+
+
+def _launching(ports: Ports) -> LaunchActivities:
+    return LaunchActivities(
+        claims=ports.claims,
         node_classes=ports.node_classes,
         fleet=ports.fleet,
         instances=ports.instances,
-        events=events,
+        events=ports.events,
         lives=ports.lives,
         machines=ports.machines,
     )
+
+
+def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
+    claims, nodes, pods, events = ports.claims, ports.nodes, ports.pods, ports.events
+    launching = _launching(ports)
     recalling = RecallActivities(
         claims=claims,
         nodes=nodes,
@@ -85,8 +98,6 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     return [
         launching.prepare_launch,
         launching.prepare_group,
-        launching.launch_alone,
-        launching.launch_group,
         launching.refuse_group,
         recalling.recall_life,
         recalling.claim_stands,
@@ -126,7 +137,12 @@ def _of_upkeep(ports: Ports) -> list[Callable[..., Any]]:
     launches = LaunchUpkeep(instances=found, inventory=inventory, leftovers=leftovers)
     tags = TagUpkeep(claims=claims, instances=found, inventory=inventory, leftovers=leftovers, events=events)
     leases = LeaseUpkeep(inventory=inventory)
+    reserved = ReservationActivities(
+        claims=claims, nodes=ports.nodes, instances=found, reservations=ports.reservations, events=events
+    )
     return [
+        reserved.sync_capacity_types,
+        reserved.end_expiring_reservations,
         instances.end_unowned_instances,
         objects.collect_claims,
         objects.collect_nodes,

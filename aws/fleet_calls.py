@@ -6,7 +6,7 @@ instances were made a fault is raised, and the same call is to be repeated.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from aws.client import AwsClients
 from aws.errors import INSUFFICIENT, LAUNCH_TEMPLATE_NOT_FOUND, TOKEN_MISMATCH
@@ -17,13 +17,14 @@ from aws.network import FreeAddresses
 from aws.reservation_counts import Counts
 from aws.tags import TAG_LAUNCH_TOKEN
 from aws.unavailable import Unavailable
-from model.faults import BadInput, Fault, Forbidden, NotFound
+from model.faults import BadInput, Fault, Forbidden, NotFound, Throttled
 from model.launches import FleetAnswer, FleetInstance, LaunchGroup
 from model.marks import marks_of
 from model.outcomes import InstanceFacts
 
 _REFUSED = (Forbidden, BadInput, NotFound)
 """EC2 looked at the call and will not do it; nothing was made by this one."""
+_TURNS: Final = 5
 
 
 class FleetCalls:
@@ -64,11 +65,20 @@ class FleetCalls:
         """A template that is missing is made again where this process knows it, and the call repeated once."""
         request = create_fleet_request(group)
         try:
-            return await self._clients.call(self._clients.launching.create_fleet, **request)
+            return await self._in_turn(request)
         except NotFound as fault:
             names = sorted({one.launch_template for one in group.request.overrides})
             if fault.code not in LAUNCH_TEMPLATE_NOT_FOUND or not await self._templates.again(names):
                 raise
+        return await self._in_turn(request)
+
+    async def _in_turn(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """One that is throttled waits for its next turn here; a fault would send it to the end of a longer queue."""
+        for _ in range(_TURNS - 1):
+            try:
+                return await self._clients.call(self._clients.launching.create_fleet, **request)
+            except Throttled:
+                continue
         return await self._clients.call(self._clients.launching.create_fleet, **request)
 
     async def _made_before(self, group: LaunchGroup) -> FleetAnswer | None:

@@ -32,6 +32,11 @@ def task_queue(cluster: str) -> str:
     return cluster
 
 
+def launch_queue(cluster: str) -> str:
+    """Calls of CreateFleet wait here for a worker that has one free, in Temporal and in nobody's memory."""
+    return f"{cluster}-launch"
+
+
 def plan_queue(cluster: str) -> str:
     """Polled only by the process that hosts the watch, since only it holds the cluster's state."""
     return f"{cluster}-plan"

@@ -19,7 +19,7 @@ from model.launches import GroupOutcome, LaunchGroup, LaunchPrepared, LaunchRefu
 from model.marks import latest
 from model.plans import LaunchDraft
 from model.steps import ClaimRef, GroupAsked, GroupRefused, Prepared
-from workflows.options import CREATE_FLEET, PATCH, PREPARE, named
+from workflows.options import CREATE_FLEET, PATCH, PREPARE, launch_options, named
 
 MOST_ATTEMPTS = 10
 """Each leaves out what the ones before were refused."""
@@ -99,9 +99,10 @@ class LaunchGroups:
     async def _launch(self, group: LaunchGroup) -> LaunchDraft | None:
         """The draft of the next attempt, for those that got nothing; None when the group is over."""
         summary = f"CreateFleet {_called(group)}: {len(group.members)} x {group.pool}"
+        queue = launch_options(self._state().cluster, group.pool, len(group.members))
         try:
             outcome = await workflow.execute_activity_method(
-                LaunchActivities.launch_group, group, **named(CREATE_FLEET, summary)
+                LaunchActivities.launch_group, group, **named(CREATE_FLEET, summary), **queue
             )
         except ActivityError as error:
             outcome = GroupOutcome(group_id=group.group_id, refused=group.members, refusal=_failed(error))

@@ -3,8 +3,10 @@
 from datetime import timedelta
 from typing import Any, TypedDict
 
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType
+
+from workflows import ids
 
 HEARTBEAT = timedelta(seconds=5)
 """An activity whose worker was killed is tried elsewhere after this long."""
@@ -73,6 +75,12 @@ UPKEEP: Options = {
     "retry_policy": _retry(2, 2, 30, attempts=5),
 }
 """Bounded as a whole by each task: what one run cannot do, the next one does."""
+
+
+def launch_options(cluster: str, pool: str, members: int) -> Any:
+    """CreateFleet's own queue. A call for many goes before calls for one, pools take turns where the server can."""
+    priority = Priority(priority_key=2 if members > 1 else 3, fairness_key=pool[:64] or None)
+    return {"task_queue": ids.launch_queue(cluster), "priority": priority}
 
 
 def named(options: Options, summary: str) -> Any:

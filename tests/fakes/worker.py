@@ -12,14 +12,14 @@ from temporalio.worker import Worker
 
 from activities.lives import Lives
 from activities.machines import KeptMachines
-from activities.registry import Ports, activities_of
+from activities.registry import Ports, activities_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
 from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
 from model.observations import ClaimSeen
 from tests.fakes.asker import AskerWorkflow
-from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
+from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
 from tests.fakes.planning import FakeHost
 from tests.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
@@ -44,6 +44,7 @@ class World:
     node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
     instances: FakeInstances = field(default_factory=FakeInstances)
     resolver: FakeResolver = field(default_factory=FakeResolver)
+    reservations: FakeReservations = field(default_factory=FakeReservations)
     leftovers: FakeLeftovers = field(default_factory=FakeLeftovers)
     groups: FakeGroups = field(default_factory=FakeGroups)
     host: FakeHost = field(default_factory=FakeHost)
@@ -83,7 +84,10 @@ class World:
         await handle.signal(NodeClaimWorkflow.seen, self.observe(**seen))
 
     def activities(self) -> list[Callable[..., Any]]:
-        ports = Ports(
+        return [*activities_of(self.ports()), WatchActivities(self.host).watch_cluster]
+
+    def ports(self) -> Ports:
+        return Ports(
             claims=self.claims,
             nodes=self.nodes,
             pods=self.pods,
@@ -93,22 +97,26 @@ class World:
             fleet=self.fleet,
             instances=self.instances,
             resolver=self.resolver,
+            reservations=self.reservations,
             lives=self.lives,
             machines=self.machines,
             upkeep=UpkeepPorts(inventory=self.inventory, leftovers=self.leftovers, groups=self.groups),
         )
-        return [*activities_of(ports), WatchActivities(self.host).watch_cluster]
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator["World"]:
-        """A replica that polls the cluster's task queue."""
-        async with Worker(
-            self.client,
-            task_queue=ids.task_queue(self.cluster),
-            workflows=[*WORKFLOWS, AskerWorkflow],
-            activities=self.activities(),
-            workflow_runner=runner(),
-            max_concurrent_workflow_tasks=4,
+        """A replica that polls the cluster's task queues."""
+        launches = Worker(self.client, task_queue=ids.launch_queue(self.cluster), activities=launches_of(self.ports()))
+        async with (
+            launches,
+            Worker(
+                self.client,
+                task_queue=ids.task_queue(self.cluster),
+                workflows=[*WORKFLOWS, AskerWorkflow],
+                activities=self.activities(),
+                workflow_runner=runner(),
+                max_concurrent_workflow_tasks=4,
+            ),
         ):
             yield self
 

@@ -276,7 +276,7 @@ async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
     handle = await provisioning(planning)
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await launched(planning, "a")
-    assert (await other.result()).reason == "InsufficientCapacity"
+    await eventually(lambda: gone(planning, "b"))
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await eventually(lambda: passes(planning, 2))
     marks = planning.host.planned[1].unavailable
@@ -285,6 +285,7 @@ async def test_a_fleet_that_is_too_small_serves_some_and_marks_what_was_missing(
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await eventually(lambda: passes(planning, 3))
     assert planning.host.planned[2].unavailable == ()
+    assert (await other.result()).reason == "InsufficientCapacity"
 
 
 async def test_a_slow_group_holds_up_no_other(planning: World, skipping: WorkflowEnvironment) -> None:
@@ -364,6 +365,10 @@ async def one_more_pass(fake: World, handle: Provisioning, newest: datetime) -> 
     count = len(fake.host.planned) + 1
     await demand(fake, handle, newest)
     await eventually(lambda: passes(fake, count))
+
+
+async def gone(fake: World, name: str) -> bool:
+    return name not in fake.claims.found
 
 
 async def empty(fake: World) -> bool:

@@ -27,7 +27,7 @@ from model.observations import MarksSeen
 from model.steps import ClaimRef, LaunchAsked
 from workflows import ids
 from workflows.life import Life
-from workflows.options import CREATE_FLEET, PREPARE, named
+from workflows.options import CREATE_FLEET, PREPARE, launch_options, named
 from workflows.phases.giving_up import give_up
 from workflows.phases.recall import is_late, recall
 
@@ -116,7 +116,7 @@ async def _attempt(life: Life) -> LaunchResult | None:
         assert group is not None
         outcome = await life.insist(
             lambda options: workflow.execute_activity_method(LaunchActivities.launch_alone, group, **options),
-            named(CREATE_FLEET, "CreateFleet"),
+            {**named(CREATE_FLEET, "CreateFleet"), **launch_options(life.state.identity.cluster, group.pool, 1)},
         )
     except ActivityError as error:
         return LaunchRefused(reason="LaunchFailed", message=str(error.cause or error), final=False)
