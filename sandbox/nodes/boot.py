@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from sandbox.nodes.capacity import MIB, memory_bytes, resources_of
+from sandbox.nodes.devices import given_at_once
 from sandbox.nodes.facts import Facts
 from sandbox.nodes.instance import Instance
 from sandbox.nodes.kubelet import Body, refused_labels
@@ -32,6 +33,7 @@ async def find_out(instance: Instance, facts: Facts, settings: NodesSettings, tr
     limits = [trouble.mebibytes * MIB for trouble in troubles if isinstance(trouble, LessMemory)]
     memory = min([memory_bytes(machine, settings.memory_overhead), *limits])
     resources = resources_of(machine, join, memory=memory, disk_gib=disk_gib(instance, join))
+    resources = resources.with_extended(given_at_once(instance, machine))
     return Body(instance, machine, join, resources, settings.region)
 
 

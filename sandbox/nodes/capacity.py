@@ -5,6 +5,7 @@ and never below what planners expect by default, unless a rule says so.
 """
 
 import math
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -29,6 +30,11 @@ class Resources(BaseModel):
     capacity: dict[str, str]
     allocatable: dict[str, str]
 
+    def with_extended(self, amounts: dict[str, int]) -> Self:
+        """With these extended resources, all of which can be allocated."""
+        more = {name: str(count) for name, count in amounts.items()}
+        return self.model_copy(update={"capacity": self.capacity | more, "allocatable": self.allocatable | more})
+
 
 def memory_bytes(machine: MachineType, overhead: float) -> int:
     """What the operating system sees; `overhead` is the share of the nominal size that it does not. Whole KiB."""
@@ -37,7 +43,8 @@ def memory_bytes(machine: MachineType, overhead: float) -> int:
 
 
 def max_pods(machine: MachineType, join: Join) -> int:
-    limit = join.max_pods or machine.eni_limited_pods or 110
+    by_interfaces = 0 if join.system == "windows" else machine.eni_limited_pods
+    limit = join.max_pods or by_interfaces or 110
     return min(limit, join.pods_per_core * machine.vcpus) if join.pods_per_core else limit
 
 

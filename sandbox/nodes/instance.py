@@ -18,6 +18,10 @@ class Instance(BaseModel):
     zone: str
     zone_id: str = ""
     image_id: str = ""
+    image_name: str = ""
+    """Empty where nobody told."""
+    platform: str = ""
+    efa_interfaces: int = 0
     private_ip: str = ""
     private_dns_name: str = ""
     tags: dict[str, str] = {}
@@ -44,6 +48,10 @@ class Instance(BaseModel):
             zone=placement.get("AvailabilityZone", ""),
             zone_id=placement.get("AvailabilityZoneId", ""),
             image_id=described.get("ImageId", ""),
+            platform=described.get("Platform", ""),
+            efa_interfaces=sum(
+                one.get("InterfaceType", "").startswith("efa") for one in described.get("NetworkInterfaces", [])
+            ),
             private_ip=described.get("PrivateIpAddress", ""),
             private_dns_name=described.get("PrivateDnsName", ""),
             tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},

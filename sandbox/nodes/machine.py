@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 from sandbox.nodes.boot import NeverJoins, find_out
+from sandbox.nodes.devices import found_by_plugins
 from sandbox.nodes.facts import Facts
 from sandbox.nodes.instance import Instance
 from sandbox.nodes.kubelet import SHUTTING_DOWN, WELL, Body, Kubelet
@@ -145,10 +146,11 @@ class Machine:
 
     async def _find_devices(self, machine: MachineType) -> None:
         late = next((trouble for trouble in self._troubles if isinstance(trouble, LateDevices)), None)
-        if not machine.devices or (late and late.seconds is None):
+        devices = found_by_plugins(self.instance, machine)
+        if not devices or (late and late.seconds is None):
             return
         await asyncio.sleep(self._settings.device_seconds + ((late and late.seconds) or 0))
-        await self._kubelet.show_devices(machine.devices)
+        await self._kubelet.show_devices(devices)
 
     async def _suffer(self, trouble: Lasting) -> None:
         if await play(trouble, self._kubelet):

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from sandbox.nodes.capacity import Resources
+from sandbox.nodes.devices import labels_of_kind
 from sandbox.nodes.instance import Instance
 from sandbox.nodes.machine_types import MachineType
 from sandbox.nodes.userdata import Join
@@ -50,7 +51,7 @@ def labels_of(instance: Instance, machine: MachineType, join: Join, region: str)
         MANAGED: instance.id,
     }
     zone_id = {"topology.k8s.aws/zone-id": instance.zone_id} if instance.zone_id else {}
-    return join.labels | own | zone_id
+    return join.labels | own | zone_id | labels_of_kind(instance, machine)
 
 
 def node_object(

@@ -194,6 +194,7 @@ def _build(world: World, prepared: Prepared, index: int) -> Instance:
         architecture=prepared.image.architecture,
         root_device=prepared.image.root_device,
         platform=prepared.image.platform,
+        image_name=prepared.image.name,
         zone=prepared.zone,
         zone_id=subnet.availability_zone_id,
         subnet_id=subnet.id,

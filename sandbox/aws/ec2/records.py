@@ -59,6 +59,7 @@ class Instance:
     architecture: str
     root_device: str
     platform: str | None
+    image_name: str
     zone: str
     zone_id: str
     subnet_id: str

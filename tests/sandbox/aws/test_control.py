@@ -38,6 +38,15 @@ def test_launched_and_terminated_balance(kit: StandInKit) -> None:
     assert [states[one] for one in launched] == ["terminated", "terminated", "running"]
 
 
+def test_an_instance_tells_what_its_boot_depends_on(kit: StandInKit) -> None:
+    efa = [{"DeviceIndex": 0, "InterfaceType": "efa", "Groups": [kit.group()]}]
+    kit.template(NetworkInterfaces=efa)
+    kit.fleet(kit.overrides("m5.large", zones="a"), capacity_type="spot")
+    (one,) = kit.control.instances()["instances"]
+    assert (one["efa_interfaces"], one["platform"], one["lifecycle"]) == (1, None, "spot")
+    assert one["image_name"].startswith("amazon-eks-node-al2023-x86_64-standard-1.34-")
+
+
 def test_changes_since_a_revision_and_who_is_gone(kit: StandInKit) -> None:
     first, second = kit.launch(count=2)
     seen = kit.control.instances()["revision"]

@@ -1,0 +1,73 @@
+"""What a node has beside cpu, memory, disk and pods: by its type, its image, its interfaces and its system."""
+
+import pytest
+
+from sandbox.aws.ec2.types_data import all_types
+from sandbox.nodes.capacity import max_pods, memory_bytes, resources_of
+from sandbox.nodes.devices import found_by_plugins, given_at_once, labels_of_kind
+from sandbox.nodes.instance import Instance
+from sandbox.nodes.machine_types import MachineType
+from sandbox.nodes.userdata import Join
+
+NVIDIA, NEURON, CORES = "nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
+AL2023 = "amazon-eks-node-al2023-x86_64-{}-1.34-v20250920"
+WINDOWS = "Windows_Server-{}-English-Core-EKS_Optimized-1.34-2025.09.15"
+
+
+def machine(name: str) -> MachineType:
+    return MachineType.from_ec2(all_types()[name])
+
+
+def instance(kind: str = "m5.large", image: str = "", *, platform: str = "", efa: int = 0) -> Instance:
+    return Instance(
+        id="i-1", state="running", instance_type=kind, zone="us-west-2a", image_name=image, platform=platform,
+        efa_interfaces=efa,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "image", "found"),
+    [
+        ("g5.xlarge", AL2023.format("nvidia"), {NVIDIA: 1}),
+        ("g5.xlarge", AL2023.format("standard"), {}),
+        ("g5.xlarge", "my-own-gpu-image", {NVIDIA: 1}),
+        ("g5.xlarge", "bottlerocket-aws-k8s-1.34-nvidia-x86_64-v1.46.0-abc", {NVIDIA: 1}),
+        ("g5.xlarge", "bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-abc", {}),
+        ("g5.xlarge", "amazon-eks-gpu-node-1.32-v20250920", {NVIDIA: 1}),
+        ("g5.xlarge", "amazon-eks-node-1.32-v20250920", {}),
+        ("inf2.xlarge", AL2023.format("neuron"), {NEURON: 1, CORES: 2}),
+        ("inf2.xlarge", AL2023.format("nvidia"), {}),
+        ("inf2.xlarge", "bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-abc", {NEURON: 1, CORES: 2}),
+        ("trn1.32xlarge", AL2023.format("neuron"), {NEURON: 16, CORES: 32}),
+    ],
+)
+def test_plugins_find_what_the_image_has_the_driver_for(kind: str, image: str, found: dict[str, int]) -> None:
+    assert found_by_plugins(instance(kind, image), machine(kind)) == found
+
+
+def test_efa_is_counted_by_the_interfaces_of_the_launch() -> None:
+    assert found_by_plugins(instance("c6in.32xlarge"), machine("c6in.32xlarge")) == {}
+    assert found_by_plugins(instance("c6in.32xlarge", efa=2), machine("c6in.32xlarge")) == {"vpc.amazonaws.com/efa": 2}
+
+
+def test_a_trunk_has_branch_interfaces_and_says_so() -> None:
+    assert given_at_once(instance(), machine("m5.large")) == {"vpc.amazonaws.com/pod-eni": 9}
+    assert labels_of_kind(instance(), machine("m5.large")) == {"vpc.amazonaws.com/has-trunk-attached": "true"}
+    assert given_at_once(instance("t3.large"), machine("t3.large")) == {}
+    assert labels_of_kind(instance("t3.large"), machine("t3.large")) == {}
+
+
+@pytest.mark.parametrize(("year", "build"), [("2019", "10.0.17763"), ("2022", "10.0.20348"), ("2025", "10.0.26100")])
+def test_a_windows_node_has_its_build_and_addresses_for_pods(year: str, build: str) -> None:
+    one = instance(image=WINDOWS.format(year), platform="windows")
+    assert labels_of_kind(one, machine("m5.large")) == {"node.kubernetes.io/windows-build": build}
+    assert given_at_once(one, machine("m5.large")) == {"vpc.amazonaws.com/PrivateIPv4Address": 9}
+    assert max_pods(machine("m5.large"), Join(cluster="demo", system="windows")) == 110
+
+
+def test_extended_resources_are_allocatable_in_full() -> None:
+    facts = machine("m5.large")
+    plain = resources_of(facts, Join(cluster="demo"), memory=memory_bytes(facts, 0.05), disk_gib=20)
+    more = plain.with_extended({"vpc.amazonaws.com/pod-eni": 9})
+    assert more.capacity == plain.capacity | {"vpc.amazonaws.com/pod-eni": "9"}
+    assert more.allocatable == plain.allocatable | {"vpc.amazonaws.com/pod-eni": "9"}
