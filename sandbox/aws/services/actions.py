@@ -9,6 +9,7 @@ from sandbox.aws.request import AwsCall
 from sandbox.aws.services import quotas, simulation
 from sandbox.aws.services.eks import describe_cluster, list_clusters
 from sandbox.aws.services.instance_profiles import list_instance_profiles
+from sandbox.aws.services.parameters import get_parameter
 from sandbox.aws.services.pricing import get_products
 from sandbox.aws.services.sts import get_caller_identity
 from sandbox.aws.services.zonal_shift import get_managed_resource, list_managed_resources
@@ -23,6 +24,7 @@ SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
     ("eks", "DescribeCluster"): describe_cluster,
     ("eks", "ListClusters"): list_clusters,
     ("pricing", "GetProducts"): get_products,
+    ("ssm", "GetParameter"): get_parameter,
     ("arc-zonal-shift", "GetManagedResource"): get_managed_resource,
     ("arc-zonal-shift", "ListManagedResources"): list_managed_resources,
     ("sts", "GetCallerIdentity"): get_caller_identity,

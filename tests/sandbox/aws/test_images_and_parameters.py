@@ -161,3 +161,13 @@ def test_a_deprecated_image_is_listed_to_those_who_ask_for_it(kit: StandInKit) -
     (found,) = kit.ec2.describe_images(Filters=wanted, IncludeDeprecated=True)["Images"]
     assert found["DeprecationTime"] <= dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
     assert len(kit.launch()) == 1
+
+
+def test_a_parameter_is_found_by_its_arn_which_for_a_public_one_names_no_account(kit: StandInKit) -> None:
+    ssm, path = kit.client("ssm"), PATHS[0]
+    by_name = ssm.get_parameter(Name=path)["Parameter"]["Value"]
+    assert ssm.get_parameter(Name=f"arn:aws:ssm:us-west-2::parameter{path}")["Parameter"]["Value"] == by_name
+    for wrong, said in ((f"arn:aws:ssm:us-west-2:999999999999:parameter{path}", "ParameterNotFound"), ("a b", "Valid")):
+        with pytest.raises(ClientError) as refused:
+            ssm.get_parameter(Name=wrong)
+        assert said in code(refused)
