@@ -87,7 +87,7 @@ class AwsFleet:
         """Refused when nothing can be had or what was asked for means nothing; else the templates are there.
 
         `unavailable` is left out. `again`: an attempt failed, so that templates are looked for whatever is believed."""
-        types = (await self._offerings.resolved(node_class)).heeding(learnt)
+        types = (await self._offerings.resolved(node_class)).heeding(learnt, _hash(node_class))
         marks = self._unavailable.marks(
             unavailable, node_class=node_class.name, placement_group=types.placement_group, now=now
         )
@@ -126,7 +126,7 @@ class AwsFleet:
         self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt = NOTHING_LEARNT
     ) -> Sequence[LaunchFacts]:
         """From what is known of types and subnets, without a call."""
-        types = (await self._offerings.resolved(node_class)).heeding(learnt)
+        types = (await self._offerings.resolved(node_class)).heeding(learnt, _hash(node_class))
         return [launch_facts(one, types.by_name.get(one.instance_type), node_class, claim) for one in answer.instances]
 
     def _templates_for(
@@ -221,3 +221,8 @@ def _overrides(
         )
         for offering in candidate.offerings
     ]
+
+
+def _hash(node_class: EC2NodeClass) -> str:
+    """Of its spec, as its NodeClaims bear it too."""
+    return node_class.metadata.annotations.get(labels.NODECLASS_HASH, "")

@@ -67,11 +67,11 @@ class ResolvedTypes:
     def by_name(self) -> Mapping[str, InstanceType]:
         return {one.name: one for one in self.types}
 
-    def heeding(self, learnt: Learnt) -> "ResolvedTypes":
+    def heeding(self, learnt: Learnt, spec_hash: str = "") -> "ResolvedTypes":
         """The same types with the memory that such machines have shown; what was made of their labels stands."""
         if not learnt.images:
             return self
-        found = ResolvedTypes((as_learnt(one, learnt) for one in self.types), self.kubelets)
+        found = ResolvedTypes((as_learnt(one, learnt, spec_hash) for one in self.types), self.kubelets)
         found._requirements = self._requirements
         return found
 

@@ -4,7 +4,7 @@ The key is the image that the instance runs, as its NodeClaim says, and not one 
 comparison that could fail unnoticed. `planning.py` looks before each plan, `session.py` tells the workflow.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -14,8 +14,8 @@ from controller.caches import Caches
 from controller.digests import short
 from model.facts import ClaimFact, NodeFact
 from model.kinds.ec2nodeclass import ResolvedAmi
-from model.labels import INSTANCE_TYPE, REGISTERED
-from model.learnt import Learnt, LearntSeen
+from model.labels import INSTANCE_TYPE, NODECLASS_HASH, REGISTERED
+from model.learnt import Learnt, LearntSeen, under
 from model.resources import MEMORY
 from scheduling.facts import Change
 
@@ -47,17 +47,36 @@ class Learning:
         for one in self._lessons(claims):
             types = images.setdefault(one.image_id, {})
             types[one.instance_type] = min(one.memory, types.get(one.instance_type, one.memory))
-        news = Learnt(images=images)
-        if images:
-            self.learnt = self.learnt.merged(news)
-            log.info("memory learnt", images=images)
-        return news
+        return self._take(images)
 
     def look_at(self, changes: Iterable[Change]) -> Learnt:
         """Learn from what changed in the caches."""
         claims = {one.key for one in changes if one.kind == "claim"}
         claims |= {self._caches.claim_of(one.key) for one in changes if one.kind == "node"}
         return self.look(sorted(claims - {""}))
+
+    def miss(self, claim: ClaimFact, node: NodeFact) -> None:
+        """A Node that just came leaves its pods less memory than its NodeClaim promised: so do others of its kind."""
+        lesson = lesson_of(claim, node)
+        spec_hash = claim.annotations.get(NODECLASS_HASH, "")
+        overhead = claim.capacity.get(MEMORY, 0) - claim.allocatable.get(MEMORY, 0)
+        if lesson is None or not spec_hash or overhead <= 0:
+            return
+        memory = node.allocatable.get(MEMORY, 0) + overhead
+        if node.allocatable.get(MEMORY) and memory < lesson.memory:
+            self._take({under(lesson.image_id, spec_hash): {lesson.instance_type: memory}})
+
+    def specs(self) -> Mapping[str, str]:
+        """The hash of each EC2NodeClass's spec."""
+        known = self._caches.node_classes.values()
+        return {one.name: one.metadata.annotations.get(NODECLASS_HASH, "") for one in known}
+
+    def _take(self, images: dict[str, dict[str, int]]) -> Learnt:
+        news = Learnt(images=images).beyond(self.learnt)
+        if news.images:
+            self.learnt = self.learnt.merged(news)
+            log.info("memory learnt", images=news.images)
+        return news
 
     def heed(self, kept: Learnt) -> None:
         """What the workflow keeps, as it said last."""

@@ -65,8 +65,8 @@ class PlannerProcess:
     async def set_catalogue(self, catalogue: Catalogue) -> None:
         await self._ask("set_catalogue", catalogue)
 
-    async def heed(self, learnt: Learnt) -> None:
-        await self._ask("heed", learnt)
+    async def heed(self, learnt: Learnt, specs: Mapping[str, str]) -> None:
+        await self._ask("heed", learnt, specs)
 
     async def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
         await self._ask("commit", claims, now=now)

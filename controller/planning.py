@@ -60,8 +60,8 @@ class Planning:
         self.catalogue = CatalogueFeed(caches, offerings, now)
         self._shifts = Shifts(caches, offerings, events)
         self.learning = Learning(caches)
-        self.sizes = Sizes(caches, nominations, self.learning)
-        self._heeded: Learnt | None = None
+        self.sizes = Sizes(caches, nominations, self.learning, began=now())
+        self._heeded: tuple[Learnt, Mapping[str, str]] | None = None
         self._settings, self._grace, self._now = settings, not_ready_grace, now
         self._process: PlannerProcess | None = None
         self._lock = asyncio.Lock()
@@ -134,9 +134,10 @@ class Planning:
         try:
             if changes:
                 await process.apply(changes)
-            if self._heeded is not self.learning.learnt:
-                await process.heed(self.learning.learnt)
-                self._heeded = self.learning.learnt
+            known = (self.learning.learnt, self.learning.specs())
+            if self._heeded is None or self._heeded[0] is not known[0] or self._heeded[1] != known[1]:
+                await process.heed(*known)
+                self._heeded = known
             if await self.catalogue.refresh():
                 await process.set_catalogue(self.catalogue.catalogue)
                 self.catalogue.delivered()

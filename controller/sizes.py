@@ -6,6 +6,7 @@ so that what still fits is promised the same place again.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from controller.caches import Caches
 from controller.learning import Learning
@@ -32,8 +33,8 @@ class Shortfall:
 class Sizes:
     """Each NodeClaim is measured twice at most: by what others of its kind have shown, and by its own Node."""
 
-    def __init__(self, caches: Caches, nominations: Nominations, learning: Learning) -> None:
-        self._caches, self._nominations, self._learning = caches, nominations, learning
+    def __init__(self, caches: Caches, nominations: Nominations, learning: Learning, *, began: datetime) -> None:
+        self._caches, self._nominations, self._learning, self._began = caches, nominations, learning, began
         self._learnt = learning.learnt
         self._judged: set[tuple[str, bool]] = set()
         self._found: list[Shortfall] = []
@@ -67,6 +68,7 @@ class Sizes:
         if claim is None or measured is None or (claim.uid, claim.registered) in self._judged:
             return None
         self._judged.add((claim.uid, claim.registered))
+        self._learn(claim)
         place, room = measured
         for resource, wanted in sorted(self._wanted(claim).items()):
             # What is not there at all is still to come, as devices are.
@@ -81,6 +83,12 @@ class Sizes:
             return (node.name, node.allocatable) if node and node.allocatable.get(MEMORY) else None
         learnt = claim_as_learnt(claim, self._learning.learnt)
         return None if learnt is claim else (claim.labels[INSTANCE_TYPE], learnt.allocatable)
+
+    def _learn(self, claim: ClaimFact) -> None:
+        """Only of nodes that came up meanwhile: on older ones others may have taken of the room since."""
+        came = claim.registered and (claim.initialized_at is None or claim.initialized_at >= self._began)
+        for node in self._caches.nodes_of(claim)[:1] if came else ():
+            self._learning.miss(claim, node)
 
     def _wanted(self, claim: ClaimFact) -> Resources:
         """What the NodeClaim was bought for, or what has come to it since, whichever is more; of each resource."""

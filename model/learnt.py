@@ -1,7 +1,8 @@
 """What nodes have shown of their machines: the memory of each instance type under each image, the smallest seen.
 
-`controller/learning.py` learns it from live Nodes; the Provisioning workflow keeps it; plans and launches take it for
-the estimate that `aws/capacity.py` makes.
+Where a node leaves pods less of it than its class promises, as when user data reserves more, what is missing is learnt
+as if it were less memory, for that very spec of the class. `controller/learning.py` learns, the Provisioning workflow
+keeps it, plans and launches take it for the estimate that `aws/capacity.py` makes.
 """
 
 from collections.abc import Mapping
@@ -22,9 +23,13 @@ class Learnt(Message):
     """Bytes, as kubelets report them in `status.capacity`, by image and instance type."""
 
     images: dict[str, dict[str, int]] = {}
+    """By the image's id, or by that and the hash of the EC2NodeClass's spec (`under`)."""
 
-    def memory(self, image_id: str, instance_type: str) -> int | None:
-        return self.images.get(image_id, {}).get(instance_type)
+    def memory(self, image_id: str, instance_type: str, spec_hash: str = "") -> int | None:
+        """What may be planned with for nodes of a class with this `spec_hash`; None before there was any."""
+        keys = (image_id, under(image_id, spec_hash)) if spec_hash else (image_id,)
+        shown = [self.images[key][instance_type] for key in keys if instance_type in self.images.get(key, ())]
+        return min(shown, default=None)
 
     @property
     def count(self) -> int:
@@ -42,6 +47,11 @@ class Learnt(Message):
         """What this says that `other` does not: entries that are new, or smaller."""
         images = {image: _smaller(types, other.images.get(image, {})) for image, types in self.images.items()}
         return Learnt(images={image: types for image, types in images.items() if types})
+
+
+def under(image_id: str, spec_hash: str) -> str:
+    """The key for what is true of an image only under one spec of a class."""
+    return f"{image_id}/{spec_hash}"
 
 
 NOTHING_LEARNT: Final = Learnt()
@@ -67,7 +77,8 @@ class LearntKept(Message):
         """With what was seen. Images that nobody has used for long are dropped, and beyond the bound the longest
         unused ones first, then by their ids."""
         learnt = self.learnt.merged(seen.learnt)
-        unused = {image: self.unused_since.get(image, now) for image in learnt.images if image not in seen.images}
+        idle = [image for image in learnt.images if image.partition("/")[0] not in seen.images]
+        unused = {image: self.unused_since.get(image, now) for image in idle}
         kept = [image for image in learnt.images if image not in unused or now - unused[image] < UNUSED_FOR]
         kept.sort(key=lambda image: (image not in unused, unused.get(image, now), image), reverse=True)
         images = _within({image: learnt.images[image] for image in kept})
@@ -76,10 +87,10 @@ class LearntKept(Message):
         )
 
 
-def as_learnt(instance_type: InstanceType, learnt: Learnt) -> InstanceType:
+def as_learnt(instance_type: InstanceType, learnt: Learnt, spec_hash: str = "") -> InstanceType:
     """With the memory that such machines have shown in place of the estimate; overhead stays as estimated
     (reference 3.3, 3.4)."""
-    memory = learnt.memory(instance_type.image_id, instance_type.name)
+    memory = learnt.memory(instance_type.image_id, instance_type.name, spec_hash)
     if memory is None or memory == instance_type.capacity.get(MEMORY):
         return instance_type
     return instance_type.model_copy(update={"capacity": {**instance_type.capacity, MEMORY: memory}})

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint
-from model.labels import INITIALIZED, INSTANCE_TYPE, REGISTERED
+from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, REGISTERED
 from model.learnt import Learnt
 from model.requirements import Requirements
 from model.resources import MEMORY, subtract, total
@@ -51,7 +51,8 @@ def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:
     """A claim whose Node is not there yet, with no more memory than such machines have shown since it was launched."""
     if claim.registered or not claim.launched:
         return claim
-    shown = learnt.memory(claim.image_id, claim.labels.get(INSTANCE_TYPE, ""))
+    spec_hash = claim.annotations.get(NODECLASS_HASH, "")
+    shown = learnt.memory(claim.image_id, claim.labels.get(INSTANCE_TYPE, ""), spec_hash)
     missing = 0 if shown is None else claim.capacity.get(MEMORY, 0) - shown
     if missing <= 0:
         return claim

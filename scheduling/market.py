@@ -23,6 +23,7 @@ class Market:
     def __init__(self) -> None:
         self._catalogue = Catalogue()
         self.learnt = Learnt()
+        self._specs: Mapping[str, str] = {}
         self._tables: dict[str, TypeTable] = {}
         self._templates: dict[str, Template | Refusal] = {}
 
@@ -35,10 +36,12 @@ class Market:
                 self._templates.clear()
         self._catalogue = catalogue
 
-    def heed(self, learnt: Learnt) -> None:
-        """What nodes have shown of their machines, replacing what was known; the next plan goes by it."""
-        self.learnt = learnt
-        changed = [table for table in self._tables.values() if table.heed(learnt)]
+    def heed(self, learnt: Learnt, specs: Mapping[str, str]) -> None:
+        """What nodes have shown of their machines, replacing what was known; the next plan goes by it.
+
+        `specs` are the hashes of EC2NodeClasses' specs by name."""
+        self.learnt, self._specs = learnt, specs
+        changed = [table for name, table in self._tables.items() if table.heed(learnt, specs.get(name, ""))]
         if changed:
             self._templates.clear()
 
@@ -82,7 +85,7 @@ class Market:
         known = self._tables.get(node_class)
         if known is None:
             known = self._tables[node_class] = TypeTable(self._catalogue.by_node_class.get(node_class, ()))
-            known.heed(self.learnt)
+            known.heed(self.learnt, self._specs.get(node_class, ""))
         return known
 
 

@@ -67,9 +67,9 @@ class ClusterState:
         """The instance types and prices of every EC2NodeClass, replacing what was known."""
         self._market.set_catalogue(catalogue)
 
-    def heed(self, learnt: Learnt) -> None:
-        """What nodes have shown of their machines: counts from the next plan on."""
-        self._market.heed(learnt)
+    def heed(self, learnt: Learnt, specs: Mapping[str, str]) -> None:
+        """What nodes have shown of their machines: counts from the next plan on. `specs` by EC2NodeClass."""
+        self._market.heed(learnt, specs)
 
     def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
         """NodeClaims by name that are created from a plan: they count from now on.

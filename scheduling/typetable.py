@@ -94,7 +94,7 @@ class TypeTable:
     def __len__(self) -> int:
         return len(self.types)
 
-    def heed(self, learnt: Learnt) -> bool:
+    def heed(self, learnt: Learnt, spec_hash: str = "") -> bool:
         """Take what nodes have shown for the estimates of memory, where there is such; True when anything changed.
 
         Columns of memory only: labels, offerings and what was found out about them stand.
@@ -102,7 +102,8 @@ class TypeTable:
         column = self.columns.get(MEMORY)
         if column is None:
             return False
-        shown = np.array([learnt.memory(one.image_id, one.name) or -1 for one in self.types], dtype=np.int64)
+        found = [learnt.memory(one.image_id, one.name, spec_hash) for one in self.types]
+        shown = np.array([-1 if one is None else one for one in found], dtype=np.int64)
         memory = np.where(shown >= 0, shown, self._estimates)
         if np.array_equal(memory, self.capacity[:, column]):
             return False

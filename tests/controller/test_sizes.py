@@ -7,8 +7,11 @@ import pytest
 from controller.learning import Learning
 from controller.nominations import Nominations
 from controller.sizes import Sizes
+from model.labels import NODECLASS_HASH
 from tests.controller.builders import Json, World, at, claim, node, pod
 from tests.controller.test_learning import machine
+
+MIB = 1 << 20
 
 
 class Stage(World):
@@ -17,7 +20,7 @@ class Stage(World):
     def __init__(self) -> None:
         super().__init__()
         self.nominations, self.learning = Nominations(), Learning(self.caches)
-        self.sizes = Sizes(self.caches, self.nominations, self.learning)
+        self.sizes = Sizes(self.caches, self.nominations, self.learning, began=self.now)
 
     def expect(self, *pods: Json, on: str = "c") -> None:
         self.hear("pods", *pods)
@@ -126,6 +129,54 @@ def test_a_claim_that_goes_is_not_measured(stage: Stage) -> None:
     stage.hear("nodeclaims", raw)
     stage.hear("nodes", arrived("6326Mi"))
     assert not stage.release()
+
+
+PROMISED = {"capacity": {"memory": "7000Mi"}, "allocatable": {"cpu": "2", "memory": "6326Mi"}}
+SPEC = "ami-standard/123"
+
+
+def launched_under(spec_hash: str, **more: Any) -> Json:
+    raw = bought("6000Mi", **(PROMISED | more))
+    raw["status"]["imageID"] = "ami-standard"
+    raw["metadata"]["annotations"] = {NODECLASS_HASH: spec_hash}
+    return raw
+
+
+def test_a_node_that_leaves_pods_less_than_promised_teaches_for_its_classs_spec(stage: Stage) -> None:
+    stage.hear("nodeclaims", launched_under("123"))
+    stage.hear("nodes", arrived("6126Mi"))
+    assert not stage.release()
+    known = stage.learning.learnt
+    assert known.memory("ami-standard", "m6i.large") == 7000 * MIB
+    assert known.memory("ami-standard", "m6i.large", "123") == 6800 * MIB
+    assert SPEC in stage.learning.seen().learnt.images
+
+
+@pytest.mark.parametrize("allocatable", ["6326Mi", "6500Mi"])
+def test_a_node_that_keeps_its_promise_teaches_its_capacity_alone(stage: Stage, allocatable: str) -> None:
+    stage.hear("nodeclaims", launched_under("123"))
+    stage.hear("nodes", arrived(allocatable))
+    stage.release()
+    assert stage.learning.learnt.images.keys() == {"ami-standard"}
+
+
+def test_less_memory_than_estimated_is_no_broken_promise_of_the_class(stage: Stage) -> None:
+    """Estimated are 7577 MiB and 6903 for pods; the machine has 7000, of which the class keeps as much."""
+    estimate = {"capacity": {"memory": "7577Mi"}, "allocatable": {"cpu": "2", "memory": "6903Mi"}}
+    stage.hear("nodeclaims", launched_under("123", **estimate))
+    stage.hear("nodes", arrived("6326Mi"))
+    stage.release()
+    assert stage.learning.learnt.images == {"ami-standard": {"m6i.large": 7000 * MIB}}
+
+
+def test_of_a_node_that_was_up_before_only_its_capacity_is_learnt(stage: Stage) -> None:
+    """Others may have taken of its room since, huge pages for instance."""
+    raw = launched_under("123")
+    raw["status"]["conditions"] = claim("c", phase="Initialized")["status"]["conditions"]
+    stage.hear("nodeclaims", raw)
+    stage.hear("nodes", arrived("6126Mi"))
+    stage.release()
+    assert stage.learning.learnt.images.keys() == {"ami-standard"}
 
 
 def test_nobody_is_let_go_where_nobody_waits(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model import learnt as module
-from model.learnt import Learnt, LearntKept, LearntSeen, as_learnt
+from model.learnt import Learnt, LearntKept, LearntSeen, as_learnt, under
 from tests.scheduling.builders import GIB, kind
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -62,6 +62,14 @@ def test_an_image_that_no_class_has_is_remembered_for_sixty_days() -> None:
     assert kept.after(seen(Learnt(), "ami-2"), NOW + 61 * DAY).learnt == Learnt()
 
 
+def test_what_is_true_under_one_spec_of_a_class_counts_for_that_spec_and_goes_with_the_image() -> None:
+    known = shown(8).merged(shown(7, image=under("ami-1", "123")))
+    assert [known.memory("ami-1", "m5.large", spec) for spec in ("", "123", "456")] == [8, 7, 8]
+    kept = LearntKept().after(seen(known, "ami-1"), NOW)
+    assert not kept.unused_since
+    assert kept.after(seen(Learnt()), NOW).after(seen(Learnt()), NOW + 60 * DAY).learnt == Learnt()
+
+
 def test_an_image_in_use_is_never_too_old_and_one_that_comes_back_counts_anew() -> None:
     kept = LearntKept().after(seen(shown(8), "ami-1"), NOW)
     assert kept.after(seen(Learnt(), "ami-1"), NOW + 999 * DAY).learnt == shown(8)
@@ -80,8 +88,8 @@ def test_beyond_the_bound_the_longest_unused_image_goes_first(monkeypatch: pytes
 
 def test_thousands_of_entries_stay_far_below_what_a_message_may_have() -> None:
     def table(entries: int) -> Learnt:
-        images = {f"ami-{number:017x}": {} for number in range(entries // 500)}
-        return Learnt(images={i: {f"m7gd.metal-{n}xl": 2**40 + n for n in range(500)} for i in images})
+        images = [f"ami-{number:017x}" for number in range(entries // 500)]
+        return Learnt(images={one: {f"m7gd.metal-{n}xl": 2**40 + n for n in range(500)} for one in images})
 
     assert len(LearntKept(learnt=table(2000)).model_dump_json()) < 80_000
     assert len(LearntKept(learnt=table(module.MOST_ENTRIES)).model_dump_json()) < 500_000
