@@ -91,6 +91,7 @@ class RecallActivities:
                     market=instance.market,
                     placement_group=instance.placement_group,
                     partition=instance.partition,
+                    instance_profile=instance.instance_profile,
                 ),
             )
         )

@@ -134,6 +134,7 @@ def _instance(request: LaunchRequest, item: Mapping[str, Any], instance_id: str)
         market=request.market,
         placement_group=request.placement_group,
         partition=request.partition,
+        instance_profile=request.instance_profile,
     )
 
 

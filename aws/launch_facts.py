@@ -28,7 +28,7 @@ def launch_facts(
         provider_id=f"aws:///{instance.zone}/{instance.instance_id}",
         image_id=instance.image_id or (found.image_id if found else ""),
         labels=_labels(instance, found, node_class, claim),
-        annotations=_annotations(node_class),
+        annotations=_annotations(instance, node_class),
         capacity=_shown(found.capacity if found else {}, wants_efa),
         allocatable=_shown(found.allocatable() if found else {}, wants_efa),
     )
@@ -69,11 +69,11 @@ def _tenancy(claim: NodeClaim) -> str:
         return labels.TENANCIES[0]
 
 
-def _annotations(node_class: EC2NodeClass) -> dict[str, str]:
+def _annotations(instance: FleetInstance, node_class: EC2NodeClass) -> dict[str, str]:
     """The class as it was at launch, for drift and for the clean-up of profiles."""
     keys = (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)
     found = {key: node_class.metadata.annotations.get(key, "") for key in keys}
-    found[labels.INSTANCE_PROFILE_NAME] = node_class.status.instance_profile
+    found[labels.INSTANCE_PROFILE_NAME] = instance.instance_profile or node_class.status.instance_profile
     return {key: value for key, value in found.items() if value}
 
 

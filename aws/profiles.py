@@ -5,21 +5,28 @@ gets a new one, while running instances keep theirs until the class is cleaned u
 """
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from aws.cache import Expiring
 from aws.client import AwsClients
 from aws.errors import ALREADY_EXISTS
 from aws.settings import AwsSettings
-from aws.tags import as_list, profile_tags
+from aws.tags import as_dict, as_list, cluster_tag, profile_tags
+from model import labels
 from model.faults import Conflict, Fault, Forbidden, NotFound
 from model.kinds import EC2NodeClass
 
 _FRESH_SECONDS: Final = 15 * 60.0
 _NAME_LIMIT: Final = 128
 _HASH_LENGTH: Final = 20
+_MISSING_SECONDS: Final = 50.0
+"""Shorter than the pause until a class that is not ready is looked at again."""
+_NAME: Final = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)
+_FNV_OFFSET: Final = 0xCBF29CE484222325
+_FNV_PRIME: Final = 0x100000001B3
 
 
 class Profiles:
@@ -27,18 +34,33 @@ class Profiles:
 
     def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
         self._clients, self._settings = clients, settings
-        self._known: Expiring[bool] = Expiring(_FRESH_SECONDS)
+        self._known: Expiring[str] = Expiring(_FRESH_SECONDS)
+        self._missing: Expiring[bool] = Expiring(_MISSING_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> str:
         """The profile's name; made when it is not there. Raises NotFound for the role."""
         if node_class.spec.instance_profile:
             return node_class.spec.instance_profile
+        # IAM names a role without its path.
         role = node_class.spec.role.rpartition("/")[2]
+        if self._missing.get(role):
+            raise _no_role(role, "")
+        return await self._known.get_or((node_class.uid, role), lambda: self._found(node_class, role))
+
+    async def _found(self, node_class: EC2NodeClass, role: str) -> str:
+        if await self._serves(node_class, role):
+            return node_class.status.instance_profile
         name = self.name_of(node_class, role)
-        if not self._known.get(name):
-            await self._ensure(node_class, name, role)
-            self._known.put(name, True)
+        await self._ensure(node_class, name, role)
         return name
+
+    async def _serves(self, node_class: EC2NodeClass, role: str) -> bool:
+        """The profile that the status names is this class's, maybe by another controller, and holds the role."""
+        name = node_class.status.instance_profile
+        if not name or name == self.name_of(node_class, role):
+            return False
+        found = await self._look(name)
+        return found is not None and found["Path"] == self.path_of(node_class) and _roles(found) == [role]
 
     def name_of(self, node_class: EC2NodeClass, role: str) -> str:
         said = "\n".join((self._settings.region, node_class.uid, role))
@@ -55,8 +77,21 @@ class Profiles:
         found = await self._clients.pages(
             self._clients.iam.list_instance_profiles, "InstanceProfiles", dict, PathPrefix=self.path_of(node_class)
         )
-        for profile in found:
-            await self.delete(profile["InstanceProfileName"], [one["RoleName"] for one in profile.get("Roles", [])])
+        old = await self._legacy(node_class)
+        for profile in [*found, *([old] if old else [])]:
+            await self.delete(profile["InstanceProfileName"], _roles(profile))
+
+    async def _legacy(self, node_class: EC2NodeClass) -> Mapping[str, Any] | None:
+        """What Karpenter made for a class before profiles had paths; only with this class's tags is it that."""
+        name = legacy_name(self._settings.cluster_name, self._settings.region, node_class.name)
+        found = await self._look(name) if _NAME.fullmatch(name) else None
+        ours = profile_tags(self._settings, node_class)
+        tags = as_dict(found.get("Tags")) if found else {}
+        return (
+            found
+            if all(tags.get(key) == ours[key] for key in (cluster_tag(self._settings), labels.TAG_NODECLASS))
+            else None
+        )
 
     async def delete(self, name: str, roles: Sequence[str]) -> None:
         """Delete one, with the roles that it was listed with taken out of it first."""
@@ -69,7 +104,8 @@ class Profiles:
             # The answer of an earlier try was lost: a policy that goes by tags denies what is not there any more.
             if await self._roles_of(name) is not None:
                 raise
-        self._known.forget(name)
+        # Kept by class and role, not by name; the others are looked up again.
+        self._known.clear()
 
     async def _ensure(self, node_class: EC2NodeClass, name: str, role: str) -> None:
         roles = await self._roles_of(name)
@@ -84,11 +120,15 @@ class Profiles:
 
     async def _roles_of(self, name: str) -> list[str] | None:
         """None when there is no such profile."""
+        found = await self._look(name)
+        return None if found is None else _roles(found)
+
+    async def _look(self, name: str) -> Mapping[str, Any] | None:
         try:
             answer = await self._clients.call(self._clients.iam.get_instance_profile, InstanceProfileName=name)
         except NotFound:
             return None
-        return [role["RoleName"] for role in answer["InstanceProfile"].get("Roles", [])]
+        return answer["InstanceProfile"]
 
     async def _create(self, node_class: EC2NodeClass, name: str) -> None:
         try:
@@ -109,7 +149,11 @@ class Profiles:
             )
         except NotFound as fault:
             await self._forget_empty(name)
-            raise NotFound(f"role {role!r} (spec.role) does not exist", code=fault.code) from fault
+            self._missing.put(role, True)
+            raise _no_role(role, fault.code) from fault
+        except Forbidden as fault:
+            # IAM says so too of a role that does not exist, where the policy names those that may be passed on.
+            raise Forbidden(f"role {role!r} (spec.role): {fault.message}", code=fault.code) from fault
         except Conflict as fault:
             # Another worker was first, or a role is in it that must not be.
             if role not in (await self._roles_of(name) or []):
@@ -129,3 +173,19 @@ class Profiles:
             )
         except NotFound:
             return
+
+
+def legacy_name(cluster: str, region: str, node_class: str) -> str:
+    """By the hash that Karpenter used, FNV-1 of 64 bits; a long name makes one that IAM cannot have."""
+    found = _FNV_OFFSET
+    for byte in f"{region}{node_class}".encode():
+        found = (found * _FNV_PRIME % 2**64) ^ byte
+    return f"{cluster}_{found}"
+
+
+def _roles(profile: Mapping[str, Any]) -> list[str]:
+    return [role["RoleName"] for role in profile.get("Roles", ())]
+
+
+def _no_role(role: str, code: str) -> NotFound:
+    return NotFound(f"role {role!r} (spec.role) does not exist", code=code)

@@ -108,6 +108,8 @@ class FleetInstance(Message):
     market: Market = ""
     placement_group: str = ""
     partition: str = ""
+    instance_profile: str = ""
+    """As it was launched with, whatever the class says by now."""
 
 
 class FleetError(Message):

@@ -110,7 +110,7 @@ def test_values_that_are_quantities_are_no_expressions() -> None:
 
 
 def test_more_pods_than_a_kubelet_can_count_are_refused() -> None:
-    with pytest.raises(ExpressionError, match="maxPods: '3000000000' makes 3000000000 for m5.xlarge"):
+    with pytest.raises(ExpressionError, match=r"maxPods: '3000000000' makes 3000000000 for m5.xlarge"):
         filled("m5.xlarge", {"maxPods": "3000000000"})
 
 

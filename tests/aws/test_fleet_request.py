@@ -155,3 +155,14 @@ def test_a_claim_shows_single_values_and_what_it_has() -> None:
     assert facts.capacity == {"cpu": 2000, "memory": 10, "pods": 29}
     assert facts.allocatable == {"cpu": 1930, "memory": 10, "pods": 29}
     assert facts.annotations == {labels.INSTANCE_PROFILE_NAME: "demo_profile"}
+
+
+def test_a_claim_names_the_profile_that_its_instance_was_launched_with() -> None:
+    one = group()
+    launched = one.model_copy(update={"request": one.request.model_copy(update={"instance_profile": "demo_before"})})
+    (instance,) = fleet_answer(launched, {"Instances": [{"InstanceIds": ["i-1"]}]}).instances
+    facts = launch_facts(instance, None, node_class(resolved_status()), claim())
+    assert facts.annotations[labels.INSTANCE_PROFILE_NAME] == "demo_before"
+    by_hand = instance.model_copy(update={"instance_profile": ""})
+    facts = launch_facts(by_hand, None, node_class(resolved_status()), claim())
+    assert facts.annotations[labels.INSTANCE_PROFILE_NAME] == "demo_profile"

@@ -218,9 +218,12 @@ class Product:
         assert not running, running
 
     def _ec2(self) -> Any:
-        region = self.sandbox.plan.region
-        session = boto3.session.Session("admin", "admin", region_name=region)
-        return session.client("ec2", endpoint_url=self.sandbox.aws_endpoint)
+        return self.admin("ec2")
+
+    def admin(self, service: Any) -> Any:
+        """A client of AWS for somebody whom no policy holds back."""
+        session = boto3.session.Session("admin", "admin", region_name=self.sandbox.plan.region)
+        return session.client(service, endpoint_url=self.sandbox.aws_endpoint)
 
     async def hosts(self) -> list[str]:
         """The Temporal identities, `pid@host`, of workers that host the watch at this moment."""

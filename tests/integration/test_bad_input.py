@@ -1,0 +1,266 @@
+"""A mistake in an EC2NodeClass is told by its field, leaves nothing half-made, harms no other pool, and heals."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kube.resources import EC2_NODE_CLASSES
+from model import labels
+from sandbox.errors import ApiError
+from tests.integration.eventually import eventually, throughout
+from tests.integration.objects import node_class
+from tests.integration.product import Product
+from tests.integration.scene import Scene, condition, reason
+from tests.scenarios.acts import CALM
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """`wrong` is laid over a good spec; `mended` over that, as a merge patch."""
+
+    wrong: dict[str, Any]
+    mended: dict[str, Any]
+    kind: str
+    reason: str
+    words: tuple[str, ...]
+    status: str = "False"
+    also: dict[str, str] = field(default_factory=dict)
+    """Other conditions, by their reasons."""
+
+
+WAITING = {"ValidationSucceeded": "DependenciesNotReady"}
+GOOD = node_class()["spec"]
+MISTAKES = {
+    "alias-malformed": Mistake(
+        {"amiSelectorTerms": [{"alias": "al2023@a@b"}]},
+        {"amiSelectorTerms": GOOD["amiSelectorTerms"]},
+        "AMIsReady",
+        "UnsupportedAlias",
+        ("al2023@a@b", "family@version"),
+        also=WAITING,
+    ),
+    "alias-unknown": Mistake(
+        {"amiSelectorTerms": [{"alias": "al2023@v19990101"}]},
+        {"amiSelectorTerms": GOOD["amiSelectorTerms"]},
+        "AMIsReady",
+        "AMINotFound",
+        ("spec.amiSelectorTerms",),
+        also=WAITING,
+    ),
+    "subnet": Mistake(
+        {"subnetSelectorTerms": [{"id": "subnet-0123456789abcdef0"}]},
+        {"subnetSelectorTerms": GOOD["subnetSelectorTerms"]},
+        "SubnetsReady",
+        "SubnetsNotFound",
+        ("spec.subnetSelectorTerms",),
+        also=WAITING,
+    ),
+    "group": Mistake(
+        {"securityGroupSelectorTerms": [{"name": "no-such-group"}]},
+        {"securityGroupSelectorTerms": GOOD["securityGroupSelectorTerms"]},
+        "SecurityGroupsReady",
+        "SecurityGroupsNotFound",
+        ("spec.securityGroupSelectorTerms",),
+        also=WAITING,
+    ),
+    "role": Mistake(
+        {"role": "no-such-role"},
+        {"role": GOOD["role"]},
+        "InstanceProfileReady",
+        "AwaitingReconciliation",
+        ("no-such-role", "spec.role"),
+        status="Unknown",
+        also=WAITING,
+    ),
+    "profile": Mistake(
+        {"role": None, "instanceProfile": "no-such-profile"},
+        {"role": GOOD["role"], "instanceProfile": None},
+        "ValidationSucceeded",
+        "InstanceProfileNotFound",
+        ("spec.instanceProfile", "no-such-profile"),
+    ),
+    "placement": Mistake(
+        {"placementGroupSelector": {"name": "no-such-place"}},
+        {"placementGroupSelector": None},
+        "PlacementGroupReady",
+        "PlacementGroupNotFound",
+        ("spec.placementGroupSelector", "no-such-place"),
+    ),
+    "user-data-form": Mistake(
+        {"userData": "[settings.kubernetes]\nkube-api-qps = 30\n"},
+        {"userData": "#!/bin/bash\necho hello\n"},
+        "ValidationSucceeded",
+        "InvalidUserData",
+        ("spec.userData", "Bottlerocket", "AL2023"),
+    ),
+    "user-data-broken": Mistake(
+        {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}], "userData": "[settings]\nmotd = \n"},
+        {"userData": '[settings]\nmotd = "hello"\n'},
+        "ValidationSucceeded",
+        "InvalidUserData",
+        ("spec.userData", "TOML", "line 2"),
+    ),
+    "user-data-size": Mistake(
+        {"userData": "#!/bin/bash\n" + "# nothing\n" * 2000},
+        {"userData": "#!/bin/bash\n"},
+        "ValidationSucceeded",
+        "UserDataSizeLimitExceeded",
+        ("spec.userData", "16384"),
+    ),
+    "kubelet-field": Mistake(
+        {"kubelet": {"maxPod": 20}},
+        {"kubelet": {"maxPods": 20, "maxPod": None}},
+        "ValidationSucceeded",
+        "InvalidKubeletConfiguration",
+        ("spec.kubelet", "maxPod ", "write maxPods"),
+    ),
+    "kubelet-expression": Mistake(
+        {"kubelet": {"maxPods": "vcpus * 10"}},
+        {"kubelet": {"maxPods": 20}},
+        "ValidationSucceeded",
+        "KubeletExpressionsDisabled",
+        ("spec.kubelet.maxPods", "NodeClassCEL"),
+    ),
+}
+
+
+@CALM.scenario
+async def test_a_mistake_in_a_class_names_its_field_stops_no_other_pool_and_heals_when_mended(
+    product: Product,
+) -> None:
+    async with AsyncExitStack() as stack:
+        scenes = {name: await stack.enter_async_context(_corner(product, name)) for name in MISTAKES}
+        for name, scene in scenes.items():
+            await _make(scene, name, MISTAKES[name].wrong)
+            await scene.deploy(1)
+        for name in scenes:
+            await eventually(partial(_is_told, product, name, MISTAKES[name]))
+        async with product.scene("bad-other") as other:
+            await other.run(1)
+        for scene in scenes.values():
+            assert scene.launched() == [] and await scene.claims() == [], scene.name
+        assert [one for one in await product.launch_templates() if "/validation/" in one] == []
+        for name in scenes:
+            await product.patch(EC2_NODE_CLASSES.path(name), {"spec": MISTAKES[name].mended})
+        for scene in scenes.values():
+            await eventually(partial(scene.pods_run, 1))
+            await scene.one_node_was_bought()
+        await asyncio.gather(*(_ends(product, scene, name) for name, scene in scenes.items()))
+
+
+@pytest.mark.parametrize("key", ["karpenter.sh/nodepool", "kubernetes.io/cluster/other", "eks:eks-cluster-name"])
+async def test_a_tag_that_is_the_controllers_own_is_refused_at_once(product: Product, key: str) -> None:
+    wrong = node_class("forbidden-tag")
+    wrong["spec"]["tags"] = {key: "mine"}
+    with pytest.raises(ApiError, match=r"spec\.tags"):
+        await product.kube.apply(wrong)
+
+
+@CALM.scenario
+async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when_it_may(product: Product) -> None:
+    """Three calls that a trial makes; each is denied in turn."""
+    name = "bad-rights"
+    async with _corner(product, name) as scene:
+        for action, why in (
+            ("CreateLaunchTemplate", "CreateLaunchTemplateAuthCheckFailed"),
+            ("CreateFleet", "CreateFleetAuthCheckFailed"),
+            ("RunInstances", "RunInstancesAuthCheckFailed"),
+        ):
+            denied = scene.aws_fault("error", action, code="UnauthorizedOperation", http=403)
+            await _make(scene, name, {"tags": {"try": action}})
+            await eventually(partial(_says, product, name, "ValidationSucceeded", "False", why, action.lower()[:6]))
+            scene.forgive(denied)
+        assert [one for one in await product.launch_templates() if "/validation/" in one] == []
+        await _make(scene, name, {"tags": {"try": "again"}})
+        await eventually(partial(product.node_class_is_ready, name))
+        assert scene.launched() == []
+
+
+@CALM.scenario
+async def test_a_throttled_trial_is_no_failed_one(product: Product) -> None:
+    name = "bad-slow"
+    async with _corner(product, name) as scene:
+        slow = scene.aws_fault("throttle", "RunInstances")
+        await _make(scene, name, {})
+        await eventually(partial(_says, product, name, "AWSAnswers", "False", "Undecided", "RequestLimitExceeded"))
+        await throughout(partial(_never_failed, product, name), seconds=3)
+        assert scene.launched() == []
+        scene.forgive(slow)
+        found = await eventually(partial(product.node_class_is_ready, name))
+        assert condition(found, "AWSAnswers") == ""
+        slow = scene.aws_fault("throttle", "CreateFleet")
+        await product.patch(EC2_NODE_CLASSES.path(name), {"metadata": {"annotations": {"look": "again"}}})
+        await throughout(partial(product.node_class_is_ready, name), seconds=3)
+        scene.forgive(slow)
+
+
+@CALM.scenario
+async def test_a_class_that_never_was_ready_goes_at_once_and_one_in_use_with_its_last_node(product: Product) -> None:
+    name = "bad-gone"
+    path, other = EC2_NODE_CLASSES.path(name), EC2_NODE_CLASSES.path("bad-never")
+    async with _corner(product, name) as scene:
+        await _make(scene, "bad-never", {"role": "no-such-role"})
+        await eventually(partial(_has_finalizer, product, other))
+        await product.delete(other)
+        await eventually(partial(product.is_gone, other))
+
+        await _make(scene, name, {})
+        (claim,) = await scene.run(1)
+        uid = (await product.kube.request("GET", path))["metadata"]["uid"]
+        assert len(await asyncio.to_thread(_profiles, product, uid)) == 1
+        await product.delete(path)
+        await eventually(partial(scene.event, name, "WaitingOnNodeClaimTermination", claim["metadata"]["name"]))
+        await scene.scale(0)
+        await eventually(partial(product.is_gone, path))
+        assert await asyncio.to_thread(_profiles, product, uid) == []
+
+
+def _corner(product: Product, name: str) -> Scene:
+    """Its pool is of a class of this name, which is not there yet."""
+    return product.scene(name, of_class=name)
+
+
+async def _make(scene: Scene, name: str, wrong: dict[str, Any]) -> None:
+    made = node_class(name)
+    made["spec"] = {key: value for key, value in (made["spec"] | wrong).items() if value is not None}
+    await scene.make(made)
+
+
+async def _is_told(product: Product, name: str, mistake: Mistake) -> None:
+    await _says(product, name, mistake.kind, mistake.status, mistake.reason, *mistake.words)
+    for kind, why in mistake.also.items():
+        await _says(product, name, kind, mistake.status, why)
+    await _says(product, name, "Ready", mistake.status, "", f"{mistake.kind}={mistake.status}")
+
+
+async def _says(product: Product, name: str, kind: str, status: str, why: str, *words: str) -> None:
+    found = await product.kube.request("GET", EC2_NODE_CLASSES.path(name))
+    told = reason(found, kind)
+    assert condition(found, kind) == status, f"{name}: {kind} is {condition(found, kind)!r}, {told}"
+    assert told.startswith(why) and all(word in told for word in words), f"{name}: {kind}: {told}"
+
+
+async def _never_failed(product: Product, name: str) -> None:
+    found = await product.kube.request("GET", EC2_NODE_CLASSES.path(name))
+    assert condition(found, "ValidationSucceeded") == "Unknown", reason(found, "ValidationSucceeded")
+
+
+async def _ends(product: Product, scene: Scene, name: str) -> None:
+    await scene.scale(0)
+    await product.delete(EC2_NODE_CLASSES.path(name))
+    await eventually(partial(product.is_gone, EC2_NODE_CLASSES.path(name)))
+
+
+async def _has_finalizer(product: Product, path: str) -> None:
+    found = await product.kube.request("GET", path)
+    assert labels.NODECLASS_TERMINATION_FINALIZER in (found["metadata"].get("finalizers") or ())
+
+
+def _profiles(product: Product, uid: str) -> list[str]:
+    """Instance profiles that were made for a class."""
+    found = product.admin("iam").list_instance_profiles()["InstanceProfiles"]
+    return [one["InstanceProfileName"] for one in found if uid in one["Path"]]
