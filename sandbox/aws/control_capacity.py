@@ -9,10 +9,23 @@ from sandbox.aws.control_client import ControlClient, Json
 
 class CapacityControl(ControlClient):
     def set_pool(
-        self, available: int | None, *, instance_type: str = "*", zone: str = "*", capacity_type: str = "*"
+        self,
+        available: int | None,
+        *,
+        instance_type: str = "*",
+        zone: str = "*",
+        capacity_type: str = "*",
+        code: str | None = None,
+        message: str | None = None,
     ) -> None:
-        """How many more instances a capacity pool gives; None for no bound. `*` stands for all."""
-        pool = {"instance_type": instance_type, "zone": zone, "capacity_type": capacity_type, "available": available}
+        """How many more instances a capacity pool gives; None for no bound. `*` stands for all.
+
+        `code` and `message` are what an empty one answers; without, InsufficientInstanceCapacity.
+        """
+        pool = {
+            "instance_type": instance_type, "zone": zone, "capacity_type": capacity_type, "available": available,
+            "code": code, "message": message,
+        }  # fmt: skip
         self._call("POST", "pools", pool)
 
     def clear_pools(self) -> None:

@@ -92,9 +92,10 @@ def list_pools(standin: StandIn, body: Body) -> Any:
 
 def set_pool(standin: StandIn, body: Body) -> Any:
     key = (body.get("instance_type", "*"), body.get("zone", "*"), body.get("capacity_type", "*"))
-    available = body["available"]
+    available, code = body["available"], body.get("code")
+    error = (code, body.get("message") or code) if code else None
     with standin.home.lock:
-        standin.home.pools.set(key, None if available is None else int(available))
+        standin.home.pools.set(key, None if available is None else int(available), error)
     return DONE
 
 

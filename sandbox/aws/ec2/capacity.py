@@ -13,16 +13,25 @@ from sandbox.aws.ec2.records import PoolKey
 class CapacityPools:
     def __init__(self) -> None:
         self._left: dict[PoolKey, int] = {}
+        self._codes: dict[PoolKey, tuple[str, str]] = {}
 
-    def set(self, key: PoolKey, available: int | None) -> None:
-        """Fix how many more instances a pool gives; None makes it endless again."""
-        if available is None:
-            self._left.pop(key, None)
-        else:
+    def set(self, key: PoolKey, available: int | None, error: tuple[str, str] | None = None) -> None:
+        """Fix how many more instances a pool gives; None makes it endless again. `error`: what it says when empty."""
+        self._left.pop(key, None)
+        self._codes.pop(key, None)
+        if available is not None:
             self._left[key] = max(0, available)
+            if error is not None:
+                self._codes[key] = error
 
     def clear(self) -> None:
         self._left.clear()
+        self._codes.clear()
+
+    def error(self, key: PoolKey) -> tuple[str, str] | None:
+        """Code and text of an empty pool that has its own."""
+        empty = (rule for rule in self._rules(key) if self._left[rule] < 1)
+        return next((self._codes[rule] for rule in empty if rule in self._codes), None)
 
     def left(self, key: PoolKey) -> int | None:
         """Instances that can still be launched, or None if there is no bound."""

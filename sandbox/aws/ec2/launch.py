@@ -127,9 +127,11 @@ def _partition(world: World, prepared: Prepared) -> int | None:
 
 def _take_capacity(world: World, prepared: Prepared) -> list[tuple[str, str, str]]:
     usage = "spot" if prepared.spec.market == "spot" else "on-demand"
-    pools = world.pools.take((prepared.instance_type, prepared.zone, usage))
+    key = (prepared.instance_type, prepared.zone, usage)
+    pools = world.pools.take(key)
     if pools is None:
-        raise no_capacity(prepared.instance_type, prepared.zone, spot=usage == "spot")
+        own = world.pools.error(key)
+        raise AwsError(*own) if own else no_capacity(prepared.instance_type, prepared.zone, spot=usage == "spot")
     return pools
 
 
