@@ -7,12 +7,13 @@ known is never taken for drift: the last verdict of that reason stands until it 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from model import labels
 from model.base import Value
 from model.catalogue import InstanceType
-from model.facts import ClaimFact, PoolFact
+from model.facts import ClaimFact, Expression, PoolFact
 from model.hashing import HASH_VERSION
 from model.kinds import EC2NodeClass
 from model.outcomes import InstanceFacts
@@ -93,12 +94,21 @@ def _requirements_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> s
     """The node's labels against the pool's requirements, strictly: what a node lacks it does not satisfy."""
     assert facts.pool is not None
     try:
-        wanted = Requirements.of(facts.pool.requirements)
+        wanted = _requirements(facts.pool.requirements)
     except RequirementError:
         return None
-    known = {key: value for key, value in facts.claim.labels.items() if labels.normalize(key) in wanted}
-    why = Requirements.of_labels(known).incompatibility(wanted, frozenset())
-    return why and f"NodePool {facts.claim.pool}: {why}"
+    marks = facts.claim.labels
+    older = {new: marks[old] for old, new in labels.NORMALIZED.items() if old in marks}
+    known = {key: value for key in wanted if (value := marks.get(key, older.get(key))) is not None}
+    if all(one.has(known[key]) if key in known else not one.present for key, one in wanted.items()):
+        return ""
+    return f"NodePool {facts.claim.pool}: {Requirements.of_labels(known).incompatibility(wanted, frozenset())}"
+
+
+@lru_cache(maxsize=1000)
+def _requirements(expressions: tuple[Expression, ...]) -> Requirements:
+    """A pool's are the same for all of its nodes. Raises RequirementError."""
+    return Requirements.of(expressions)
 
 
 def _type_gone(facts: DriftFacts, node_class: EC2NodeClass, now: datetime) -> str | None:

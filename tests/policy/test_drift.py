@@ -4,9 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model import labels
 from model.hashing import HASH_VERSION
+from model.requirements import Requirements
 from policy.drift import Drift
 from tests.policy.builders import NOW
 from tests.policy.drifting import (
@@ -286,6 +289,26 @@ def test_words_name_what_differs() -> None:
         "the instance has sg-1, sg-2, EC2NodeClass default selects sg-3, sg-4, sg-5 and 2 more"
     )
     assert "topology.kubernetes.io/zone In [us-west-2b]" in words(pool=pool((labels.ZONE, "In", ("us-west-2b",))))
+
+
+KEYS = st.sampled_from([labels.ZONE, labels.INSTANCE_GENERATION, "team", "failure-domain.beta.kubernetes.io/zone"])
+VALUES = st.sampled_from(["1", "2", "3"])
+EXPRESSIONS = st.one_of(
+    st.tuples(KEYS, st.sampled_from(["In", "NotIn"]), st.lists(VALUES, min_size=1, max_size=2).map(tuple)),
+    st.tuples(KEYS, st.sampled_from(["Exists", "DoesNotExist"]), st.just(())),
+    st.tuples(KEYS, st.sampled_from(["Gt", "Lt", "Gte", "Lte"]), VALUES.map(lambda one: (one,))),
+)
+
+
+@given(st.lists(EXPRESSIONS, max_size=4), st.dictionaries(KEYS.filter(lambda key: "beta" not in key), VALUES))
+def test_requirements_are_those_of_planning(
+    wanted: list[tuple[str, str, tuple[str, ...]]], marks: dict[str, str]
+) -> None:
+    """A node drifts from just those requirements that no node with its labels would have been made for."""
+    fact = pool(*wanted)
+    fits = Requirements.of_labels(marks).compatible_strictly(Requirements.of(fact.requirements))
+    found = verdict(claim=claim(labels=marks, created=YOUNG), pool=fact)
+    assert (found is not None and found.reason == "RequirementsDrifted") != fits
 
 
 def test_the_version_is_ours() -> None:
