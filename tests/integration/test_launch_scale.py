@@ -1,0 +1,109 @@
+"""Many launches at once: few calls, none faster than EC2 refills, every claim launched once, none lost.
+
+`TENURE_LAUNCHES` sets how many claims there are; the issue's own numbers are 1000 and 500, for which a machine needs
+some minutes.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from math import ceil
+
+from kube.resources import NODE_CLAIMS
+from model import labels
+from sandbox.nodes.rules import NeverRegister
+from tests.integration.eventually import eventually
+from tests.integration.objects import OF_TEST, node_claim
+from tests.integration.product import Product
+from tests.integration.scene import Scene
+
+LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "60"))
+PATIENCE = 60.0 + LAUNCHES
+"""Seconds; a machine that is busy with other things starts some ten workflows a second."""
+REFILL = 2.0
+
+
+async def test_claims_of_a_pool_that_come_at_once_launch_together(product: Product) -> None:
+    async with crowd(product, LAUNCHES) as scene:
+        before = calls(product)
+        await product.work()
+        await eventually(lambda: launched_once(scene, LAUNCHES), seconds=PATIENCE)
+        made = calls(product) - before
+        assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
+
+
+async def test_under_a_slow_refill_every_claim_launches_once_though_the_worker_is_killed(product: Product) -> None:
+    """Claims of a pool, and as many that people made one by one, of which each is a call of its own."""
+    async with crowd(product, LAUNCHES // 2) as scene:
+        hands = [f"{scene.name}-hand-{number}" for number in range(LAUNCHES // 2)]
+        product.aws.set_rate("CreateFleet", REFILL, REFILL)
+        try:
+            await asyncio.gather(*(make(scene, name) for name in hands))
+            await product.work()
+            await eventually(lambda: some_launched(product, hands, len(hands) // 3), seconds=PATIENCE)
+            await product.kill()
+            await product.go_on()
+            await eventually(lambda: launched_once(scene, LAUNCHES // 2), seconds=PATIENCE)
+            await eventually(lambda: hands_launched_once(product, hands), seconds=PATIENCE)
+        finally:
+            product.aws.clear_rates()
+
+
+@asynccontextmanager
+async def crowd(product: Product, pods: int) -> AsyncIterator[Scene]:
+    """So many pods that need a node each, all of them pending before a worker looks; their machines never join."""
+    async with product.scene("launches") as scene:
+        await scene.trouble(NeverRegister())
+        await product.rest()
+        await scene.deploy(pods)
+        await eventually(lambda: pods_wait(scene, pods), seconds=PATIENCE)
+        yield scene
+
+
+async def make(scene: Scene, name: str) -> None:
+    manifest = node_claim(name)
+    manifest["metadata"]["labels"] = {OF_TEST: f"{scene.name}-hand"}
+    await scene.make(manifest)
+
+
+async def pods_wait(scene: Scene, count: int) -> None:
+    pods = await scene.pods()
+    assert len(pods) == count and all(pod["status"].get("conditions") for pod in pods), f"{len(pods)} pods"
+
+
+async def launched_once(scene: Scene, count: int) -> None:
+    """So many claims of the pool, each with an instance that nobody else has, and no other instance."""
+    pool = f"{labels.NODEPOOL}={scene.name}"
+    claims = await scene.product.items(NODE_CLAIMS.path(), label=pool)
+    instances = [claim.get("status", {}).get("providerID", "").rpartition("/")[2] for claim in claims]
+    launched = [one for one in scene.launched() if one]
+    assert len(claims) == len(launched) == count, f"{len(claims)} claims, {len(launched)} instances"
+    assert sorted(instances) == sorted(launched), "claims and instances are not one to one"
+
+
+async def some_launched(product: Product, names: list[str], count: int) -> None:
+    found = sum(by_claim(product, names).values())
+    assert found >= count, f"{found} launched"
+
+
+async def hands_launched_once(product: Product, names: list[str]) -> None:
+    launched = by_claim(product, names)
+    assert set(launched.values()) <= {1}, f"launched twice: {[name for name, n in launched.items() if n > 1]}"
+    missing = [name for name in names if not launched[name]]
+    assert not missing, f"{len(missing)} are not launched, such as {missing[:3]}"
+
+
+def calls(product: Product) -> int:
+    """Of CreateFleet, but for trials of an EC2NodeClass, which launch nothing."""
+    found = product.aws.counters().get("ec2:CreateFleet", {})
+    return int(found.get("count", 0)) - int(found.get("codes", {}).get("DryRunOperation", 0))
+
+
+def by_claim(product: Product, names: list[str]) -> Counter[str]:
+    """How many instances EC2 ever gave each."""
+    found = Counter[str]()
+    for fleet in product.aws.launches():
+        found[fleet["tags"].get(labels.TAG_NODECLAIM, "")] += len(fleet["instances"])
+    return Counter({name: found[name] for name in names})
