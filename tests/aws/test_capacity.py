@@ -1,5 +1,6 @@
 """Capacity, overhead and what is left, against the figures that Karpenter publishes for AL2023."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from aws.capacity import MIB, capacity_of, eni_limited_pods, pods_of, storage_of
 from aws.families import GIB
 from aws.overhead import kube_reserved, overhead_of, reserved_millicores, threshold
+from aws.type_info import TypeInfo
 from model import labels
 from model.catalogue import InstanceType
+from sandbox.aws.ec2.types_data import all_types
 from tests.aws.builders import SETTINGS, machine
 
 
@@ -57,6 +60,12 @@ def test_reserved_cores_are_cut_band_by_band(vcpus: int, millicores: int) -> Non
         ("inf2.xlarge", labels.NEURON, 1),
         ("inf2.xlarge", labels.NEURON_CORE, 2),
         ("inf1.xlarge", labels.NEURON_CORE, 4),
+        ("inf2.48xlarge", labels.NEURON, 12),
+        ("inf2.48xlarge", labels.NEURON_CORE, 24),
+        ("trn1.32xlarge", labels.NEURON_CORE, 32),
+        ("trn1.32xlarge", labels.EFA, 8),
+        ("p5.48xlarge", labels.EFA, 32),
+        ("m5n.24xlarge", labels.EFA, 1),
     ],
 )
 def test_accelerators_are_counted(name: str, resource: str, count: int) -> None:
@@ -100,6 +109,23 @@ def test_an_efa_only_interface_on_the_first_card_takes_its_place() -> None:
     assert capacity_of(one)[labels.EFA] == 1
 
 
+def test_prefixes_are_the_operators_to_count_and_the_reserve_stays_with_the_interfaces() -> None:
+    one = machine("m5.large", kubelet={"maxPods": 110}, ipPrefixCount=4)
+    assert pods_of(one) == 110
+    assert kube_reserved(one, {labels.PODS: 110})[labels.MEMORY] == (11 * 29 + 255) * MIB
+
+
+@pytest.mark.parametrize(("percent", "mebibytes"), [(0.075, 7577), (0.0, 8192), (0.02, 8028)])
+def test_memory_is_what_ec2_says_less_a_share_for_the_hypervisor(percent: float, mebibytes: int) -> None:
+    settings = SETTINGS.model_copy(update={"vm_memory_overhead_percent": percent})
+    assert capacity_of(machine("m5.large", settings=settings))[labels.MEMORY] == mebibytes * MIB
+
+
+def test_with_interfaces_of_its_own_a_class_gets_the_efa_that_it_names() -> None:
+    plain = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
+    assert labels.EFA not in capacity_of(machine("p4d.24xlarge", networkInterfaces=[plain]))
+
+
 def test_bottlerocket_reserves_memory_for_the_pods_it_may_run() -> None:
     one = machine("m5.large", "Bottlerocket", kubelet={"maxPods": 10})
     assert kube_reserved(one, {labels.PODS: 10})[labels.MEMORY] == (11 * 10 + 255) * MIB
@@ -125,6 +151,33 @@ def test_bottlerocket_reserves_memory_for_the_pods_it_may_run() -> None:
             "Custom",
             {"blockDeviceMappings": [{"deviceName": "/dev/a", "ebs": {"volumeSize": "7Gi"}}, {"deviceName": "/dev/b"}]},
             20 * GIB,
+        ),
+        ("Custom", {"blockDeviceMappings": [{"deviceName": "/dev/a", "ebs": {"volumeSize": "7Gi"}}]}, 7 * GIB),
+        (
+            "Custom",
+            {
+                "blockDeviceMappings": [
+                    {"deviceName": "/dev/a", "rootVolume": True, "ebs": {"volumeSize": "7Gi"}},
+                    {"deviceName": "/dev/b", "ebs": {"volumeSize": "9Gi"}},
+                ]
+            },
+            7 * GIB,
+        ),
+        ("Windows2022", {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"snapshotID": "s"}}]}, 50 * GIB),
+        (
+            "Windows2022",
+            {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": "99Gi"}}]},
+            99 * GIB,
+        ),
+        (
+            "AL2023",
+            {
+                "blockDeviceMappings": [
+                    {"deviceName": "/dev/a", "rootVolume": True, "ebs": {"snapshotID": "s"}},
+                    {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "60G"}},
+                ]
+            },
+            60 * 10**9,
         ),
     ],
 )
@@ -156,3 +209,14 @@ def test_kubelet_settings_change_what_is_left_key_by_key() -> None:
 )
 def test_thresholds(text: str, amount: int | None) -> None:
     assert threshold(text, 1000) == amount
+
+
+@pytest.mark.parametrize(("manufacturer", "resource"), [("AMD", labels.AMD_GPU), ("Habana", labels.GAUDI)])
+def test_gpus_count_by_their_manufacturer(manufacturer: str, resource: str) -> None:
+    """EC2's list in the stand-in has neither g4ad nor dl1, so that one is made of a g5."""
+    raw = all_types()["g5.xlarge"]
+    gpu = {**raw["GpuInfo"]["Gpus"][0], "Manufacturer": manufacturer, "Count": 8}
+    made = TypeInfo.of({**raw, "GpuInfo": {"Gpus": [gpu]}})
+    found = capacity_of(replace(machine("g5.xlarge"), info=made))
+    assert found[resource] == 8
+    assert labels.NVIDIA_GPU not in found
