@@ -39,9 +39,11 @@ class AwsAdapters:
         self.clients.close()
 
 
-def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters:
-    """Makes clients and opens no connection; takes some tenths of a second. `region`: as read by an earlier one."""
-    clients = AwsClients(settings)
+def build(settings: AwsSettings, *, region: Region | None = None, clients: AwsClients | None = None) -> AwsAdapters:
+    """Opens no connection; takes some tenths of a second where it makes the clients itself.
+
+    `region`: as read by an earlier one."""
+    clients = clients or AwsClients(settings)
     clusters = Clusters(clients, settings)
     templates = LaunchTemplates(clients, settings)
     profiles = Profiles(clients, settings)
@@ -75,6 +77,7 @@ def build(settings: AwsSettings, *, region: Region | None = None) -> AwsAdapters
                 reservations=reservations,
             ),
             validation=Validation(clients, settings, clusters=clusters, offerings=offerings),
+            clusters=clusters,
             templates=templates,
         ),
         offerings=offerings,

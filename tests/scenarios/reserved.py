@@ -16,6 +16,7 @@ from workflows import ids
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 HOLD = 15.0
 """Seconds for which nothing may drift or be relabelled."""
+OF = "tests.tenure.sh/of"
 EITHER = ("reserved", "on-demand")
 
 
@@ -25,6 +26,7 @@ class Reserved:
     def __init__(self, product: Product, scene: Scene, of_class: str, reservations: Sequence[str]) -> None:
         self.product, self.scene, self.reservations = product, scene, reservations
         self.class_path = EC2_NODE_CLASSES.path(of_class)
+        self._term = {"tags": {OF: of_class}}
 
     async def start(self, pods: int = 1) -> str:
         """The newest of so many nodes, each with its pod: the name of its NodeClaim."""
@@ -81,6 +83,10 @@ class Reserved:
     async def select(self, *terms: Object) -> None:
         await self.product.patch(self.class_path, {"spec": {"capacityReservationSelectorTerms": list(terms)}})
 
+    async def select_again(self) -> None:
+        """The same in other words, so that the class is resolved at once and not within a minute."""
+        await self.select(self._term, {"tags": {OF: "nobody"}})
+
     async def sync(self) -> None:
         """Upkeep's look at capacity types, now."""
         cluster = self.product.sandbox.plan.cluster_name
@@ -101,7 +107,7 @@ async def reserved(
 ) -> AsyncIterator[Reserved]:
     """`reservation` as in the stand-in's `make_reservation`."""
     of_class = f"t{row.replace('-', '')}-class"
-    tags = {"tests.tenure.sh/of": of_class}
+    tags = {OF: of_class}
     made = [product.aws.make_reservation(of_type, zone, count=count, tags=tags, **reservation) for zone in ZONES]
     manifest = node_class(of_class)
     manifest["spec"]["capacityReservationSelectorTerms"] = [{"tags": tags}]

@@ -49,6 +49,7 @@ async def test_an_instance_whose_preference_is_open_is_on_demand_while_the_gate_
         claim = await there.start()
         assert there.used() == there.scene.alive(), "EC2 put it into no reservation"
         yield
+        await there.select_again()
         await eventually(lambda: there.lists(3))
         await there.sync()
         await there.stays(claim, reserved=False)
@@ -84,7 +85,7 @@ async def test_a_node_whose_reservation_expired_is_on_demand_and_has_not_drifted
             product.aws.expire_reservation(one)
         await there.sync()
         await eventually(partial(there.is_on_demand, claim), seconds=90)
-        await there.scene.event(claim, "CapacityReservationLost")
+        await eventually(partial(there.scene.event, claim, "CapacityReservationLost"))
         await there.stays(claim, reserved=False)
         assert len(there.scene.alive()) == 1
 
@@ -119,6 +120,7 @@ async def test_nodes_from_before_the_gate_keep_their_labels_and_new_ones_may_be_
         claim = await there.start()
         await there.is_on_demand(claim)
         yield
+        await there.select_again()
         await eventually(lambda: there.lists(3))
         await there.stays(claim, reserved=False)
         another = await there.start(2)
