@@ -68,7 +68,7 @@ def bootstrap_of(
     computed: Mapping[str, Any] | None = None,
 ) -> Bootstrap:
     """What the nodes of this claim are told at boot. `computed`: spec.kubelet with amounts for expressions."""
-    raw: Mapping[str, Any] = computed or node_class.spec.kubelet or {}
+    raw: Mapping[str, Any] = _in_order(computed or node_class.spec.kubelet or {})
     return Bootstrap(
         cluster=cluster,
         labels=node_labels(node_class, claim, family, capacity_type),
@@ -103,6 +103,13 @@ def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capa
     if family.syncs_taints_itself:
         found[labels.DO_NOT_SYNC_TAINTS] = "true"
     return {key: found[key] for key in sorted(found) if kubelet_may_set(key)}
+
+
+def _in_order(value: Any) -> Any:
+    """Maps by key: the order in which somebody wrote them must make no other launch template."""
+    if isinstance(value, Mapping):
+        return {key: _in_order(value[key]) for key in sorted(value)}
+    return [_in_order(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def kubelet_may_set(key: str) -> bool:
