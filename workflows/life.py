@@ -75,7 +75,8 @@ class Life:
             story=(*self.state.story, Step(phase=phase, at=now, cause=cause)),
         )
         if phase in (Phase.LAUNCH, Phase.GONE):
-            self._shown = attributes.shown(self.state)
+            # An answer may have come before the first phase began: it is not in the start's attributes.
+            self._shown = attributes.shown(self.state.model_copy(update={"launched": None}))
             self._describe()
         else:
             self.show()

@@ -58,6 +58,11 @@ async def test_an_answer_that_comes_before_the_watch_saw_the_claim_starts_its_li
     await fake.lives.answered(claim, instance(fake))
     handle = fake.handle(claim)
     await in_phase(handle, Phase.REGISTRATION)
+    upserts = [
+        event.upsert_workflow_search_attributes_event_attributes for event in (await handle.fetch_history()).events
+    ]
+    shown = {key for one in upserts for key in one.search_attributes.indexed_fields}
+    assert {"TenureInstanceType", "TenureZone", "TenureCapacityType", "TenureInstanceId"} <= shown
 
 
 async def test_only_the_first_answer_counts(fake: World, skipping: WorkflowEnvironment) -> None:
