@@ -1,0 +1,86 @@
+"""Nodes of every image family join on the real parts, by nothing but what their own user data says."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from kube.resources import EC2_NODE_CLASSES
+from model import labels
+from tests.integration.eventually import eventually
+from tests.integration.objects import Object, node_class
+from tests.integration.product import Product
+from tests.integration.scene import taints
+from tests.scenarios.acts import CALM
+
+TOML = '[settings.kubernetes.node-labels]\nmine = "1"\n[settings.ntp]\ntime-servers = ["169.254.169.123"]\n'
+JOIN = """\
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  cluster: {name: demo, apiServerEndpoint: "https://demo.example.com", certificateAuthority: Y2E=, cidr: 10.100.0.0/16}
+  kubelet:
+    config:
+      registerWithTaints: [{key: karpenter.sh/unregistered, effect: NoExecute}]
+    flags: ["--node-labels=karpenter.sh/nodepool=family-custom,mine=1"]
+"""
+
+
+@CALM.scenario
+async def test_al2023_with_a_script_and_local_disks(product: Product) -> None:
+    spec = {"instanceStorePolicy": "RAID0", "userData": "#!/bin/bash\necho mine"}
+    node = await _joined(product, "family-al2023", "al2023@latest", "m6id.large", **spec)
+    # 118 GB of NVMe instead of a disk of 20 GiB.
+    assert _gibibytes(node["status"]["capacity"]["ephemeral-storage"]) > 100
+
+
+@CALM.scenario
+async def test_bottlerocket_with_settings(product: Product) -> None:
+    node = await _joined(product, "family-bottlerocket", "bottlerocket@latest", "m6g.large", userData=TOML)
+    assert node["metadata"]["labels"]["mine"] == "1"
+    assert node["metadata"]["labels"][labels.ARCH] == "arm64"
+
+
+@CALM.scenario
+async def test_windows(product: Product) -> None:
+    node = await _joined(product, "family-windows", "windows2022@latest", "m6i.large", userData="Write-Host mine")
+    assert node["metadata"]["labels"][labels.OS] == "windows"
+    assert node["metadata"]["labels"][labels.WINDOWS_BUILD] == "10.0.20348"
+    assert node["status"]["capacity"]["pods"] == "110"
+
+
+@CALM.scenario
+async def test_custom_with_user_data_that_joins_by_itself(product: Product) -> None:
+    own = {"amiFamily": "Custom", "userData": JOIN}
+    node = await _joined(product, "family-custom", "al2023@latest", "m6i.large", **own)
+    assert node["metadata"]["labels"]["mine"] == "1"
+
+
+async def _joined(product: Product, name: str, alias: str, instance_type: str, **spec: Any) -> Object:
+    """One pod of the family runs; its Node, which boots the image that the class has for such a machine."""
+    async with (
+        _class(product, name, alias, spec) as made,
+        product.scene(name, types=(instance_type,), of_class=name) as scene,
+    ):
+        (claim,) = await scene.run(1)
+        (node,) = await scene.nodes()
+        assert claim["status"]["imageID"] in {image["id"] for image in made["status"]["amis"]}
+        assert node["metadata"]["labels"][labels.INSTANCE_TYPE] == instance_type
+        assert not any(labels.UNREGISTERED_TAINT_KEY in taint for taint in taints(node))
+        return node
+
+
+@asynccontextmanager
+async def _class(product: Product, name: str, alias: str, spec: dict[str, Any]) -> AsyncIterator[Object]:
+    manifest = node_class(name, alias)
+    manifest["spec"] |= spec
+    await product.kube.apply(manifest)
+    try:
+        yield await eventually(partial(product.node_class_is_ready, name))
+    finally:
+        await product.delete(EC2_NODE_CLASSES.path(name))
+        await eventually(partial(product.is_gone, EC2_NODE_CLASSES.path(name)))
+
+
+def _gibibytes(amount: str) -> float:
+    return float(amount.removesuffix("Ki")) / (1 << 20) if amount.endswith("Ki") else float(amount) / (1 << 30)
