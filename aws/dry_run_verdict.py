@@ -52,9 +52,9 @@ def verdict_of(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Verdic
     if fault.code == DRY_RUN or fault.code in INSUFFICIENT:
         return None
     if isinstance(fault, Throttled | TryLater) or fault.code in _CREDENTIALS:
-        return Undecided(message=fault.message)
+        return Undecided(message=_said(fault))
     if fault.code in LAUNCH_TEMPLATE_NOT_FOUND:
-        return Undecided(message=fault.message, again_in=SOON)
+        return Undecided(message=_said(fault), again_in=SOON)
     if names_missing_profile(fault) or _NO_ROLE in fault.message:
         return _profile(fault, node_class)
     if isinstance(fault, Forbidden):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeVar
 
+from aws.cluster import Clusters
 from aws.launch_templates import LaunchTemplates
 from aws.node_class_parts import Part, Parts
 from aws.validating import DEPENDENCIES, Validated, Validation
@@ -33,8 +34,8 @@ class _Unanswered:
 class AwsNodeClasses:
     """Raises model.faults only from `clean_up`: where AWS does not answer `resolve`, the answer says so."""
 
-    def __init__(self, *, parts: Parts, validation: Validation, templates: LaunchTemplates) -> None:
-        self._parts, self._validation, self._templates = parts, validation, templates
+    def __init__(self, *, parts: Parts, validation: Validation, templates: LaunchTemplates, clusters: Clusters) -> None:
+        self._parts, self._validation, self._templates, self._clusters = parts, validation, templates, clusters
 
     async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
         """The parts in Karpenter's order, which is also that of the conditions."""
@@ -60,8 +61,13 @@ class AwsNodeClasses:
             conditions=(*conditions, *_answering(node_class, silent)),
             unanswered=tuple(f"{one.what}: {one.why}" for one in silent),
             warnings=validated.warnings,
+            ca_bundle=await self._ca_bundle(),
             again_in=validated.again_in or (_SOON if self._may_change(node_class) else None),
         )
+
+    async def _ca_bundle(self) -> str | None:
+        cluster = await _asked("cluster", self._clusters.facts())
+        return None if isinstance(cluster, _Unanswered) else cluster.ca_bundle
 
     async def clean_up(self, node_class: EC2NodeClass) -> None:
         self._validation.forget(node_class)
@@ -89,7 +95,8 @@ async def _asked(what: str, asking: Awaitable[A]) -> A | _Unanswered:
     try:
         return await asking
     except Fault as fault:
-        return _Unanswered(what, fault.message, type(fault).__name__)
+        told = f"{fault.code}: {fault.message}" if fault.code else fault.message
+        return _Unanswered(what, told, type(fault).__name__)
 
 
 def _with(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2NodeClass:

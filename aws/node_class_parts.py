@@ -14,7 +14,7 @@ from aws.placement import PlacementGroups
 from aws.profiles import Profiles
 from aws.reservations import Reservations
 from model import labels
-from model.faults import BadInput, Conflict, Forbidden, NotFound
+from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound
 from model.kinds import EC2NodeClass
 from model.kinds.meta import KubeModel
 from model.outcomes import ConditionPatch
@@ -81,15 +81,9 @@ class Parts:
         try:
             await self.placement.resolve(node_class)
         except NotFound as fault:
-            return Part(
-                conditions=(false(labels.PLACEMENT_GROUP_READY, labels.PLACEMENT_GROUP_NOT_FOUND, fault.message),)
-            )
+            return _no_group(labels.PLACEMENT_GROUP_NOT_FOUND, fault)
         except (Forbidden, BadInput) as fault:
-            return Part(
-                conditions=(
-                    false(labels.PLACEMENT_GROUP_READY, labels.PLACEMENT_GROUP_RESOLUTION_FAILED, fault.message),
-                )
-            )
+            return _no_group(labels.PLACEMENT_GROUP_RESOLUTION_FAILED, fault)
         return Part(conditions=(true(labels.PLACEMENT_GROUP_READY),))
 
 
@@ -99,6 +93,12 @@ def true(condition: str) -> ConditionPatch:
 
 def false(condition: str, reason: str, message: str) -> ConditionPatch:
     return ConditionPatch(type=condition, status="False", reason=reason, message=message)
+
+
+def _no_group(reason: str, fault: Fault) -> Part:
+    return Part(
+        conditions=(false(labels.PLACEMENT_GROUP_READY, reason, f"spec.placementGroupSelector: {fault.message}"),)
+    )
 
 
 def _listed(key: str, found: Sequence[KubeModel], condition: str, reason: str, missing: str) -> Part:

@@ -165,14 +165,15 @@ async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when
     """Three calls that a trial makes; each is denied in turn."""
     name = "bad-rights"
     async with _corner(product, name) as scene:
-        for action, why in (
-            ("CreateLaunchTemplate", "CreateLaunchTemplateAuthCheckFailed"),
-            ("CreateFleet", "CreateFleetAuthCheckFailed"),
-            ("RunInstances", "RunInstancesAuthCheckFailed"),
+        for action, call in (
+            ("CreateLaunchTemplate", "create_launch_template"),
+            ("CreateFleet", "create_fleet"),
+            ("RunInstances", "run_instances"),
         ):
             denied = scene.aws_fault("error", action, code="UnauthorizedOperation", http=403)
             await _make(scene, name, {"tags": {"try": action}})
-            await eventually(partial(_says, product, name, "ValidationSucceeded", "False", why, action.lower()[:6]))
+            why = f"{action}AuthCheckFailed"
+            await eventually(partial(_says, product, name, "ValidationSucceeded", "False", why, call, "IAM policy"))
             scene.forgive(denied)
         assert [one for one in await product.launch_templates() if "/validation/" in one] == []
         await _make(scene, name, {"tags": {"try": "again"}})
@@ -192,10 +193,12 @@ async def test_a_throttled_trial_is_no_failed_one(product: Product) -> None:
         scene.forgive(slow)
         found = await eventually(partial(product.node_class_is_ready, name))
         assert condition(found, "AWSAnswers") == ""
-        slow = scene.aws_fault("throttle", "CreateFleet")
-        await product.patch(EC2_NODE_CLASSES.path(name), {"metadata": {"annotations": {"look": "again"}}})
-        await throughout(partial(product.node_class_is_ready, name), seconds=3)
+        slow = scene.aws_fault("5xx", "CreateFleet")
+        await product.patch(EC2_NODE_CLASSES.path(name), {"spec": {"tags": {"try": "again"}}})
+        await eventually(partial(_says, product, name, "AWSAnswers", "False", "Undecided", "create_fleet"))
+        await _says(product, name, "Ready", "Unknown", "", "ValidationSucceeded=True")
         scene.forgive(slow)
+        await eventually(partial(product.node_class_is_ready, name))
 
 
 @CALM.scenario
