@@ -33,6 +33,7 @@ from controller.host import ClusterHost
 from controller.others import Others
 from controller.schedules import start_schedules
 from controller.settings import HostSettings
+from kube.dns import dns_address
 from kube.pace import Pace
 from model.coordination import BatchWindow
 from model.faults import BadInput, Fault
@@ -98,7 +99,7 @@ async def run(settings: Settings) -> None:
         metrics_port=settings.metrics_port,
     )
     cluster = await connect_kubernetes(settings)
-    cloud = aws.adapters.build(aws_settings(settings))
+    cloud = aws.adapters.build(aws_settings(settings, cluster_dns=await dns_address(cluster.client)))
     try:
         await cloud.zones.check()
         others = Others(cluster.leases, settings.leader_election_name, stop)
@@ -222,12 +223,13 @@ async def connect_kubernetes(settings: Settings) -> kube.adapters.KubeAdapters:
     return cluster
 
 
-def aws_settings(settings: Settings) -> AwsSettings:
+def aws_settings(settings: Settings, *, cluster_dns: str = "") -> AwsSettings:
     return AwsSettings(
         cluster_name=settings.cluster_name,
         region=settings.aws_region,
         cluster_endpoint=settings.cluster_endpoint,
         cluster_ca_bundle=settings.cluster_ca_bundle,
+        cluster_dns=cluster_dns,
         endpoint_url=settings.aws_endpoint_url,
         vm_memory_overhead_percent=settings.vm_memory_overhead_percent,
         reserved_enis=settings.reserved_enis,

@@ -121,7 +121,8 @@ def test_settings_reach_those_who_need_them(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MIN_VALUES_POLICY", "BestEffort")
     monkeypatch.setenv("VM_MEMORY_OVERHEAD_PERCENT", "0.1")
     found = Settings()
-    host, cloud = host_settings(found), aws_settings(found)
+    host, cloud = host_settings(found), aws_settings(found, cluster_dns="fd00::a")
+    assert (cloud.cluster_dns, cloud.ipv6, cloud.ami_refresh_seconds) == ("fd00::a", True, 60)
     assert (host.cluster, host.task_queue, host.window.idle.total_seconds()) == ("demo", "demo", 2)
     assert host.deadlines.drain.total_seconds() == 7200
     assert host.planning.min_values_policy == "BestEffort"
