@@ -4,6 +4,7 @@ The request is returned to a workflow before anything is bought, so that a repea
 instance is in `handing_out.py`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -16,6 +17,7 @@ from activities.launch_answers import count_failures, refusal_of
 from activities.lives import Lives
 from activities.ports import Claims, Events, Fleet, Instances, LaunchFacts, Machines, NodeClasses
 from model import labels
+from model.catalogue import UnavailableOffering
 from model.faults import Fault, TryLater
 from model.kinds import EC2NodeClass, NodeClaim
 from model.launches import FleetAnswer, GroupOutcome, LaunchGroup, LaunchRefused, Member
@@ -149,7 +151,7 @@ class LaunchActivities:
             results={} if tell else results,
             refused=tuple(member for member in members if member.uid in without),
             refusal=refused if without else None,
-            unavailable=marks_of(answer.errors, group.request.node_class, datetime.now(UTC)),
+            unavailable=_with_zones(marks_of(answer.errors, group.request.node_class, datetime.now(UTC)), node_class),
         )
 
     async def _facts(
@@ -184,6 +186,15 @@ def _refuse(name: str, node_class: EC2NodeClass | None) -> LaunchRefused | None:
     said = f"{ready.reason} {ready.message}".strip() if ready else "its status is not known yet"
     final = ready is not None and ready.is_false
     return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {name}: {said}", final=final)
+
+
+def _with_zones(
+    marks: Sequence[UnavailableOffering], node_class: EC2NodeClass | None
+) -> tuple[UnavailableOffering, ...]:
+    """Where a full subnet is its class's only one in a zone, plans leave out the zone: they know of no subnets."""
+    zones = Counter(subnet.zone for subnet in node_class.status.subnets) if node_class else Counter[str]()
+    alone = [mark for mark in marks if mark.subnet_id and zones[mark.zone] == 1]
+    return (*marks, *(mark.model_copy(update={"subnet_id": ""}) for mark in alone))
 
 
 def _gone(name: str) -> LaunchRefused:

@@ -13,6 +13,8 @@ from model.observations import DemandSeen
 PAUSE: Final = timedelta(milliseconds=400)
 """Between signals while pods keep coming; below the idle time that closes a batch."""
 RENEW_FIRST: Final = timedelta(seconds=10)
+PROMPT_LOSSES: Final = 3
+"""So often a pod that loses its place is demand again at once."""
 RENEW_SLOWEST: Final = timedelta(seconds=60)
 """Demand that stays is said again after so long, at first and at last."""
 
@@ -22,6 +24,9 @@ class Calls:
         self._first_seen: dict[str, datetime] = {}
         self._answered: set[str] = set()
         """Pods that wait for the place that a plan gave them."""
+        self._losses: dict[str, int] = {}
+        """How often each has lost its place."""
+        self._held: dict[str, datetime] = {}
         self._told: set[str] = set()
         self._told_at: datetime | None = None
         self._interval = RENEW_FIRST
@@ -32,13 +37,16 @@ class Calls:
         """What to say now, without its number; None for nothing. `answered` wait for the place that they were given.
 
         A pod that loses its place keeps its turn: it is demand since it first was, and no batch is waited for."""
-        uids = {pod.uid for pod in unanswered}
-        lost = self._answered & uids
+        everyone = {pod.uid for pod in unanswered}
+        self._lose(self._answered & everyone, now)
+        lost = self._answered & everyone
         self._answered = set(answered)
-        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in uids | self._answered}
+        self._forget_others(everyone | self._answered, now)
+        uids = {uid for uid in everyone if self._held.get(uid, now) <= now}
+        lost &= uids
         self._told &= uids - lost
         if not uids:
-            self.again, self._interval = None, RENEW_FIRST
+            self.again, self._interval = self._released(everyone), RENEW_FIRST
             return None
         due = now if lost else self._due(bool(uids - self._told), now)
         if now < due:
@@ -49,6 +57,21 @@ class Calls:
         self.again = now + self._interval
         newest = max(self._first_seen[uid] for uid in uids)
         return DemandSeen(pods=len(uids), newest=newest, at_once=bool(lost))
+
+    def _lose(self, lost: Collection[str], now: datetime) -> None:
+        """What goes round and round finds no place for now: it is demand again only after a while, ever longer."""
+        for uid in lost:
+            times = self._losses[uid] = self._losses.get(uid, 0) + 1
+            if times > PROMPT_LOSSES:
+                self._held[uid] = now + min(RENEW_SLOWEST, RENEW_FIRST * (1 << min(times - PROMPT_LOSSES - 1, 5)))
+
+    def _forget_others(self, uids: Collection[str], now: datetime) -> None:
+        self._first_seen = {uid: self._first_seen.get(uid, now) for uid in uids}
+        self._losses = {uid: times for uid, times in self._losses.items() if uid in uids}
+        self._held = {uid: until for uid, until in self._held.items() if uid in uids}
+
+    def _released(self, uids: Collection[str]) -> datetime | None:
+        return min((self._held[uid] for uid in uids), default=None)
 
     def _due(self, fresh: bool, now: datetime) -> datetime:
         if self._told_at is None:

@@ -1,6 +1,7 @@
 """Which pods are demand, for how long a nomination answers them, and when the workflow is told."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -154,6 +155,29 @@ def test_a_pod_that_lost_its_place_is_told_without_a_pause_and_keeps_its_turn() 
     again = calls.decide(facts("a", "b"), at(1.2))
     assert again is not None and again.at_once and again.newest == at(0)
     assert calls.decide(facts("a", "b"), at(1.3)) is None
+
+
+def test_a_pod_that_loses_every_place_is_told_ever_more_slowly() -> None:
+    """A plan that believes in what no launch can have goes round: NodeClaims made and given up twice a second."""
+    calls, told, tick = Calls(), [], 0.0
+    while tick < 200:
+        if calls.decide(facts("a"), at(tick)):
+            told.append(round(tick))
+            calls.decide([], at(tick + 0.2), {"uid-a"})
+        tick += 0.5
+    assert told[:4] == [0, 0, 1, 2] or told[:4] == [0, 1, 1, 2]
+    pauses = [after - before for before, after in pairwise(told[3:])]
+    assert [round(pause, -1) for pause in pauses[:3]] == [10, 20, 40] and max(pauses) <= 61
+
+
+def test_a_pod_that_is_held_back_holds_back_no_other() -> None:
+    calls = Calls()
+    for tick in range(5):
+        calls.decide(facts("a"), at(tick))
+        calls.decide([], at(tick + 0.5), {"uid-a"})
+    assert calls.decide(facts("a"), at(5)) is None and calls.again is not None
+    other = calls.decide(facts("a", "b"), at(6))
+    assert other is not None and other.pods == 1
 
 
 def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
