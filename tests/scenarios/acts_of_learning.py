@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from kube.resources import EC2_NODE_CLASSES, NODES
 from model import labels
@@ -78,10 +79,10 @@ def type_of(thing: Object) -> str:
 
 
 @asynccontextmanager
-async def own_class(product: Product, name: str, alias: str) -> AsyncIterator[Object]:
+async def own_class(product: Product, name: str, alias: str, **spec: Any) -> AsyncIterator[Object]:
     """An EC2NodeClass that is Ready; it is gone at the end, and so are its launch templates."""
-    path = EC2_NODE_CLASSES.path(name)
-    await product.kube.apply(node_class(name, alias))
+    path, manifest = EC2_NODE_CLASSES.path(name), node_class(name, alias)
+    await product.kube.apply({**manifest, "spec": {**manifest["spec"], **spec}})
     try:
         yield await eventually(lambda: product.node_class_is_ready(name))
     finally:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from kube.resources import NODES
 from model import labels
+from model.quantity import parse_quantity
 from sandbox.nodes.rules import LessMemory
 from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import Object
@@ -53,6 +55,29 @@ async def test_one_node_that_is_too_small_and_then_the_next_bigger_type(product:
         await scene.scale(3)
         await eventually(lambda: scene.pods_run(3))
         await were_bought(scene, "m5.large", "m5.xlarge", "m5.xlarge")
+
+
+@pytest.mark.row("004-b")
+@CALM.scenario
+async def test_a_type_that_leaves_pods_less_than_its_class_promises_is_not_bought_for_them(
+    product: Product,
+) -> None:
+    """A threshold in percent is a share of the estimate to the planner, and of the real memory to the kubelet."""
+    tenth = {"evictionHard": {"memory.available": "10%", "nodefs.available": "10%"}}
+    async with (
+        own_class(product, "thresholds", "al2023@v20250829", kubelet=tenth),
+        product.scene("004-b", of_class="thresholds", types=["m5ad.large", "m5ad.xlarge"], after=STAYS) as scene,
+    ):
+        await scene.deploy(1)
+        (first,) = await eventually(lambda: scene.nodes_are_initialized(1))
+        image, memory = first["status"]["imageID"], await memory_of(product, first)
+        await eventually(lambda: is_learnt(product, image, "m5ad.large", memory))
+        name = await wants(scene, 1, f"{await _between(product, first, memory)}Ki", f"{scene.name}-between")
+        await eventually(lambda: scene.pods_run(1, name))
+        await were_bought(scene, "m5ad.large", "m5ad.xlarge")
+        await scene.scale(3, name)
+        await eventually(lambda: scene.pods_run(3, name))
+        await were_bought(scene, "m5ad.large", "m5ad.xlarge", "m5ad.xlarge")
 
 
 @pytest.mark.row("004-d")
@@ -115,6 +140,16 @@ async def test_each_kind_of_machine_launches_with_its_own_variant(product: Produ
             used = {claim["status"]["imageID"] for claim in claims.values()}
             assert len(used) == 4
             await _one_template_for_each(product, used, before)
+
+
+async def _between(product: Product, claim: Object, memory: int) -> int:
+    """KiB that a node of its kind leaves for pods no more, and would by what its NodeClaim promised of its memory."""
+    shown = {kind: parse_quantity(claim["status"][kind]["memory"]) for kind in ("capacity", "allocatable")}
+    node = await product.kube.request("GET", NODES.path(claim["status"]["nodeName"]))
+    real = parse_quantity(node["status"]["allocatable"]["memory"])
+    promised = memory - (shown["capacity"] - shown["allocatable"])
+    assert promised - real > MIB, "the case that this is about"
+    return (real + promised) // 2 // 1024
 
 
 async def _one_of_each(scene: Scene, types: list[str]) -> dict[str, Object]:
