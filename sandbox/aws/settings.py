@@ -25,6 +25,8 @@ class SimSettings:
     cluster_ca: str = DEFAULT_CA
     cluster_version: str = "1.34"
     service_cidr: str = "10.100.0.0/16"
+    ip_family: str = "ipv4"
+    service_ipv6_cidr: str = "fd7d:9f7a:1::/108"
     pending_seconds: float = 1.0
     shutting_down_seconds: float = 2.0
     stopping_seconds: float = 2.0

@@ -10,6 +10,8 @@ from sandbox.aws.ec2.network import PREFIX_ADDRESSES, AddressBook
 from sandbox.aws.ec2.records import Image, NetworkInterface, Volume
 from sandbox.aws.wire.errors import AwsError
 
+# Of documentation's own range; interfaces draw from it at random.
+IPV6_NETWORK = "2001:db8"
 Groups = list[tuple[str, str]]
 
 
@@ -89,6 +91,8 @@ def _interface(
     spec: dict[str, Any], index: int, address: str | None, groups: Groups, public: bool, tags: dict[str, str]
 ) -> NetworkInterface:
     prefixes = spec.get("Ipv4PrefixCount", 0)
+    tail = secrets.token_hex(4)
+    network = f"{IPV6_NETWORK}:{tail[:4]}:{tail[4:]}"
     return NetworkInterface(
         id=new_id("eni"),
         attachment_id=new_id("eni-attach"),
@@ -101,5 +105,7 @@ def _interface(
         groups=groups,
         tags=dict(tags),
         description=spec.get("Description", ""),
+        ipv6=[f"{network}::{n:x}" for n in range(1, spec.get("Ipv6AddressCount", 0) + 1)],
+        ipv6_prefixes=[f"{network}:{n:x}::/80" for n in range(1, spec.get("Ipv6PrefixCount", 0) + 1)],
         ipv4_prefixes=[f"10.254.{index}.{16 * n}/28" for n in range(prefixes)],
     )

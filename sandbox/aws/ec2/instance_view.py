@@ -133,6 +133,7 @@ def _network(world: World, instance: Instance) -> dict[str, Any]:
         "PrivateDnsName": dns_name(world, instance.private_ip),
         "PublicDnsName": _public_dns(world, public),
         "PublicIpAddress": public,
+        "Ipv6Address": next((one for i in instance.interfaces for one in i.ipv6), None),
         "SourceDestCheck": True,
         "SecurityGroups": _groups(instance.groups),
         "NetworkInterfaces": [interface_view(world, instance, i) for i in instance.interfaces],
@@ -189,7 +190,10 @@ def interface_view(world: World, instance: Instance, interface: NetworkInterface
         "Association": public,
         "PrivateIpAddresses": addresses,
         "Ipv4Prefixes": [{"Ipv4Prefix": prefix} for prefix in interface.ipv4_prefixes] or None,
-        "Ipv6Addresses": [],
+        "Ipv6Addresses": [
+            {"Ipv6Address": one, "IsPrimaryIpv6": number == 0} for number, one in enumerate(interface.ipv6)
+        ],
+        "Ipv6Prefixes": [{"Ipv6Prefix": prefix} for prefix in interface.ipv6_prefixes] or None,
         "Operator": OPERATOR,
     }
 

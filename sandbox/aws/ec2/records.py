@@ -44,6 +44,8 @@ class NetworkInterface:
     tags: dict[str, str]
     description: str
     ipv4_prefixes: list[str] = field(default_factory=list)
+    ipv6: list[str] = field(default_factory=list)
+    ipv6_prefixes: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -55,7 +55,7 @@ def _view(world: World, subnet: Any) -> dict[str, Any]:
         "MapPublicIpOnLaunch": str(subnet.map_public_ip_on_launch).lower() == "true",
         "MapCustomerOwnedIpOnLaunch": False,
         "AssignIpv6AddressOnCreation": False,
-        "Ipv6CidrBlockAssociationSet": [],
+        "Ipv6CidrBlockAssociationSet": _ipv6(subnet) if world.settings.ip_family == "ipv6" else [],
         "Ipv6Native": False,
         "EnableDns64": False,
         "PrivateDnsNameOptionsOnLaunch": {
@@ -65,6 +65,14 @@ def _view(world: World, subnet: Any) -> dict[str, Any]:
         },
         "Tags": tag_list(world.network.tags(subnet.id)),
     }
+
+
+def _ipv6(subnet: Any) -> list[dict[str, Any]]:
+    block = f"2001:db8:{subnet.id[-4:]}::/64"
+    state = {"State": "associated"}
+    return [
+        {"AssociationId": f"subnet-cidr-assoc-{subnet.id[-8:]}", "Ipv6CidrBlock": block, "Ipv6CidrBlockState": state}
+    ]
 
 
 def _facts(view: dict[str, Any]) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sandbox.aws.request import AwsCall
+from sandbox.aws.settings import SimSettings
 from sandbox.aws.standin import StandIn
 from sandbox.aws.wire.errors import AwsError
 from sandbox.aws.wire.render import Response, json_response
@@ -45,11 +46,7 @@ def cluster(standin: StandIn) -> dict[str, Any]:
             "endpointPrivateAccess": True,
             "publicAccessCidrs": ["0.0.0.0/0"],
         },
-        "kubernetesNetworkConfig": {
-            "serviceIpv4Cidr": settings.service_cidr,
-            "ipFamily": "ipv4",
-            "elasticLoadBalancing": {"enabled": False},
-        },
+        "kubernetesNetworkConfig": _network(settings),
         "identity": {"oidc": {"issuer": f"https://oidc.eks.{settings.region}.amazonaws.com/id/STANDIN"}},
         "logging": {"clusterLogging": [{"types": ["api"], "enabled": False}]},
         "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
@@ -58,3 +55,10 @@ def cluster(standin: StandIn) -> dict[str, Any]:
         "health": {"issues": []},
         "tags": {},
     }
+
+
+def _network(settings: SimSettings) -> dict[str, Any]:
+    """A cluster has services of one family alone."""
+    ipv6 = settings.ip_family == "ipv6"
+    services = {"serviceIpv6Cidr": settings.service_ipv6_cidr} if ipv6 else {"serviceIpv4Cidr": settings.service_cidr}
+    return services | {"ipFamily": settings.ip_family, "elasticLoadBalancing": {"enabled": False}}

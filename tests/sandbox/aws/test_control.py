@@ -118,12 +118,14 @@ def test_what_makes_no_sense_is_refused_with_a_reason(kit: StandInKit) -> None:
 
 def test_a_kept_state_is_there_at_the_next_start(tmp_path: Path) -> None:
     process, url = start(f"--state-dir={tmp_path}")
-    kit = StandInKit(url)
-    (one,) = kit.launch()
-    kit.profile()
-    kit.client("sqs").send_message(QueueUrl=f"{url}/123456789012/demo", MessageBody="kept")
-    before, subnets = kit.describe(one), kit.subnets()
-    stop(process)
+    try:
+        kit = StandInKit(url)
+        (one,) = kit.launch()
+        kit.profile()
+        kit.client("sqs").send_message(QueueUrl=f"{url}/123456789012/demo", MessageBody="kept")
+        before, subnets = kit.describe(one), kit.subnets()
+    finally:
+        stop(process)
     process, url = start(f"--state-dir={tmp_path}")
     try:
         again = StandInKit(url)

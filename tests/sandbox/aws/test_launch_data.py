@@ -39,6 +39,14 @@ def test_groups_on_both_levels_are_refused(kit: StandInKit) -> None:
     assert [error["ErrorCode"] for error in answer["Errors"]] == ["InvalidParameterCombination"]
 
 
+def test_interfaces_of_an_ipv6_cluster_have_addresses_and_prefixes(kit: StandInKit) -> None:
+    interface = {"DeviceIndex": 0, "Groups": [kit.group()], "PrimaryIpv6": True, "Ipv6AddressCount": 1}
+    instance = made(kit, NetworkInterfaces=[{**interface, "Ipv6PrefixCount": 1}])
+    (shown,) = instance["NetworkInterfaces"]
+    assert [one["Ipv6Address"] for one in shown["Ipv6Addresses"]] == [instance["Ipv6Address"]]
+    assert len(shown["Ipv6Prefixes"]) == 1
+
+
 def test_profile_metadata_options_monitoring_and_tenancy(kit: StandInKit) -> None:
     arn = kit.profile()
     instance = made(

@@ -36,6 +36,14 @@ def test_the_clusters_answers_can_be_set(kit: StandInKit) -> None:
     assert eks.describe_cluster(name="demo")["cluster"]["endpoint"] == before
 
 
+def test_an_ipv6_cluster_says_so_and_its_subnets_too(kit: StandInKit) -> None:
+    kit.control.configure(ip_family="ipv6")
+    network = kit.client("eks").describe_cluster(name="demo")["cluster"]["kubernetesNetworkConfig"]
+    assert network["ipFamily"] == "ipv6"
+    assert network["serviceIpv6Cidr"] and "serviceIpv4Cidr" not in network
+    assert all(len(subnet["Ipv6CidrBlockAssociationSet"]) == 1 for subnet in kit.subnets())
+
+
 def test_the_seeded_network_is_found_by_its_tag(kit: StandInKit) -> None:
     subnets = kit.subnets()
     assert [s["AvailabilityZone"] for s in subnets] == ["us-west-2a", "us-west-2b", "us-west-2c"]
