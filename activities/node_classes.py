@@ -44,16 +44,11 @@ class NodeClassActivities:
         await self._node_classes.ensure_finalizer(asked.name)
         pools = [one for one in await self._pools.list() if _uses(one.spec.template.spec.node_class_ref.name, asked)]
         resolved = await self._resolver.resolve(node_class, pools)
-        stamp = nodeclass_hash(node_class)
-        await restamp_class(self._claims, node_class, stamp, told=asked.restamp)
         await self._node_classes.patch_status(
             asked.name,
             status=resolved.status,
             conditions=resolved.conditions,
-            annotations={
-                labels.NODECLASS_HASH: stamp,
-                labels.NODECLASS_HASH_VERSION: HASH_VERSION,
-            },
+            annotations=await self._stamps(node_class, resolved.ca_bundle, asked),
             now=datetime.now(UTC),
         )
         await self._tell(node_class, resolved)
@@ -75,6 +70,16 @@ class NodeClassActivities:
             raise
         await self._node_classes.release(asked.name)
         return True
+
+    async def _stamps(
+        self, node_class: EC2NodeClass, ca_bundle: str | None, asked: NodeClassAsked
+    ) -> dict[str, str] | None:
+        """What the class is to be stamped with; its NodeClaims are brought up to date first. None leaves all as is."""
+        if ca_bundle is None:
+            return None
+        stamp = nodeclass_hash(node_class, ca_bundle=ca_bundle)
+        await restamp_class(self._claims, node_class, stamp, told=asked.restamp)
+        return {labels.NODECLASS_HASH: stamp, labels.NODECLASS_HASH_VERSION: HASH_VERSION}
 
     async def _is_held(self, node_class: EC2NodeClass) -> bool:
         """By the reference in the spec, not by a label that anyone may change."""

@@ -28,6 +28,7 @@ from aws.user_data import UserDataError, render
 from aws.user_data.bootstrap import bootstrap_of
 from model import labels
 from model.catalogue import InstanceType, UnavailableOffering
+from model.hashing import HASH_VERSION, nodeclass_hash
 from model.kinds import EC2NodeClass, NodeClaim
 from model.launches import (
     FleetAnswer,
@@ -112,7 +113,8 @@ class AwsFleet:
         if again:
             self._templates.forget(distinct)
         await self._templates.ensure(list(distinct.values()))
-        return LaunchPrepared(request=self._request(selection, templates, subnets, claim, node_class))
+        request = self._request(selection, templates, subnets, claim, node_class)
+        return LaunchPrepared(request=request.model_copy(update={"node_class_stamp": _stamp(node_class, cluster)}))
 
     async def create(self, group: LaunchGroup) -> FleetAnswer:
         """A call that EC2 refuses is an answer; a fault says that it is not known what the call did."""
@@ -221,6 +223,11 @@ def _overrides(
         )
         for offering in candidate.offerings
     ]
+
+
+def _stamp(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
+    """What its templates are made from, which may be newer than what the class is stamped with."""
+    return f"{HASH_VERSION}/{nodeclass_hash(node_class, ca_bundle=cluster.ca_bundle)}"
 
 
 def _hash(node_class: EC2NodeClass) -> str:

@@ -117,6 +117,8 @@ def _instances(found: Sequence[InstanceFacts], group: LaunchGroup) -> tuple[Flee
             market=one.market,
             placement_group=one.placement_group,
             partition=one.partition,
+            instance_profile=group.request.instance_profile,
+            node_class_stamp=group.request.node_class_stamp,
         )
         for one in sorted(found, key=lambda one: one.instance_id)
     )

@@ -135,6 +135,7 @@ def _instance(request: LaunchRequest, item: Mapping[str, Any], instance_id: str)
         placement_group=request.placement_group,
         partition=request.partition,
         instance_profile=request.instance_profile,
+        node_class_stamp=request.node_class_stamp,
     )
 
 

@@ -70,9 +70,11 @@ def _tenancy(claim: NodeClaim) -> str:
 
 
 def _annotations(instance: FleetInstance, node_class: EC2NodeClass) -> dict[str, str]:
-    """The class as it was at launch, for drift and for the clean-up of profiles."""
-    keys = (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)
-    found = {key: node_class.metadata.annotations.get(key, "") for key in keys}
+    """The class as it was at launch, for drift and for the clean-up of profiles; as it is now where nobody knows."""
+    keys = (labels.NODECLASS_HASH_VERSION, labels.NODECLASS_HASH)
+    found = dict(zip(keys, instance.node_class_stamp.partition("/")[::2], strict=True))
+    if not instance.node_class_stamp:
+        found = {key: node_class.metadata.annotations.get(key, "") for key in keys}
     found[labels.INSTANCE_PROFILE_NAME] = instance.instance_profile or node_class.status.instance_profile
     return {key: value for key, value in found.items() if value}
 

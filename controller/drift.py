@@ -133,8 +133,10 @@ class Drifting:
         if found is None:
             return None
         status, stamps = found.status, found.metadata.annotations
-        asked = found.condition(labels.CAPACITY_RESERVATIONS_READY)
+        asked, ready = found.condition(labels.CAPACITY_RESERVATIONS_READY), found.condition(labels.READY)
         return (
+            found.metadata.generation,
+            ready and ready.observed_generation,
             found.metadata.deleting,
             stamps.get(labels.NODECLASS_HASH),
             stamps.get(labels.NODECLASS_HASH_VERSION),

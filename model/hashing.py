@@ -58,13 +58,13 @@ def nodepool_hash(nodepool: NodePool) -> str:
 def nodeclass_hash(nodeclass: EC2NodeClass, *, ca_bundle: str = "") -> str:
     """Decimal text of 64 bits over what shapes the instances; not over selectors, only over the family they imply.
 
-    `ca_bundle` is the cluster's, which nodes are started with.
+    `ca_bundle` is the cluster's, which nodes are started with; how its lines are broken makes no difference.
     """
     return _digest(
         {
             "spec": _canonical(nodeclass.spec, leave_out=_NODECLASS_UNCOVERED),
             "amiFamily": nodeclass.ami_family,
-            "caBundle": ca_bundle,
+            "caBundle": "".join(ca_bundle.split()),
             "kubelet": nodeclass.spec.kubelet or None,
         }
     )

@@ -34,6 +34,8 @@ class LaunchRequest(Message):
     tags: dict[str, str]
     instance_profile: str = ""
     context: str = ""
+    node_class_stamp: str = ""
+    """Version and static hash of the class as it is launched from, with a slash between them."""
     placement_group: str = ""
     """Id of the group that its templates place instances in."""
     partition: str = ""
@@ -110,6 +112,8 @@ class FleetInstance(Message):
     partition: str = ""
     instance_profile: str = ""
     """As it was launched with, whatever the class says by now."""
+    node_class_stamp: str = ""
+    """The same, of the class itself."""
 
 
 class FleetError(Message):

@@ -120,5 +120,7 @@ class Resolved(Value):
     """What could not be asked at present, and why."""
     warnings: tuple[tuple[str, str], ...] = ()
     """Reason and message of what works and should be looked at."""
+    ca_bundle: str | None = ""
+    """The cluster's, which is part of the class's static hash; None while it is not known."""
     again_in: timedelta | None = None
     """Where it should be looked at again sooner than usual."""

@@ -132,6 +132,11 @@ def _type_gone(facts: DriftFacts, node_class: EC2NodeClass, now: datetime) -> st
 
 
 def _class_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
+    """The class is stamped when it is resolved: until then its stamp speaks of what it was, and nodes that are launched
+    meanwhile know better."""
+    ready = node_class.condition(labels.READY)
+    if ready is not None and ready.observed_generation != node_class.metadata.generation:
+        return None
     stamps, wanted = facts.claim.annotations, node_class.metadata.annotations
     differs = _differs(
         (stamps.get(labels.NODECLASS_HASH, ""), stamps.get(labels.NODECLASS_HASH_VERSION, "")),

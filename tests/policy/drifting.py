@@ -65,14 +65,25 @@ def pool(*requirements: tuple[str, str, tuple[str, ...]], template: str = "11") 
 
 
 def node_class(
-    *, stamps: dict[str, str] | None = None, deleting: bool = False, group: str = "", asked: str = "True", **status: Any
+    *,
+    stamps: dict[str, str] | None = None,
+    deleting: bool = False,
+    group: str = "",
+    asked: str = "True",
+    generation: int = 1,
+    resolved: int = 1,
+    **status: Any,
 ) -> EC2NodeClass:
-    """`status` is laid over one that selects what the node has; `asked` is CapacityReservationsReady."""
+    """`status` is laid over one that selects what the node has; `asked` is CapacityReservationsReady, and `resolved`
+    the generation that conditions speak of."""
     ours = {labels.NODECLASS_HASH: "22", labels.NODECLASS_HASH_VERSION: HASH_VERSION}
-    metadata: dict[str, Any] = {"name": "default", "annotations": ours if stamps is None else stamps}
+    metadata: dict[str, Any] = {"name": "default", "generation": generation}
+    metadata["annotations"] = ours if stamps is None else stamps
     if deleting:
         metadata["deletionTimestamp"] = NOW.isoformat()
-    conditions = [{"type": labels.CAPACITY_RESERVATIONS_READY, "status": asked}] if asked else []
+    conditions: list[dict[str, Any]] = [{"type": labels.READY, "status": "True", "observedGeneration": resolved}]
+    if asked:
+        conditions.append({"type": labels.CAPACITY_RESERVATIONS_READY, "status": asked})
     return EC2NodeClass.from_object(
         {
             "metadata": metadata,

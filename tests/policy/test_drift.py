@@ -65,6 +65,10 @@ DRIFTED: dict[str, tuple[str, dict[str, Any]]] = {
             )
         },
     ),
+    "the class changed, and was resolved": (
+        "NodeClassDrift",
+        {"claim": stamped(NODECLASS_HASH="21"), "node_class": node_class(generation=2, resolved=2)},
+    ),
     "the class changed": ("NodeClassDrift", {"claim": stamped(NODECLASS_HASH="21")}),
     "another version of the hash, on both": (
         "NodeClassDrift",
@@ -118,6 +122,10 @@ STANDS: dict[str, dict[str, Any]] = {
     "no hash on the class": {"claim": stamped(NODECLASS_HASH="21"), "node_class": node_class(stamps={})},
     "another version of the class's hash": {"claim": stamped(NODECLASS_HASH_VERSION="v6", NODECLASS_HASH="21")},
     "the class has another version": {"node_class": node_class(stamps=OTHERS_CLASS)},
+    "the class is not resolved yet as it is now": {
+        "claim": stamped(NODECLASS_HASH="21"),
+        "node_class": node_class(generation=2, resolved=1),
+    },
     "what the pool forbids, the node lacks": {
         "pool": pool((labels.INSTANCE_GPU_COUNT, "DoesNotExist", ()), (labels.ZONE, "NotIn", ("us-west-2b",)))
     },
