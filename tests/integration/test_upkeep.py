@@ -1,0 +1,172 @@
+"""Upkeep on the real parts, under the rights that ship: what nobody owns goes, and nothing else."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from kube.resources import NODE_CLAIMS
+from model import labels
+from tests.integration.eventually import eventually, throughout
+from tests.integration.product import Product
+from tests.integration.scene import Scene, names
+from tests.integration.tidying import Outside, tidy, unasked
+from tests.scenarios.acts import CALM
+
+OLD = 3 * 3600.0
+"""Seconds: older than any grace."""
+
+
+async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(product: Product) -> None:
+    outside = Outside(product)
+    await product.work()
+    async with unasked(product, "instances"), product.scene("upkeep") as scene:
+        await scene.run(1)
+        (own,) = scene.alive()
+        orphan = await outside.instance(own)
+        forgotten = await outside.instance(own, **{labels.LAUNCH_GROUP: "a-plan-that-is-gone-0"})
+        foreign = await outside.instance(own, cluster="somebody-elses")
+        node = await eventually(lambda: node_of(scene, orphan))
+        for old in (own, orphan, forgotten, foreign):
+            product.aws.age(old, OLD)
+        young = await outside.instance(own)
+        await tidy(product, "instances")
+        await eventually(lambda: only_these_run(scene, [own, foreign, young]))
+        await eventually(lambda: no_node(scene, node))
+        await eventually(lambda: scene.event(scene.name, "GarbageCollected", orphan))
+        await product.metric("tenure_upkeep_collected_total", kind="instance")
+        await scene.pods_run(1)
+        for other in (foreign, young):
+            product.aws.terminate_instance(other)
+        await eventually(lambda: only_these_run(scene, [own]))
+
+
+@CALM.scenario
+async def test_an_instance_whose_launch_is_not_written_down_yet_is_spared(product: Product) -> None:
+    """EC2 launched them, and its answer is lost again and again: whatever their age, their NodeClaims wait for them."""
+    async with product.scene("upkeep") as scene:
+        lost = scene.aws_fault("answer-lost", "CreateFleet")
+        await scene.deploy(2)
+        await eventually(lambda: scene.instances_alive(2))
+        bought = scene.alive()
+        for one in bought:
+            product.aws.age(one, OLD)
+        await tidy(product, "instances")
+        assert scene.alive() == bought
+        scene.forgive(lost)
+        await eventually(lambda: scene.nodes_are_initialized(2))
+        await tidy(product, "instances")
+        assert scene.alive() == bought
+
+
+@CALM.scenario
+async def test_a_nodeclaim_whose_instance_is_not_there_goes(product: Product) -> None:
+    async with product.scene("upkeep", after="Never") as scene:
+        (claim,) = await scene.run(1)
+        (name,) = names([claim])
+        await scene.scale(0)
+        elsewhere = {"status": {"providerID": "aws:///us-west-2a/i-0123456789abcdef0"}}
+        await product.patch(f"{NODE_CLAIMS.path(name)}/status", elsewhere)
+
+        async def collected() -> None:
+            await tidy(product, "nodeclaims")
+            await scene.claim_is_deleting(claim)
+
+        await eventually(collected)
+        await eventually(lambda: scene.event(name, "GarbageCollected", "i-0123456789abcdef0"))
+        await eventually(lambda: scene.claims_are_gone([name]))
+
+
+@CALM.scenario
+async def test_instances_get_their_names_once_their_node_has_joined(product: Product) -> None:
+    outside = Outside(product)
+    async with product.scene("upkeep") as scene:
+        claims = await scene.run(2)
+        await tidy(product, "tags")
+        for claim in claims:
+            instance = claim["status"]["providerID"].rpartition("/")[2]
+            tags = await outside.tags(instance)
+            assert tags[labels.TAG_NAME] == claim["status"]["nodeName"]
+            assert tags[labels.TAG_NODECLAIM] == claim["metadata"]["name"]
+            assert tags[labels.TAG_EKS_CLUSTER_NAME] == product.sandbox.plan.cluster_name
+        for claim in await scene.claims():
+            assert claim["metadata"]["annotations"][labels.TAGGED] == "true"
+            assert claim["metadata"]["annotations"][labels.CLUSTER_NAME_TAGGED] == "true"
+
+
+async def test_launch_templates_go_when_nothing_runs_from_them_and_a_steady_pool_keeps_its_own(
+    product: Product,
+) -> None:
+    """Whichever worker looks: one that has just started remembers no launch."""
+    outside = Outside(product)
+    await product.work()
+    async with product.scene("upkeep") as scene:
+        claims = await scene.run(1)
+        kept = await outside.templates(scene.name)
+        assert kept
+        await product.rest()
+        await product.go_on()
+        for template in kept:
+            product.aws.age(template, OLD)
+        for _ in range(3):
+            await tidy(product, "launch-templates")
+        assert await outside.templates(scene.name) == kept
+        await scene.scale(0)
+        await eventually(lambda: scene.claims_are_gone(names(claims)))
+        await eventually(lambda: scene.instances_alive(0))
+        await tidy(product, "launch-templates")
+        assert await outside.templates(scene.name) == {}
+        await scene.scale(1)
+        await eventually(lambda: scene.pods_run(1))
+        assert set((await outside.templates(scene.name)).values()) == set(kept.values())
+
+
+async def test_profiles_go_when_no_class_names_them(product: Product) -> None:
+    outside = Outside(product)
+    await product.work()
+    ((current, path),) = (await outside.profiles()).items()
+    left = await outside.profile(f"{current[:30]}-left", path=path, role="KarpenterNodeRole-demo")
+    product.aws.age(current, OLD)
+    await tidy(product, "instance-profiles")
+    assert set(await outside.profiles()) == {current, left}
+    product.aws.age(left, OLD)
+    await tidy(product, "instance-profiles")
+    assert set(await outside.profiles()) == {current}
+
+
+async def test_a_worker_killed_while_it_collects_leaves_the_rest_to_the_next(product: Product) -> None:
+    outside = Outside(product)
+    await product.work()
+    async with product.scene("upkeep") as scene:
+        await scene.run(1)
+        (own,) = scene.alive()
+        orphans = [await outside.instance(own) for _ in range(3)]
+        slow = scene.aws_fault("latency", "TerminateInstances", orphans[1], latency=20.0)
+        for orphan in orphans:
+            product.aws.age(orphan, OLD)
+        done = asyncio.create_task(tidy(product, "instances"))
+        await eventually(partial(was_asked, scene, slow))
+        await product.kill()
+        scene.forgive(slow)
+        await product.go_on()
+        await done
+        await eventually(lambda: only_these_run(scene, [own]))
+        await throughout(lambda: scene.pods_run(1), seconds=1)
+
+
+async def was_asked(scene: Scene, fault: str) -> None:
+    assert scene.hits(fault), "nothing was asked to end yet"
+
+
+async def only_these_run(scene: Scene, instances: Sequence[str]) -> None:
+    assert sorted(scene.alive()) == sorted(instances), f"{scene.name}: instances {scene.alive()}"
+
+
+async def node_of(scene: Scene, instance: str) -> str:
+    """The Node that an instance has made."""
+    found = [one for one in await scene.nodes() if one["spec"].get("providerID", "").endswith(f"/{instance}")]
+    assert found, f"{instance} has not joined"
+    return str(found[0]["metadata"]["name"])
+
+
+async def no_node(scene: Scene, name: str) -> None:
+    assert name not in names(await scene.nodes()), f"Node {name} is left"
