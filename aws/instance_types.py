@@ -57,6 +57,7 @@ class ResolvedTypes:
         self.kubelets = kubelets if kubelets is not None else {}
         """spec.kubelet by type, where expressions in it have been computed."""
         self._requirements: dict[str, Requirements] = {}
+        self._heeding: tuple[Learnt, str, ResolvedTypes] | None = None
 
     @property
     def placement_group(self) -> str:
@@ -71,9 +72,11 @@ class ResolvedTypes:
         """The same types with the memory that such machines have shown; what was made of their labels stands."""
         if not learnt.images:
             return self
-        found = ResolvedTypes((as_learnt(one, learnt, spec_hash) for one in self.types), self.kubelets)
-        found._requirements = self._requirements
-        return found
+        if self._heeding is None or self._heeding[:2] != (learnt, spec_hash):
+            found = ResolvedTypes((as_learnt(one, learnt, spec_hash) for one in self.types), self.kubelets)
+            found._requirements = self._requirements
+            self._heeding = (learnt, spec_hash, found)
+        return self._heeding[2]
 
     def requirements(self, instance_type: InstanceType) -> Requirements:
         """What a node of this type is, as requirements; well-known keys it lacks are said to be absent."""

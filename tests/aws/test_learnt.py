@@ -59,5 +59,10 @@ def test_the_node_claim_shows_the_memory_that_such_machines_have() -> None:
     assert facts[0].capacity["cpu"] == facts[1].capacity["cpu"]
 
 
+def test_what_was_worked_out_serves_until_something_new_is_learnt() -> None:
+    assert RESOLVED.heeding(shown(7000)) is RESOLVED.heeding(shown(7000))
+    assert chosen(RESOLVED.heeding(shown(7900)), "6800Mi") == ["m5.large", "m5.xlarge"]
+
+
 def test_nothing_learnt_leaves_the_types_as_they_are() -> None:
     assert RESOLVED.heeding(Learnt()) is RESOLVED
