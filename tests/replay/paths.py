@@ -20,6 +20,7 @@ from model.messages import Pause, Resume
 from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
+from tests.replay.upkeep_path import upkeep_run
 from tests.workflows.eventually import blocked, eventually, in_phase, in_time, latest, rolled
 from tests.workflows.lives import BUSY, JOINED, born, delete, emptied, joined, pause_for, pool, ready
 from workflows import ids
@@ -299,6 +300,7 @@ PATHS: dict[str, Path] = {
         provisioning_without_host,
         nodeclass_life,
         watch_handed_on,
+        upkeep_run,
     )
 }
 
