@@ -1,7 +1,7 @@
 """With what a launch is tried: one instance type, and the tenancy and tags that pools would give it.
 
 Pure, and Karpenter's choice (reference 7.2): what a pool of the class could get with the plain image, else something
-common, else anything that has an image.
+common, else anything that has an image. Of what a pool could get the common comes first: it works with most images.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ def _candidates(
         for one in launchable
         if one.image_id in plain and any(need.compatible(types.requirements(one)) for need in wanted)
     )
-    first = iter(()) if family.os == "windows" else fitting
+    first = iter(()) if family.os == "windows" else sorted(fitting, key=lambda one: one.name not in COMMON)
     return chain(first, (one for one in common if one.image_id), launchable)
 
 

@@ -58,7 +58,7 @@ class Parts:
         """A role or a permission that is missing may come: the condition is unknown until it does."""
         try:
             name = await self.profiles.resolve(node_class)
-        except (NotFound, Forbidden, Conflict) as fault:
+        except (NotFound, Forbidden, Conflict, BadInput) as fault:
             waits = ConditionPatch(
                 type=labels.INSTANCE_PROFILE_READY,
                 status="Unknown",

@@ -43,6 +43,8 @@ class Profiles:
             return node_class.spec.instance_profile
         # IAM names a role without its path.
         role = node_class.spec.role.rpartition("/")[2]
+        if not role:
+            raise NotFound("spec.role and spec.instanceProfile are both empty: write one of them")
         if self._missing.get(role):
             raise _no_role(role, "")
         return await self._known.get_or((node_class.uid, role), lambda: self._found(node_class, role))

@@ -46,7 +46,8 @@ TYPES = ("c5.large", "g5.xlarge", "m5.large", "m6g.large", "r5.large")
     [
         ((pool((labels.INSTANCE_TYPE, "In", "r5.large")),), TYPES, "r5.large"),
         ((pool((labels.ARCH, "In", "arm64")),), TYPES, "m6g.large"),
-        ((pool((labels.CAPACITY_TYPE, "In", "spot")),), TYPES, "c5.large"),
+        ((pool((labels.CAPACITY_TYPE, "In", "spot")),), TYPES, "m5.large"),
+        ((pool((labels.INSTANCE_TYPE, "In", "r5.large", "c5.large")),), TYPES, "c5.large"),
         ((pool((labels.INSTANCE_TYPE, "In", "g5.xlarge")),), TYPES, "m5.large"),
         ((pool((labels.INSTANCE_TYPE, "In", "none.such")),), TYPES, "m5.large"),
         ((pool((labels.INSTANCE_CPU, "Gt", "many")),), TYPES, "m5.large"),
