@@ -54,7 +54,7 @@ def build(settings: AwsSettings, *, region: Region | None = None, clients: AwsCl
     offerings = AwsOfferings(
         clients, settings, placement=placement, zones=zones, reservations=reservations, region=region
     )
-    instances = AwsInstances(clients, settings, zones)
+    instances = AwsInstances(clients, settings, zones, reservations)
     return AwsAdapters(
         clients=clients,
         fleet=AwsFleet(

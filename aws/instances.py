@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from aws.batcher import Batcher
 from aws.client import AwsClients
+from aws.reservations import Reservations
 from aws.settings import RESERVED_CAPACITY, AwsSettings
 from aws.tags import as_dict
 from aws.zonal_shift import ZonalShifts
@@ -27,8 +28,11 @@ _ONLY_RESERVATIONS: Final = "capacity-reservations-only"
 class AwsInstances:
     """Raises model.faults."""
 
-    def __init__(self, clients: AwsClients, settings: AwsSettings, zones: ZonalShifts) -> None:
+    def __init__(
+        self, clients: AwsClients, settings: AwsSettings, zones: ZonalShifts, reservations: Reservations
+    ) -> None:
         self._clients, self._settings, self._zones = clients, settings, zones
+        self._counts = reservations.counts
         self._reserved = settings.gate(RESERVED_CAPACITY)
         self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe, idle=0.1, longest=1.0, size=500)
         self._ends: Batcher[str, bool | Fault] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
@@ -42,7 +46,11 @@ class AwsInstances:
         if found is None and (away := await self._zones.away()):
             zones = ", ".join(sorted(away))
             raise TryLater(f"EC2 does not list {instance_id}: not taken for its end while {zones} is shifted away from")
-        return None if found is None or found.state == _TERMINATED else found
+        if found is None or found.state == _TERMINATED:
+            self._counts.gone(instance_id)
+            return None
+        self._counts.holds(instance_id, found.reservation_id)
+        return found
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
         """Those that are not terminated."""

@@ -1,6 +1,6 @@
 """The placement group that an EC2NodeClass selects: its instances are launched into it, where EC2 has room."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from aws.cache import Expiring
@@ -8,10 +8,11 @@ from aws.client import AwsClients
 from model import labels
 from model.base import Value
 from model.catalogue import Offering
-from model.faults import NotFound
+from model.faults import NotFound, Throttled, TryLater
 from model.kinds import EC2NodeClass
 
 _FRESH_SECONDS: Final = 60.0
+_LAST_SECONDS: Final = 24 * 3600.0
 _AVAILABLE: Final[list[Any]] = [{"Name": "state", "Values": ["available"]}]
 
 
@@ -38,11 +39,12 @@ class PlacementGroup(Value):
 
 
 class PlacementGroups:
-    """Answers are used again for a minute. Raises model.faults."""
+    """Answers are used again for a minute, and for a day while EC2 gives no other. Raises model.faults."""
 
     def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
         self._held: Expiring[PlacementGroup] = Expiring(_FRESH_SECONDS)
+        self._last: Expiring[PlacementGroup] = Expiring(_LAST_SECONDS)
 
     async def resolve(self, node_class: EC2NodeClass) -> PlacementGroup | None:
         """None when the class asks for none; NotFound when the one that it asks for is not there."""
@@ -51,7 +53,22 @@ class PlacementGroups:
             return None
         wanted = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
         key = (node_class.uid, node_class.metadata.generation)
-        return await self._held.get_or(key, lambda: self._find(wanted, selector.id or selector.name))
+        return await self._held.get_or(key, lambda: self._asked(key, wanted, selector.id or selector.name))
+
+    async def _asked(self, key: Hashable, wanted: Mapping[str, Any], said: str) -> PlacementGroup:
+        """A group that EC2 says is gone is gone; one that it cannot be asked about now is as it was."""
+        try:
+            found = await self._find(wanted, said)
+        except NotFound:
+            self._last.forget(key)
+            raise
+        except (Throttled, TryLater):
+            known = self._last.get(key)
+            if known is None:
+                raise
+            return known
+        self._last.put(key, found)
+        return found
 
     async def _find(self, wanted: Mapping[str, Any], said: str) -> PlacementGroup:
         answer = await self._clients.call(self._clients.ec2.describe_placement_groups, Filters=_AVAILABLE, **wanted)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from aws.cache import Expiring
 from model.catalogue import ReservationRoom
 from model.launches import FleetAnswer
 
@@ -30,6 +31,7 @@ class Counts:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
         self._held: dict[str, _Count] = {}
+        self._running: Expiring[str] = Expiring(_KEPT_FOR.total_seconds())
 
     def seen(self, available: Mapping[str, int], asked: datetime) -> None:
         """EC2's counts; `asked` is when the question went out, and what happened after that still counts."""
@@ -51,8 +53,17 @@ class Counts:
     def launched(self, reservation_id: str) -> None:
         self._change(reservation_id, -1)
 
-    def terminated(self, reservation_id: str) -> None:
-        self._change(reservation_id, 1)
+    def holds(self, instance_id: str, reservation_id: str) -> None:
+        """Seen running there, by whoever will also see its end."""
+        if reservation_id:
+            self._running.put(instance_id, reservation_id)
+
+    def gone(self, instance_id: str) -> None:
+        """It runs no more: its place is free, if it was seen to have one."""
+        reservation_id = self._running.get(instance_id)
+        if reservation_id is not None:
+            self._running.forget(instance_id)
+            self._change(reservation_id, 1)
 
     def full(self, reservation_id: str) -> None:
         """EC2 refused for want of room: none, until it counts anew."""

@@ -46,7 +46,10 @@ def test_launches_and_terminations_since_the_count_are_added(counts: Counts, clo
     clock.forward(seconds=1)
     counts.learn(FleetAnswer(instances=(instance("cr-1"), instance("cr-1"), instance(""))))
     assert counts.remaining("cr-1") == 1
-    counts.terminated("cr-1")
+    counts.holds("i-1", "cr-1")
+    for _ in range(2):
+        counts.gone("i-1")
+    counts.gone("i-2")
     assert counts.remaining("cr-1") == 2
 
 
