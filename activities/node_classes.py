@@ -1,6 +1,7 @@
 """EC2NodeClasses: resolve what they name, show it on their status, and clean up when they go."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 from temporalio import activity
 
@@ -13,9 +14,10 @@ from model.hashing import HASH_VERSION, nodeclass_hash
 from model.kinds import EC2NodeClass
 from model.steps import NodeClassAsked, NodeClassResolved
 
-_TOLD: int = 300
+USER_DATA: Final = "karpenter_ec2nodeclasses_userdata_bytes"
+_TOLD: Final = 300
 """Characters of a message."""
-_NAMED: int = 5
+_NAMED: Final = 5
 """NodeClaims that are named in an event."""
 
 
@@ -52,6 +54,9 @@ class NodeClassActivities:
             now=datetime.now(UTC),
         )
         await self._tell(node_class, resolved)
+        if resolved.user_data_bytes:
+            gauge = activity.metric_meter().create_gauge(USER_DATA, "Bytes of user data, of 16384 that EC2 takes")
+            gauge.set(resolved.user_data_bytes, {"nodeclass": asked.name})
         return _answer(node_class, resolved)
 
     @activity.defn

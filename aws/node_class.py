@@ -61,6 +61,7 @@ class AwsNodeClasses:
             conditions=(*conditions, *_answering(node_class, silent)),
             unanswered=tuple(f"{one.what}: {one.why}" for one in silent),
             warnings=validated.warnings,
+            user_data_bytes=validated.user_data_bytes,
             ca_bundle=await self._ca_bundle(),
             again_in=validated.again_in or (_SOON if self._may_change(node_class) else None),
         )

@@ -13,7 +13,7 @@ from aws.client import AwsClients
 from aws.cluster import ClusterFacts, Clusters
 from aws.dry_run import DryRuns, Trial
 from aws.dry_run_choice import Choice, choose
-from aws.dry_run_verdict import Undecided
+from aws.dry_run_verdict import Verdict, Wrong
 from aws.families import AL2023, Family, family_of
 from aws.instance_types import machine_of
 from aws.kubelet_computed import ComputedKubelet
@@ -24,7 +24,7 @@ from aws.tags import node_tags
 from aws.user_data import UserDataError, UserDataTooLarge, render
 from aws.user_data.bootstrap import bootstrap_of
 from aws.user_data_check import why_near_limit
-from aws.validation import Wrong, why_invalid, why_not_evaluated, why_tags
+from aws.validation import why_invalid, why_not_evaluated, why_tags
 from model import labels
 from model.faults import BadInput, Forbidden, NotFound
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
@@ -45,6 +45,7 @@ class Validated:
     unanswered: str = ""
     again_in: timedelta | None = None
     warnings: tuple[tuple[str, str], ...] = ()
+    user_data_bytes: int = 0
 
 
 class Validation:
@@ -80,7 +81,7 @@ class Validation:
     def forget(self, node_class: EC2NodeClass) -> None:
         self._trials.forget(node_class)
 
-    async def _not_evaluated(self, node_class: EC2NodeClass, family: Family) -> Wrong | None:
+    async def _not_evaluated(self, node_class: EC2NodeClass, family: Family) -> tuple[str, str] | None:
         computed = ComputedKubelet(node_class.spec.kubelet, enabled=self._settings.gate(NODECLASS_CEL))
         if not computed:
             return None
@@ -104,26 +105,23 @@ class Validation:
         except UserDataError as error:
             large = isinstance(error, UserDataTooLarge)
             return _wrong((labels.USER_DATA_SIZE_LIMIT_EXCEEDED if large else labels.INVALID_USER_DATA, str(error)))
-        near = why_near_limit(len(text.encode()))
-        warnings = ((labels.USER_DATA_NEAR_LIMIT, near),) if near else ()
-        if self._settings.disable_dry_run:
-            return Validated(_true(), warnings=warnings)
+        verdict: Verdict = None
+        if not self._settings.disable_dry_run:
+            verdict = await self._trials.verdict(self._trial(node_class, family, choice, text))
+        return _judged(verdict, len(text.encode()))
+
+    def _trial(self, node_class: EC2NodeClass, family: Family, choice: Choice, user_data: str) -> Trial:
         template = launch_template(
             node_class,
             family,
             self._settings,
             image_id=choice.instance_type.image_id,
-            user_data=text,
+            user_data=user_data,
             tags=node_tags(self._settings, node_class, choice.pool),
             capacity_type=labels.ON_DEMAND,
             placement=Place(tenancy=choice.tenancy),
         )
-        verdict = await self._trials.verdict(Trial(node_class, choice, template))
-        if isinstance(verdict, Undecided):
-            return Validated(None, unanswered=verdict.message, again_in=verdict.again_in, warnings=warnings)
-        if verdict is not None:
-            return _wrong((verdict.reason, verdict.message))
-        return Validated(_true(), warnings=warnings)
+        return Trial(node_class, choice, template)
 
     def _user_data(
         self,
@@ -162,10 +160,18 @@ def _waiting(dependencies: Mapping[str, str]) -> ConditionPatch | None:
     return None
 
 
-def _true() -> ConditionPatch:
-    return ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True")
+def _judged(verdict: Verdict, size: int) -> Validated:
+    """`size` of the user data in bytes."""
+    if isinstance(verdict, Wrong):
+        return _wrong((verdict.reason, verdict.message))
+    near = why_near_limit(size)
+    warnings = ((labels.USER_DATA_NEAR_LIMIT, near),) if near else ()
+    if verdict is not None:
+        return Validated(None, verdict.message, verdict.again_in, warnings, size)
+    good = ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True")
+    return Validated(good, warnings=warnings, user_data_bytes=size)
 
 
-def _wrong(wrong: Wrong) -> Validated:
+def _wrong(wrong: tuple[str, str]) -> Validated:
     reason, message = wrong
     return Validated(ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="False", reason=reason, message=message))

@@ -124,3 +124,5 @@ class Resolved(Value):
     """The cluster's, which is part of the class's static hash; None while it is not known."""
     again_in: timedelta | None = None
     """Where it should be looked at again sooner than usual."""
+    user_data_bytes: int = 0
+    """Of what a node would be given at boot; zero where that is not known."""

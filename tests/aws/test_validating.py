@@ -122,7 +122,7 @@ WRONG: dict[str, Any] = {
 
 async def test_of_several_mistakes_the_one_that_karpenter_looks_for_first_is_told() -> None:
     """Each step mends what was told, and keeps the rest."""
-    gated = {"feature_gates": {NODECLASS_CEL: True}}
+    gated: dict[str, Any] = {"feature_gates": {NODECLASS_CEL: True}}
     spec: dict[str, Any] = WRONG | {"kubelet": WRONG["kubelet"] | {"frobnicate": 1, "maxPods": "cores"}}
     spec["userData"] = "[settings]\n"
     no_range = Scene(CLUSTER.model_copy(update={"cidr": ""}), **gated)
@@ -227,7 +227,7 @@ async def test_a_new_profile_that_ec2_does_not_know_yet_is_looked_for_very_soon(
 
 async def test_a_profile_given_by_hand_that_is_not_there_is_told_and_asked_for_again_at_each_look() -> None:
     scene = Scene()
-    own = {"role": "", "instanceProfile": "mine"}
+    own: dict[str, Any] = {"role": "", "instanceProfile": "mine"}
     scene.ec2.faults["run_instances"] = [NO_PROFILE]
     for looks in (1, 2):
         await scene.says("False", "InstanceProfileNotFound", **own)
