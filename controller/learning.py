@@ -15,7 +15,7 @@ from controller.digests import short
 from model.facts import ClaimFact, NodeFact
 from model.kinds.ec2nodeclass import ResolvedAmi
 from model.labels import INSTANCE_TYPE, NODECLASS_HASH, REGISTERED
-from model.learnt import Learnt, LearntSeen, under
+from model.learnt import MOST_ENTRIES, Learnt, LearntSeen, under
 from model.resources import MEMORY
 from scheduling.facts import Change
 
@@ -79,13 +79,19 @@ class Learning:
         return news
 
     def heed(self, kept: Learnt) -> None:
-        """What the workflow keeps, as it said last."""
+        """What the workflow keeps, as it said last. What it let go goes here too, unless somebody uses or runs it."""
         self._kept = kept
-        self.learnt = self.learnt.merged(kept)
+        live = {*self._in_use(), *(one.image_id for one in self._caches.claims.values())}
+        self.learnt = self.learnt.only(live | kept.images.keys()).merged(kept)
 
     def seen(self) -> LearntSeen:
         """What the workflow may not know yet, and which images are in use."""
         return LearntSeen(learnt=self.learnt.beyond(self._kept), images=self._in_use())
+
+    @property
+    def full(self) -> bool:
+        """Whether the workflow keeps as much as it may."""
+        return self._kept.count >= MOST_ENTRIES
 
     def digest(self) -> str:
         """Of all that the workflow should know."""

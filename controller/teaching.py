@@ -37,8 +37,10 @@ class Teaching:
             self._told_at = now
 
     def check(self) -> bool:
-        """After a plan, which says what the workflow knows: True when it has to be told again, as after a loss."""
-        lacks = bool(self._learning.seen().learnt.images)
+        """After a plan, which says what the workflow knows: True when it has to be told again, as after a loss.
+
+        One that is full is not told again and again."""
+        lacks = bool(self._learning.seen().learnt.images) and not self._learning.full
         if lacks:
             self._signaller.withdraw(self._key)
         return lacks

@@ -5,7 +5,7 @@ as if it were less memory, for that very spec of the class. `controller/learning
 keeps it, plans and launches take it for the estimate that `aws/capacity.py` makes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -43,6 +43,11 @@ class Learnt(Message):
         images = {image: {**self.images.get(image, {}), **types} for image, types in news.images.items()}
         return Learnt(images={**self.images, **images})
 
+    def only(self, images: Set[str]) -> "Learnt":
+        """What is known of these images, under whatever spec."""
+        kept = {key: types for key, types in self.images.items() if key in images or image_of(key) in images}
+        return self if len(kept) == len(self.images) else Learnt(images=kept)
+
     def beyond(self, other: "Learnt") -> "Learnt":
         """What this says that `other` does not: entries that are new, or smaller."""
         images = {image: _smaller(types, other.images.get(image, {})) for image, types in self.images.items()}
@@ -52,6 +57,10 @@ class Learnt(Message):
 def under(image_id: str, spec_hash: str) -> str:
     """The key for what is true of an image only under one spec of a class."""
     return f"{image_id}/{spec_hash}"
+
+
+def image_of(key: str) -> str:
+    return key.partition("/")[0]
 
 
 NOTHING_LEARNT: Final = Learnt()
@@ -77,7 +86,7 @@ class LearntKept(Message):
         """With what was seen. Images that nobody has used for long are dropped, and beyond the bound the longest
         unused ones first, then by their ids."""
         learnt = self.learnt.merged(seen.learnt)
-        idle = [image for image in learnt.images if image.partition("/")[0] not in seen.images]
+        idle = [image for image in learnt.images if image_of(image) not in seen.images]
         unused = {image: self.unused_since.get(image, now) for image in idle}
         kept = [image for image in learnt.images if image not in unused or now - unused[image] < UNUSED_FOR]
         kept.sort(key=lambda image: (image not in unused, unused.get(image, now), image), reverse=True)

@@ -138,6 +138,15 @@ def test_the_workflow_is_told_what_it_does_not_know(world: World) -> None:
     assert learning.learnt.memory("ami-gone", "t3.nano") == 1
 
 
+def test_what_the_workflow_let_go_is_let_go_here_unless_somebody_uses_or_runs_it(world: World) -> None:
+    learning = learn(world, machine("a"), machine("b", image="ami-before"))
+    learning.heed(Learnt(images={"ami-gone": {"t3.nano": 1}, "ami-gone/123": {"t3.nano": 1}}))
+    assert learning.learnt.images.keys() == {STANDARD, "ami-before", "ami-gone", "ami-gone/123"}
+    world.lose("nodeclaims", *(machine(name)[0] for name in "ab"))
+    learning.heed(Learnt())
+    assert learning.learnt.images.keys() == {STANDARD}
+
+
 def test_the_digest_is_of_everything_and_of_the_images_in_use(world: World) -> None:
     digests = {Learning(world.caches).digest()}
     learning = learn(world, machine("a"))

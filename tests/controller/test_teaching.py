@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from controller import learning
 from controller.learning import Learning
 from controller.signaller import Signal, Signaller, Start
 from controller.teaching import PAUSE, Teaching
@@ -86,6 +87,16 @@ async def test_a_workflow_that_turns_out_to_know_nothing_is_told_again(stage: St
     assert stage.teaching.check()
     await stage.tell(after=1)
     assert [one.count for one in stage.told()] == [1, 1]
+
+
+async def test_a_workflow_that_is_full_is_not_told_again_and_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "MOST_ENTRIES", 1)
+    learn(stage, machine("a"), machine("b", of="m6i.xlarge"), by=stage.learning)
+    stage.learning.heed(Learnt(images={STANDARD: {"m6i.large": 7650 << 20}}))
+    assert stage.learning.seen().learnt.count == 1
+    assert not stage.teaching.check()
 
 
 async def test_a_successor_that_has_learnt_the_same_tells_nothing(stage: Stage) -> None:
