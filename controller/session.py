@@ -18,6 +18,7 @@ from controller.demand import next_lapse, told_apart
 from controller.dirty import Dirty
 from controller.drift import Drifting
 from controller.nominations import Nominations
+from controller.offering_gauges import OfferingGauges, meter_of
 from controller.planning import Planning
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
@@ -91,13 +92,18 @@ class Session:
         self._drifting = Drifting(
             caches=self.caches, types=feed.types_of, instances=instances, events=kube.events, now=now
         )
-        feed.on_news = self._drifting.look_at_all
+        self._gauges = OfferingGauges(meter_of(temporal))
+        feed.on_news = self._catalogue_changed
         self._teaching = Teaching(settings.cluster, self._planning.learning, self._signaller)
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
             for one in _WATCHED
         }
+
+    def _catalogue_changed(self) -> None:
+        self._drifting.look_at_all()
+        asyncio.get_running_loop().run_in_executor(None, self._gauges.show, self._planning.catalogue.catalogue)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -70,6 +70,18 @@ async def _joined(product: Product, name: str, alias: str, instance_type: str, *
         return node
 
 
+@CALM.scenario
+async def test_what_could_be_bought_is_told_to_prometheus(product: Product) -> None:
+    gauge = partial(product.metric, instance_type="m5.large")
+    prefix = "karpenter_cloudprovider_instance_type"
+    price = await eventually(lambda: gauge(f"{prefix}_offering_price_estimate", capacity_type="on-demand"))
+    assert 0.01 < price < 1
+    here = {"capacity_type": "spot", "zone": "us-west-2a"}
+    assert await eventually(lambda: gauge(f"{prefix}_offering_available", **here)) == 1
+    assert await gauge(f"{prefix}_cpu_cores") == 2
+    assert 7e9 < await gauge(f"{prefix}_memory_bytes") < 8.6e9
+
+
 @asynccontextmanager
 async def _class(product: Product, name: str, alias: str, spec: dict[str, Any]) -> AsyncIterator[Object]:
     manifest = node_class(name, alias)

@@ -1,0 +1,82 @@
+"""Gauges of instance types and offerings: Karpenter's names, and only what changed."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from temporalio.common import MetricMeter
+
+from controller.offering_gauges import OfferingGauges
+from model.catalogue import Catalogue, InstanceType, Offering
+
+PREFIX = "karpenter_cloudprovider_instance_type_"
+
+
+class Gauge:
+    def __init__(self, name: str, told: list[Any]) -> None:
+        self._name, self._told = name, told
+
+    def set(self, value: float, attributes: Mapping[str, str]) -> None:
+        self._told.append((self._name.removeprefix(PREFIX), tuple(attributes.values()), value))
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def create_gauge(self, name: str, description: str) -> Gauge:
+        return Gauge(name, self.told)
+
+    create_gauge_float = create_gauge
+
+    def news(self) -> list[Any]:
+        told, self.told[:] = list(self.told), []
+        return sorted(told)
+
+
+def gauges(meter: Meter) -> OfferingGauges:
+    return OfferingGauges(cast(MetricMeter, meter))
+
+
+def catalogue(*offerings: Offering, more: tuple[Offering, ...] = ()) -> Catalogue:
+    capacity = {"cpu": 2000, "memory": 8 << 30}
+    kinds = [
+        InstanceType(name="m5.large", labels={}, capacity=capacity, overhead={}, offerings=o) for o in (offerings, more)
+    ]
+    return Catalogue(by_node_class={"a": (kinds[0],), "b": (kinds[1],)} if more else {"a": (kinds[0],)})
+
+
+def offering(zone: str = "a", price: float = 0.1, available: bool = True) -> Offering:
+    return Offering(zone=zone, capacity_type="spot", price=price, available=available)
+
+
+def test_all_is_told_at_first_and_afterwards_what_changed() -> None:
+    meter = Meter()
+    one = gauges(meter)
+    one.show(catalogue(offering("a"), offering("b", 0.2, available=False)))
+    assert meter.news() == [
+        ("cpu_cores", ("m5.large",), 2),
+        ("memory_bytes", ("m5.large",), 8 << 30),
+        ("offering_available", ("m5.large", "spot", "a"), 1),
+        ("offering_available", ("m5.large", "spot", "b"), 0),
+        ("offering_price_estimate", ("m5.large", "spot", "a"), 0.1),
+        ("offering_price_estimate", ("m5.large", "spot", "b"), 0.2),
+    ]
+    one.show(catalogue(offering("a"), offering("b", 0.2, available=False)))
+    assert meter.news() == []
+    one.show(catalogue(offering("a", 0.3), offering("b", 0.2, available=False)))
+    assert ("offering_price_estimate", ("m5.large", "spot", "a"), 0.3) in meter.news()
+
+
+def test_what_is_no_longer_offered_is_unavailable() -> None:
+    meter = Meter()
+    one = gauges(meter)
+    one.show(catalogue(offering("a"), offering("b")))
+    meter.news()
+    one.show(catalogue(offering("a")))
+    assert ("offering_available", ("m5.large", "spot", "b"), 0) in meter.news()
+
+
+def test_available_under_one_class_is_available() -> None:
+    meter = Meter()
+    gauges(meter).show(catalogue(offering("a"), more=(offering("a", available=False),)))
+    assert ("offering_available", ("m5.large", "spot", "a"), 1) in meter.news()
