@@ -99,7 +99,7 @@ class AwsFleet:
         )
         try:
             await self._reservations.freshen([node_class])
-            selection = select(claim, types, subnets.keys(), marks.covers, self._reservations.counts.remaining)
+            selection = select(claim, types, subnets.keys(), marks.covers, self._reservations.remaining)
         except RequirementError as error:
             return LaunchRefused(reason=labels.LAUNCH_FAILED, message=f"NodeClaim {claim.name}: {error}")
         if selection is None:

@@ -61,6 +61,8 @@ class Reservations:
         self.enabled = settings.gate(RESERVED_CAPACITY)
         self._answers: Expiring[Sequence[FoundReservation]] = Expiring(FRESH_SECONDS)
         self.counts = Counts(clock)
+        self._known: dict[str, FoundReservation] = {}
+        """As EC2 last described each."""
 
     async def resolve(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
         """By id; none that is over, and none at all with the gate off."""
@@ -88,8 +90,22 @@ class Reservations:
 
     def rooms(self, node_classes: Iterable[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
         """What EC2 said of each, without this process's own launches: who plans counts NodeClaims itself."""
-        reserved = (one for node_class in node_classes for one in self.of(node_class))
-        return {one.id: room for one in reserved if (room := self.counts.room(one.id)) is not None}
+        reserved = {one.id for node_class in node_classes for one in self.of(node_class)}
+        known = {one: room for one in sorted(reserved) if (room := self.counts.room(one)) is not None}
+        return {
+            one: room if self._is_usable(one) else room.model_copy(update={"available": 0})
+            for one, room in known.items()
+        }
+
+    def remaining(self, reservation_id: str) -> int:
+        """For a launch of this process."""
+        return self.counts.remaining(reservation_id) if self._is_usable(reservation_id) else 0
+
+    def _is_usable(self, reservation_id: str) -> bool:
+        """By the clock, and not by a status that was written before it ended."""
+        known = self._known.get(reservation_id)
+        shown = known.at(self._clock()) if known else None
+        return shown is not None and shown.state != EXPIRING
 
     async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
         """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
@@ -124,6 +140,7 @@ class Reservations:
         found = await self._clients.pages(
             self._clients.ec2.describe_capacity_reservations, "CapacityReservations", _found, **request, **paging
         )
+        self._known |= {one.resolved.id: one for one in found}
         self.counts.seen({one.resolved.id: one.available for one in found}, asked)
         return found
 
