@@ -5,8 +5,9 @@ same. What a NodeClaim shows already stands, whatever order a repeated answer ha
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from temporalio import activity
 
@@ -21,6 +22,8 @@ from model.messages import GroupAnswered
 AT_ONCE = 16
 """Status writes under way together."""
 _Gift = tuple[FleetInstance, LaunchFacts]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class HandingOut:
@@ -43,27 +46,27 @@ class HandingOut:
         given = _assigned(
             members, list(zip(answer.instances, facts, strict=True)) if facts else [], await self._held(members)
         )
-        room = asyncio.Semaphore(AT_ONCE)
-
-        async def hand(member: Member) -> LaunchResult | None:
-            async with room:
-                return await self._hand(group, member, given.get(member.uid), refused, tell=tell)
-
-        results = await asyncio.gather(*(hand(member) for member in members))
+        results = await self.each(
+            members, lambda member: self._hand(group, member, given.get(member.uid), refused, tell=tell)
+        )
         await self._end({one.instance_id for one in answer.instances} - {one.instance_id for one, _ in given.values()})
         return {member.uid: one for member, one in zip(members, results, strict=True) if one is not None}
 
     async def found(self, members: Sequence[Member]) -> Sequence[NodeClaim]:
         """Those of the members that are there, be it on their way out; in their order."""
+        found = await self.each(members, lambda member: self._claims.get(member.name))
+        both = zip(members, found, strict=True)
+        return [claim for member, claim in both if claim is not None and claim.metadata.uid == member.uid]
+
+    async def each(self, ones: Sequence[T], call: Callable[[T], Awaitable[R]]) -> list[R]:
+        """Some at a time; answers in the order of `ones`."""
         room = asyncio.Semaphore(AT_ONCE)
 
-        async def look(member: Member) -> NodeClaim | None:
+        async def one(item: T) -> R:
             async with room:
-                claim = await self._claims.get(member.name)
-            return claim if claim is not None and claim.metadata.uid == member.uid else None
+                return await call(item)
 
-        found = await asyncio.gather(*(look(member) for member in members))
-        return [claim for claim in found if claim is not None]
+        return await asyncio.gather(*(one(item) for item in ones))
 
     async def _held(self, members: Sequence[Member]) -> Mapping[str, str]:
         """Instance ids by UID, as an earlier try of this hand-out wrote them down."""

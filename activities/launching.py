@@ -63,13 +63,23 @@ class LaunchActivities:
     @faults_mapped
     async def prepare_group(self, asked: GroupAsked) -> Prepared:
         """For a launch group: its members ask for the same thing, so the first that still wants it speaks for all."""
-        found = await self._handing_out.found(asked.draft.members) if asked.again else await self._first(asked)
+        each = asked.again or asked.draft.joined
+        found = await self._handing_out.found(asked.draft.members) if each else await self._first(asked)
         alive = [claim for claim in found if not claim.metadata.deleting and not claim.status.provider_id]
+        if asked.draft.joined:
+            alive = await self._with_finalizers(alive)
         if not alive:
             return Prepared(preparation=_gone(asked.draft.group_id), members=())
         prepared = await self._prepare(alive[0], asked)
-        members = tuple(Member(name=one.name, uid=one.metadata.uid) for one in alive) if asked.again else None
+        members = tuple(Member(name=one.name, uid=one.metadata.uid) for one in alive) if each else None
         return prepared.model_copy(update={"members": members})
+
+    async def _with_finalizers(self, claims: Sequence[NodeClaim]) -> list[NodeClaim]:
+        """Those that are there still: from here on there may be an instance for each."""
+        there = await self._handing_out.each(
+            claims, lambda one: self._claims.ensure_finalizer(one.metadata.name, one.metadata.uid)
+        )
+        return [one for one, stays in zip(claims, there, strict=True) if stays]
 
     async def _first(self, asked: GroupAsked) -> Sequence[NodeClaim]:
         """At the first attempt all are taken to be there: they were made a moment ago."""

@@ -1,10 +1,12 @@
 """From a plan to NodeClaims: names that the plan's id determines, objects, and groups that launch together."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from model import labels
+from model.facts import ClaimFact
 from model.kinds import NodeClaim
 from model.launches import Member
 from model.plans import LaunchDraft, PlannedClaim
@@ -125,3 +127,18 @@ def _spec(planned: PlannedClaim) -> dict[str, Any]:
     if planned.termination_grace_period:
         spec["terminationGracePeriod"] = planned.termination_grace_period
     return spec
+
+
+def alike(claim: ClaimFact) -> str:
+    """A hash of all that a launch is made of, for a NodeClaim that no plan made and that has no instance."""
+    if claim.provider_id or labels.LAUNCH_GROUP in claim.annotations:
+        return ""
+    said = {
+        "labels": sorted(claim.labels.items()),
+        "relaxed": claim.annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED, ""),
+        "class": claim.node_class,
+        "requests": sorted(claim.requests.items()),
+        "wanted": [one.model_dump(mode="json") for one in (*claim.requirements, *claim.taints)],
+        "startup": [one.model_dump(mode="json") for one in claim.startup_taints],
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

@@ -16,6 +16,7 @@ from controller.caches import Caches
 from controller.digests import Digest, View, claim_digest, fingerprint, node_class_digest, pool_digest
 from controller.dirty import Dirty
 from controller.due import Due
+from controller.naming import alike
 from controller.nominations import Nominations
 from controller.signaller import Signal, Signaller, Start
 from model.base import Message
@@ -113,6 +114,7 @@ class Telling:
             pool=claim.pool,
             node_class=claim.labels.get(NODECLASS, claim.node_class),
             group_id=claim.annotations.get(LAUNCH_GROUP, ""),
+            alike=alike(claim),
             created=claim.created,
         )
 

@@ -7,7 +7,7 @@ from model.catalogue import UnavailableOffering
 from model.launches import LaunchGroup
 from model.learnt import LearntKept
 from model.messages import Pause, PermitAsked
-from model.observations import DemandSeen, NodeClassSeen, PoolSeen
+from model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft
 
 
@@ -32,6 +32,8 @@ class ProvisioningState(Message):
     """What nodes have shown of their machines; outlives them."""
     drafts: tuple[LaunchDraft, ...] = ()
     """Planned, and no request frozen for them yet."""
+    joining: tuple[Joining, ...] = ()
+    """NodeClaims that no plan made, gathered for a moment."""
     groups: tuple[LaunchGroup, ...] = ()
     """Frozen, and not answered yet: an answer that was lost is asked for again with the same token."""
     blocked_by: str = ""

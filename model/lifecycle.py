@@ -45,6 +45,8 @@ class ClaimIdentity(Message):
     node_class: str = ""
     group_id: str = ""
     """The launch group it was made for; empty for one that launches itself."""
+    alike: str = ""
+    """A hash of all that a launch is made of, where it may launch with others of its pool that ask for the same."""
     created: datetime
 
 
@@ -72,6 +74,8 @@ class ClaimState(Message):
     """Frozen before CreateFleet is called; holds until an attempt ends."""
     unavailable: tuple[UnavailableOffering, ...] = ()
     """What its own attempts were refused lately, where it launches itself."""
+    joined: bool = False
+    """Provisioning puts it into a launch group; from there on it must not launch itself unless that is refused."""
     launched: Launched | None = None
     refused: LaunchRefused | None = None
     seen: ClaimSeen = ClaimSeen()

@@ -86,6 +86,16 @@ class NodeClassSeen(Message):
     """As in PoolSeen."""
 
 
+class Joining(Message):
+    """Signal to Provisioning: a NodeClaim that no plan made, and that may launch with others that are alike."""
+
+    name: str
+    uid: str
+    pool: str
+    node_class: str
+    alike: str
+
+
 class MarksSeen(Message):
     """Signal to Provisioning: what EC2 could not give to a NodeClaim that launches itself."""
 

@@ -72,6 +72,8 @@ class LaunchDraft(Message):
     """Attempts in a row that failed for another reason than capacity."""
     why: str = ""
     """What the last attempt came to."""
+    joined: bool = False
+    """Its members were made by somebody else, so that nothing is known of them yet."""
 
 
 class PlanOutcome(Message):

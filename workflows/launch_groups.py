@@ -15,14 +15,18 @@ from temporalio.exceptions import ActivityError
 from activities.launching import LaunchActivities
 from model.catalogue import UnavailableOffering
 from model.coordination import ProvisioningState
-from model.launches import GroupOutcome, LaunchGroup, LaunchPrepared, LaunchRefused, LaunchRequest
+from model.launches import GroupOutcome, LaunchGroup, LaunchPrepared, LaunchRefused, LaunchRequest, Member
 from model.marks import latest
+from model.observations import Joining
 from model.plans import LaunchDraft
 from model.steps import ClaimRef, GroupAsked, GroupRefused, Prepared
 from workflows.options import CREATE_FLEET, PATCH, PREPARE, launch_options, named
 
 MOST_ATTEMPTS = 10
 """Each leaves out what the ones before were refused."""
+GATHER = timedelta(seconds=1)
+"""For which NodeClaims that no plan made are gathered."""
+MOST_IN_GROUP = 500
 MOST_FAILURES = 20
 """About a quarter of an hour; NodeClaims are given up at their launch deadline long before."""
 PAUSE = timedelta(seconds=10)
@@ -44,6 +48,8 @@ class LaunchGroups:
 
     def resume(self) -> None:
         """At the beginning of a run: what was asked is asked again with the same token."""
+        if self._state().joining:
+            self._start(self._gather())
         for group in self._state().groups:
             self._start(self._from(group))
         for draft in self._state().drafts:
@@ -52,6 +58,41 @@ class LaunchGroups:
     def begin(self, draft: LaunchDraft) -> None:
         self._change(drafts=(*self._state().drafts, draft))
         self._start(self._run(draft))
+
+    def join(self, one: Joining) -> None:
+        """A NodeClaim that no plan made; a repeated word of it is dropped."""
+        state = self._state()
+        if one.uid in self._known():
+            return
+        self._change(joining=(*state.joining, one))
+        if not state.joining:
+            self._start(self._gather())
+
+    def _known(self) -> set[str]:
+        """UIDs of those that are in a group, or on their way into one."""
+        state = self._state()
+        groups: tuple[LaunchDraft | LaunchGroup, ...] = (*state.drafts, *state.groups)
+        return {one.uid for one in state.joining} | {member.uid for group in groups for member in group.members}
+
+    async def _gather(self) -> None:
+        await workflow.sleep(GATHER, summary="NodeClaims that no plan made")
+        joining = self._state().joining
+        self._change(joining=())
+        alike: dict[str, list[Joining]] = {}
+        for one in sorted(joining, key=lambda one: one.uid):
+            alike.setdefault(f"{one.pool}/{one.alike}", []).append(one)
+        batch = workflow.uuid4().hex[:8]
+        chunks = [ones[at : at + MOST_IN_GROUP] for ones in alike.values() for at in range(0, len(ones), MOST_IN_GROUP)]
+        for number, ones in enumerate(chunks):
+            self.begin(
+                LaunchDraft(
+                    group_id=f"joined-{batch}-{number}",
+                    pool=ones[0].pool,
+                    node_class=ones[0].node_class,
+                    members=tuple(Member(name=one.name, uid=one.uid) for one in ones),
+                    joined=True,
+                )
+            )
 
     async def _run(self, draft: LaunchDraft | None) -> None:
         while draft is not None:

@@ -13,7 +13,7 @@ from activities.watch import WatchActivities
 from model.coordination import ProvisioningState
 from model.learnt import Learnt, LearntSeen
 from model.marks import latest
-from model.observations import DemandSeen, MarksSeen
+from model.observations import DemandSeen, Joining, MarksSeen
 from model.plans import PlanOutcome, PlanRequest
 from workflows import details, ids
 from workflows.launch_groups import LaunchGroups
@@ -49,6 +49,11 @@ class ProvisioningWorkflow:
         if known is None or demand.number > known.number:
             at_once = demand.at_once or (known is not None and known.at_once)
             self._change(demand=demand.model_copy(update={"at_once": at_once}))
+
+    @workflow.signal
+    def join(self, one: Joining) -> None:
+        """A NodeClaim that no plan made wants to launch with others that are alike."""
+        self._groups.join(one)
 
     @workflow.signal
     def refused(self, seen: MarksSeen) -> None:

@@ -1,11 +1,12 @@
 """Names, objects and launch groups: all of them determined by the plan."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from controller.naming import MOST_IN_GROUP, claim_names, drafts, group_ids, node_claim
-from model.facts import Expression, Taint
+from controller.naming import MOST_IN_GROUP, alike, claim_names, drafts, group_ids, node_claim
+from model.facts import ClaimFact, Expression, Taint
 from model.plans import PlannedClaim
 
 TYPES = Expression(key="node.kubernetes.io/instance-type", operator="In", values=("m5.large",))
@@ -22,6 +23,29 @@ def planned(**more: Any) -> PlannedClaim:
         "requests": {"cpu": 1500, "memory": 2**30},
     }
     return PlannedClaim.model_validate({**fields, **more})
+
+
+def test_claims_are_alike_only_if_their_launches_would_be() -> None:
+    born = datetime(2026, 1, 1, tzinfo=UTC)
+    one = ClaimFact(name="a", uid="uid-a", created=born, pool="p", node_class="c", labels={"team": "x"})
+    assert alike(one) == alike(one.model_copy(update={"name": "b", "uid": "uid-b"})) != ""
+    others: list[dict[str, Any]] = [
+        {"labels": {"team": "y"}},
+        {"node_class": "d"},
+        {"requests": {"cpu": 1000}},
+        {"taints": (Taint(key="k", value="v", effect="NoSchedule"),)},
+        {"startup_taints": (Taint(key="k", value="v", effect="NoSchedule"),)},
+        {"requirements": (Expression(key="k", operator="In", values=("v",)),)},
+    ]
+    hashes = {alike(one.model_copy(update=other)) for other in others}
+    assert len(hashes) == len(others) and alike(one) not in hashes
+
+
+def test_a_claim_that_has_an_instance_or_a_group_joins_nobody() -> None:
+    born = datetime(2026, 1, 1, tzinfo=UTC)
+    one = ClaimFact(name="a", uid="uid-a", created=born, pool="p")
+    assert alike(one.model_copy(update={"provider_id": "aws:///a/i-1"})) == ""
+    assert alike(one.model_copy(update={"annotations": {"tenure.sh/launch-group": "g"}})) == ""
 
 
 def test_the_same_plan_gives_the_same_names_and_another_plan_others() -> None:

@@ -58,8 +58,11 @@ class World:
         self.node_classes.add("default")
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
-    async def start(self, claim: NodeClaim, **seen: object) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
-        identity = self.lives.identity(claim)
+    async def start(
+        self, claim: NodeClaim, *, alike: str = "", **seen: object
+    ) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
+        """`alike`: as the watch says of one that no plan made."""
+        identity = self.lives.identity(claim).model_copy(update={"alike": alike})
         handle = await self.client.start_workflow(
             NodeClaimWorkflow.run,
             ClaimState(identity=identity, deadlines=self.deadlines),

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.options
@@ -16,7 +18,7 @@ from model.kinds import NodeClaim
 from model.labels import LAUNCH_GROUP, NODEPOOL
 from model.launches import FleetError, Member
 from model.lifecycle import Phase
-from model.observations import DemandSeen, MarksSeen
+from model.observations import DemandSeen, Joining, MarksSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.workflows.eventually import eventually, in_phase, in_time, rolled
@@ -245,6 +247,54 @@ async def test_a_group_without_members_is_over(planning: World, skipping: Workfl
     assert state.drafts == () and state.groups == () and len(planning.fleet.calls) == 1
 
 
+async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_that_are_alike(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    planning.fleet.gate = asyncio.Event()
+    await provisioning(planning)
+    born = await skipping.get_current_time()
+    lives = []
+    for name, alike in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "x")):
+        made = planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
+        lives.append(await planning.start(made, alike=alike))
+    await skipping.sleep(timedelta(seconds=2))
+    await eventually(lambda: called(planning, 2))
+    for life in lives:
+        await in_phase(life, Phase.LAUNCH)
+    planning.fleet.gate.set()
+    await launched(planning, "a", "b", "c", "d")
+    assert len(planning.fleet.calls) == 2 and len(planning.instances.running) == 4
+    assert all("karpenter.sh/termination" in one["metadata"]["finalizers"] for one in planning.claims.found.values())
+
+
+async def test_one_that_asks_twice_to_launch_with_others_is_bought_once(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await provisioning(planning)
+    planning.claims.add("a", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
+    wish = Joining(name="a", uid="uid-a", pool="default", node_class="default", alike="x")
+    planning.fleet.gate = asyncio.Event()
+    await handle.signal(ProvisioningWorkflow.join, wish)
+    await handle.signal(ProvisioningWorkflow.join, wish)
+    await skipping.sleep(timedelta(seconds=2))
+    await eventually(lambda: called(planning, 1))
+    await handle.signal(ProvisioningWorkflow.join, wish)
+    await skipping.sleep(timedelta(seconds=2))
+    planning.fleet.gate.set()
+    await eventually(lambda: have_instances(planning, "a"))
+    await handle.signal(ProvisioningWorkflow.join, wish)
+    await skipping.sleep(timedelta(seconds=2))
+    assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 1
+
+
+async def test_a_claim_of_a_pool_launches_itself_where_there_is_no_provisioning(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    made = fake.claims.add("a", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
+    await in_phase(await fake.start(made, alike="x"), Phase.REGISTRATION)
+    assert len(fake.fleet.calls) == 1
+
+
 async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_plan(
     planning: World, skipping: WorkflowEnvironment
 ) -> None:
@@ -350,7 +400,17 @@ async def test_a_rebuilt_workflow_goes_on_with_the_drafts_that_it_carries(
 async def launched(fake: World, *names: str) -> None:
     await eventually(lambda: have_instances(fake, *names))
     for name in names:
+        await eventually(partial(has_a_life, fake, name))
         await in_phase(fake.handle(claim(fake, name)), Phase.REGISTRATION)
+
+
+async def has_a_life(fake: World, name: str) -> bool:
+    """A claim's workflow hears of its instance a moment after the claim shows it."""
+    try:
+        await fake.handle(claim(fake, name)).describe()
+    except RPCError:
+        return False
+    return True
 
 
 async def have_instances(fake: World, *names: str) -> bool:

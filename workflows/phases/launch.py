@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, FailureError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.launching import LaunchActivities
 from model import labels
@@ -23,7 +23,7 @@ from model.launches import (
 )
 from model.lifecycle import Phase
 from model.marks import latest
-from model.observations import MarksSeen
+from model.observations import Joining, MarksSeen
 from model.steps import ClaimRef, LaunchAsked
 from workflows import ids
 from workflows.life import Life
@@ -40,11 +40,31 @@ MOST_ATTEMPTS = 10
 async def launch(life: Life) -> Phase:
     if is_late(life) and (known := await recall(life)):
         return known
-    if life.state.identity.group_id and life.state.refused is None:
+    if life.state.refused is None and (life.state.identity.group_id or await _join(life)):
         await _with_its_group(life)
         if not _answered(life) and life.state.refused is None and (known := await recall(life)):
             return known
     return await _alone(life)
+
+
+async def _join(life: Life) -> bool:
+    """A claim of a pool that no plan made: with others that are alike it is one call of many.
+
+    True: Provisioning has it in hand. Where there is none to be told, the claim launches itself."""
+    state, identity = life.state, life.state.identity
+    if state.joined:
+        return True
+    if not (identity.pool and identity.alike) or state.group is not None or state.launched is not None:
+        return False
+    wish = Joining(
+        name=life.name, uid=life.uid, pool=identity.pool, node_class=identity.node_class, alike=identity.alike
+    )
+    try:
+        await workflow.get_external_workflow_handle(ids.provisioning(identity.cluster)).signal("join", wish)
+    except ApplicationError:
+        return False
+    life.change(joined=True)
+    return True
 
 
 async def _with_its_group(life: Life) -> None:
@@ -81,7 +101,7 @@ async def _alone(life: Life) -> Phase:
 
 def _may_try(life: Life) -> bool:
     """Until the deadline; one who is first heard of after it has one try, unless a group may be out for it."""
-    untried = life.state.launch_attempt == 1 and not life.state.identity.group_id
+    untried = life.state.launch_attempt == 1 and not life.state.identity.group_id and not life.state.joined
     return untried or not life.overdue()
 
 
