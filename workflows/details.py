@@ -70,6 +70,7 @@ def of_provisioning(state: ProvisioningState) -> str:
     rows = [
         ("demand", f"{state.demand.pods} pods" if state.demand else "none"),
         ("passes", str(state.passes)),
+        ("memory learnt", f"of {state.kept.learnt.count} types under {len(state.kept.learnt.images)} images"),
         ("blocked by", state.blocked_by or "nothing"),
     ]
     groups = (f"{one.group_id}: {len(one.members)} x {one.pool}" for one in state.groups[:SHOWN])
