@@ -74,12 +74,18 @@ def of_provisioning(state: ProvisioningState) -> str:
         ("blocked by", state.blocked_by or "nothing"),
     ]
     groups = (f"{one.group_id}: {len(one.members)} x {one.pool}" for one in state.groups[:SHOWN])
+    waiting = (
+        f"{one.group_id}: {len(one.members)} x {one.pool}, attempt {one.attempt}"
+        + (f" after {one.why}" if one.why else "")
+        for one in state.drafts[:SHOWN]
+    )
     marks = (
         f"{one.instance_type} {one.capacity_type} {one.zone} until {_moment(one.until)}: {one.reason}"
         for one in state.unavailable[:SHOWN]
     )
     return (
         f"{_table(rows)}\n\n**Launch groups under way**\n{_list(state.groups, groups)}"
+        f"\n\n**Launch groups that are prepared, or wait**\n{_list(state.drafts, waiting)}"
         f"\n\n**No capacity**\n{_list(state.unavailable, marks)}"
     )
 

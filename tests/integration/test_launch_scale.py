@@ -7,7 +7,7 @@ some minutes.
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import ceil
 
@@ -34,13 +34,26 @@ async def test_claims_of_a_pool_that_come_at_once_launch_together(product: Produ
         assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
 
 
+async def test_claims_that_somebody_makes_for_a_pool_at_once_launch_together(product: Product) -> None:
+    async with product.scene("made") as scene:
+        await scene.trouble(NeverRegister())
+        await product.rest()
+        names = [f"{scene.name}-{number}" for number in range(LAUNCHES)]
+        await each(names, lambda name: make(scene, name, pool=scene.name))
+        before = calls(product)
+        await product.work()
+        await eventually(lambda: launched_once(scene, LAUNCHES), seconds=PATIENCE)
+        made = calls(product) - before
+        assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
+
+
 async def test_under_a_slow_refill_every_claim_launches_once_though_the_worker_is_killed(product: Product) -> None:
     """Claims of a pool, and as many that people made one by one, of which each is a call of its own."""
     async with crowd(product, LAUNCHES // 2) as scene:
         hands = [f"{scene.name}-hand-{number}" for number in range(LAUNCHES // 2)]
         product.aws.set_rate("CreateFleet", REFILL, REFILL)
         try:
-            await asyncio.gather(*(make(scene, name) for name in hands))
+            await each(hands, lambda name: make(scene, name))
             await product.work()
             await eventually(lambda: some_launched(product, hands, len(hands) // 3), seconds=PATIENCE)
             await product.kill()
@@ -62,10 +75,22 @@ async def crowd(product: Product, pods: int) -> AsyncIterator[Scene]:
         yield scene
 
 
-async def make(scene: Scene, name: str) -> None:
+async def make(scene: Scene, name: str, *, pool: str = "") -> None:
+    """A NodeClaim that no plan made."""
     manifest = node_claim(name)
-    manifest["metadata"]["labels"] = {OF_TEST: f"{scene.name}-hand"}
+    manifest["metadata"]["labels"] = {labels.NODEPOOL: pool} if pool else {OF_TEST: f"{scene.name}-hand"}
     await scene.make(manifest)
+
+
+async def each(names: Sequence[str], call: Callable[[str], Awaitable[None]]) -> None:
+    """Some at a time."""
+    room = asyncio.Semaphore(16)
+
+    async def one(name: str) -> None:
+        async with room:
+            await call(name)
+
+    await asyncio.gather(*(one(name) for name in names))
 
 
 async def pods_wait(scene: Scene, count: int) -> None:
