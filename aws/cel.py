@@ -6,13 +6,11 @@ becomes of the numbers. An expression of an unknown variable or of mismatched ty
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final, TypedDict
 
 from cel_expr_python import cel
 
-N = TypeVar("N", int, float)
 _INT, _DOUBLE = cel.Type.INT, cel.Type.DOUBLE
 _KEPT: Final = 256
 """Expressions; each takes some kilobytes."""
@@ -22,8 +20,7 @@ class ExpressionError(ValueError):
     """An expression that cannot be read or has no value; the message quotes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
+class Variables(TypedDict):
     """What an expression may name."""
 
     vcpus: int
@@ -50,8 +47,8 @@ class Expression:
 
     def value(self, variables: Variables) -> int:
         """A whole number of at least zero; what is behind the point is cut off. Raises ExpressionError."""
-        found = self._made.eval(data=asdict(variables))
-        number, where = found.value(), f"{self._text!r} for {variables.instance_type}"
+        found = self._made.eval(data=variables)
+        number, where = found.value(), f"{self._text!r} for {variables['instance_type']}"
         if found.type() == cel.Type.ERROR:
             raise ExpressionError(f"{where}: {str(number).partition(': ')[2] or number}")
         if isinstance(number, bool) or not isinstance(number, int | float):
@@ -72,7 +69,7 @@ def expression(text: str) -> Expression:
 @lru_cache(maxsize=1)
 def _environment() -> cel.Env:
     """The variables, and beside CEL's own functions `max` and `min` of two numbers."""
-    names: dict[str, cel.Type] = dict.fromkeys(Variables.__dataclass_fields__, _INT)
+    names: dict[str, cel.Type] = dict.fromkeys(Variables.__annotations__, _INT)
     return cel.NewEnv(
         variables=names | {"instance_type": cel.Type.STRING},
         functions=[_of_two("max", max), _of_two("min", min)],

@@ -102,13 +102,6 @@ def resolve_types(
     return ResolvedTypes([resolver.resolve(info) for info in region.types.values()], resolver.kubelets)
 
 
-def machine_of(
-    info: TypeInfo, node_class: EC2NodeClass, family: Family, settings: AwsSettings, strategy: str = ""
-) -> Machine:
-    """A type under a class, before expressions in its spec.kubelet are computed."""
-    return Machine(info, family, Kubelet.of(node_class.spec.kubelet), node_class.spec, settings, strategy)
-
-
 class _Resolver:
     def __init__(
         self,

@@ -30,6 +30,7 @@ class ComputedKubelet:
     def __init__(self, raw: Mapping[str, Any] | None, *, enabled: bool) -> None:
         self._raw = dict(raw or {})
         self._expressions = list(expressions_of(self._raw)) if enabled else []
+        self._reserves = any(key for _, key, _ in self._expressions)
 
     def __bool__(self) -> bool:
         return bool(self._expressions)
@@ -40,10 +41,11 @@ class ComputedKubelet:
         for field, _, text in self._expressions:
             if field == "maxPods":
                 found["maxPods"] = _pods(machine, text)
-        whole = replace(machine, kubelet=Kubelet.of(found))
+                machine = _with(machine, max_pods=found["maxPods"])
+        known = _variables(machine) if self._reserves else None
         for field, key, text in self._expressions:
-            if key:
-                found[field] = {**found[field], key: _amount(whole, field, key, text)}
+            if key and known is not None:
+                found[field] = {**found[field], key: _amount(known, field, key, text)}
         return found
 
     def on(self, machine: Machine) -> tuple[Machine, Mapping[str, Any]]:
@@ -56,21 +58,24 @@ class ComputedKubelet:
 
 def _pods(machine: Machine, text: str) -> int:
     """`max_pods` is here what the type would have by itself."""
-    bare = replace(machine, kubelet=machine.kubelet.model_copy(update={"max_pods": None, "pods_per_core": None}))
-    pods = _value(bare, "maxPods", text)
+    pods = _value(_variables(_with(machine, max_pods=None, pods_per_core=None)), "maxPods", text)
     if pods > _MOST_PODS:
         raise ExpressionError(f"maxPods: {text!r} makes {pods} for {machine.info.name}, more than {_MOST_PODS}")
     return pods
 
 
-def _amount(machine: Machine, field: str, key: str, text: str) -> str:
+def _amount(known: Variables, field: str, key: str, text: str) -> str:
     step, unit = _STEPS[key]
-    return f"{ceil(_value(machine, f'{field}.{key}', text) / step) * step}{unit}"
+    return f"{ceil(_value(known, f'{field}.{key}', text) / step) * step}{unit}"
 
 
-def _value(machine: Machine, field: str, text: str) -> int:
+def _with(machine: Machine, **kubelet: int | None) -> Machine:
+    return replace(machine, kubelet=machine.kubelet.model_copy(update=kubelet))
+
+
+def _variables(machine: Machine) -> Variables:
     info = machine.info
-    variables = Variables(
+    return Variables(
         vcpus=info.vcpus,
         memory_mib=info.memory_mib,
         default_enis=info.default_interfaces,
@@ -78,7 +83,10 @@ def _value(machine: Machine, field: str, text: str) -> int:
         max_pods=pods_of(machine),
         instance_type=info.name,
     )
+
+
+def _value(known: Variables, field: str, text: str) -> int:
     try:
-        return expression(text).value(variables)
+        return expression(text).value(known)
     except ExpressionError as error:
         raise ExpressionError(f"{field}: {error}") from None

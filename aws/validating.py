@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from aws.capacity import Machine
 from aws.client import AwsClients
 from aws.cluster import ClusterFacts, Clusters
 from aws.dry_run import DryRuns, Trial
 from aws.dry_run_choice import Choice, choose
 from aws.dry_run_verdict import Verdict, Wrong
 from aws.families import AL2023, Family, family_of
-from aws.instance_types import machine_of
+from aws.kubelet import Kubelet
 from aws.kubelet_computed import ComputedKubelet
 from aws.launch_template_data import Place, launch_template
 from aws.offerings import AwsOfferings
@@ -24,7 +25,7 @@ from aws.tags import node_tags
 from aws.user_data import UserDataError, UserDataTooLarge, render
 from aws.user_data.bootstrap import bootstrap_of
 from aws.user_data_check import why_near_limit
-from aws.validation import why_invalid, why_not_evaluated, why_tags
+from aws.validation import Problem, why_invalid, why_not_evaluated, why_tags
 from model import labels
 from model.faults import BadInput, Forbidden, NotFound
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
@@ -81,16 +82,21 @@ class Validation:
     def forget(self, node_class: EC2NodeClass) -> None:
         self._trials.forget(node_class)
 
-    async def _not_evaluated(self, node_class: EC2NodeClass, family: Family) -> tuple[str, str] | None:
+    async def _not_evaluated(self, node_class: EC2NodeClass, family: Family) -> Problem | None:
         computed = ComputedKubelet(node_class.spec.kubelet, enabled=self._settings.gate(NODECLASS_CEL))
         if not computed:
             return None
         region, settings = await self._offerings.region(), self._settings
-        return await self._clients.in_thread(
-            lambda: why_not_evaluated(
-                computed, region.types, lambda info: machine_of(info, node_class, family, settings)
+
+        def evaluated() -> Problem | None:
+            kubelet = Kubelet.of(node_class.spec.kubelet)
+            return why_not_evaluated(
+                computed,
+                region.types,
+                lambda info: Machine(info, family, kubelet, node_class.spec, settings),
             )
-        )
+
+        return await self._clients.in_thread(evaluated)
 
     async def _tried(
         self, node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, pools: Sequence[NodePool]
@@ -172,6 +178,6 @@ def _judged(verdict: Verdict, size: int) -> Validated:
     return Validated(good, warnings=warnings, user_data_bytes=size)
 
 
-def _wrong(wrong: tuple[str, str]) -> Validated:
+def _wrong(wrong: Problem) -> Validated:
     reason, message = wrong
     return Validated(ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="False", reason=reason, message=message))

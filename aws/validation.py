@@ -18,7 +18,7 @@ from aws.user_data_check import why_unreadable
 from model import labels
 from model.kinds import EC2NodeClass
 
-Wrong = tuple[str, str]
+Problem = tuple[str, str]
 """Reason and message."""
 
 _TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.TAG_NODECLAIM, labels.TAG_NODECLASS})
@@ -26,7 +26,7 @@ _TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.
 
 def why_invalid(
     node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, *, expressions: bool = False
-) -> Wrong | None:
+) -> Problem | None:
     """The first thing that is wrong with what the class says; `expressions`: the gate NodeClassCEL is on."""
     raw = node_class.spec.kubelet or {}
     return (
@@ -40,7 +40,7 @@ def why_invalid(
 
 def why_not_evaluated(
     computed: ComputedKubelet, types: Mapping[str, TypeInfo], machine_of: Callable[[TypeInfo], Machine]
-) -> Wrong | None:
+) -> Problem | None:
     """Expressions must have a value on every type that is known, not only on those that pools ask for."""
     failed: list[str] = []
     first = ""
@@ -55,7 +55,7 @@ def why_not_evaluated(
     return labels.KUBELET_EXPRESSION_EVALUATION_FAILED, f"spec.kubelet.{first}{more}"
 
 
-def why_tags(node_class: EC2NodeClass) -> Wrong | None:
+def why_tags(node_class: EC2NodeClass) -> Problem | None:
     """Tags that the controller finds its own things by."""
     for key in sorted(node_class.spec.tags):
         if key in _TAG_KEYS or key.startswith(labels.TAG_CLUSTER_PREFIX.rstrip("/")):
@@ -63,20 +63,20 @@ def why_tags(node_class: EC2NodeClass) -> Wrong | None:
     return None
 
 
-def _range(family: Family, cluster: ClusterFacts) -> Wrong | None:
+def _range(family: Family, cluster: ClusterFacts) -> Problem | None:
     if family is not AL2023 or cluster.cidr:
         return None
     return labels.CLUSTER_CIDR_RESOLUTION_FAILED, "the range of the cluster's Service addresses is not known"
 
 
-def _disabled(raw: Mapping[str, Any]) -> Wrong | None:
+def _disabled(raw: Mapping[str, Any]) -> Problem | None:
     for field, key, _ in expressions_of(raw):
         told = f"spec.kubelet.{_name(field, key)} is an expression: write an amount, or set AWS_FEATURE_GATES"
         return labels.KUBELET_EXPRESSIONS_DISABLED, f"{told}=NodeClassCEL=true"
     return None
 
 
-def _unreadable(raw: Mapping[str, Any]) -> Wrong | None:
+def _unreadable(raw: Mapping[str, Any]) -> Problem | None:
     for field, key, text in expressions_of(raw):
         try:
             expression(text)
@@ -85,12 +85,12 @@ def _unreadable(raw: Mapping[str, Any]) -> Wrong | None:
     return None
 
 
-def _user_data(node_class: EC2NodeClass, family: Family) -> Wrong | None:
+def _user_data(node_class: EC2NodeClass, family: Family) -> Problem | None:
     problem = why_unreadable(node_class.spec.user_data or "", family)
     return (labels.INVALID_USER_DATA, problem) if problem else None
 
 
-def _led(reason: str, problem: str) -> Wrong | None:
+def _led(reason: str, problem: str) -> Problem | None:
     return (reason, f"spec.kubelet: {problem}") if problem else None
 
 

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from aws.cel import ExpressionError, Variables, expression
-from aws.families import FAMILIES
-from aws.instance_types import machine_of, resolve_types
+from aws.instance_types import resolve_types
 from aws.kubelet_computed import ComputedKubelet
 from aws.settings import NODECLASS_CEL
 from aws.validation import why_not_evaluated
 from model import labels
-from tests.aws.builders import SETTINGS, info, node_class, region, resolved_status
+from tests.aws.builders import SETTINGS, info, machine, node_class, region, resolved_status
 
 FACTS = Variables(vcpus=4, memory_mib=16384, default_enis=4, ips_per_eni=15, max_pods=58, instance_type="m5.xlarge")
 GATED = SETTINGS.model_copy(update={"feature_gates": {NODECLASS_CEL: True}})
@@ -155,14 +154,12 @@ def test_validation_asks_for_a_value_on_every_type_and_names_one_that_has_none()
 
 
 def filled(name: str, kubelet: dict[str, Any]) -> dict[str, Any]:
-    one = node_class(kubelet=kubelet)
-    return ComputedKubelet(kubelet, enabled=True).filled(machine_of(info(name), one, FAMILIES["AL2023"], GATED))
+    return ComputedKubelet(kubelet, enabled=True).filled(machine(name, kubelet=kubelet))
 
 
 def evaluated(kubelet: dict[str, Any], *names: str) -> tuple[str, str] | None:
-    one, family = node_class(kubelet=kubelet), FAMILIES["AL2023"]
     return why_not_evaluated(
         ComputedKubelet(kubelet, enabled=True),
         {name: info(name) for name in names},
-        lambda each: machine_of(each, one, family, GATED),
+        lambda each: machine(each.name, kubelet=kubelet),
     )
