@@ -18,11 +18,17 @@ COLLECTED = "tenure_upkeep_collected_total"
 FAILED = "tenure_upkeep_failed_total"
 GARBAGE = "GarbageCollected"
 """The reason of its events."""
-AT_ONCE = 8
-"""Things put away together: upkeep is never in a hurry."""
+AT_ONCE = 50
+"""Things put away together: what EC2 is asked of many at a time becomes one call."""
+UNREADABLE = (Fault, ValueError)
+"""What one thing may raise without hurting another: a call that failed, or words that no model can read."""
 _NOTES = 5
 _NOTE_LIMIT = 200
 log = structlog.get_logger(__name__)
+
+
+def why(error: Exception) -> str:
+    return f"{error.code} {error.message}".strip() if isinstance(error, Fault) else str(error)
 
 
 class Tally:
@@ -56,8 +62,8 @@ class Tally:
             async with room:
                 try:
                     await act(thing)
-                except Fault as fault:
-                    self.failed(kind, name, f"{fault.code} {fault.message}".strip())
+                except UNREADABLE as error:
+                    self.failed(kind, name, why(error))
 
         await asyncio.gather(*(one(name, thing) for name, thing in things))
 

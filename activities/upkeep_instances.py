@@ -41,7 +41,9 @@ class InstanceUpkeep:
                 if fresh is None or not _unowned(asked, [fresh], claims):
                     return
                 if await self._instances.terminate(fresh.instance_id):
-                    tally.collected("instance", fresh.instance_id, group=_group(fresh), tags=fresh.tags)
+                    tally.collected(
+                        "instance", fresh.instance_id, group=_group(fresh), pool=fresh.tags.get(labels.TAG_NODEPOOL)
+                    )
                     await self._say(fresh)
                 for node in (one for one in nodes if one.instance_id == fresh.instance_id):
                     await self._remove(node, tally)

@@ -13,10 +13,10 @@ from temporalio import activity
 from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from activities.ports import Claims, Events, Instances
-from activities.upkeep import Tally
+from activities.upkeep import UNREADABLE, Tally, why
 from activities.upkeep_ports import Inventory, Leftovers
 from model import labels
-from model.faults import Fault, Forbidden
+from model.faults import Forbidden
 from model.upkeep import ClaimMark, UpkeepAsked, UpkeepDone
 from policy.upkeep import decide_untagged
 
@@ -48,10 +48,10 @@ class TagUpkeep:
                 try:
                     await self._tag(claim, asked.cluster, tally)
                     refused = 0
-                except Fault as fault:
-                    refused = refused + 1 if isinstance(fault, Forbidden) else 0
-                    tally.failed("tags", claim.instance_id, f"{fault.code} {fault.message}".strip())
-                    await self._say(claim, fault)
+                except UNREADABLE as error:
+                    refused = refused + 1 if isinstance(error, Forbidden) else 0
+                    tally.failed("tags", claim.instance_id, why(error))
+                    await self._say(claim, why(error))
             return tally.done()
 
     async def _tag(self, claim: ClaimMark, cluster: str, tally: Tally) -> None:
@@ -71,8 +71,8 @@ class TagUpkeep:
         done = {labels.TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
         await self._claims.patch(claim.name, claim.uid, annotations=done, now=datetime.now(UTC))
 
-    async def _say(self, claim: ClaimMark, fault: Fault) -> None:
-        message = f"instance {claim.instance_id} could not be tagged: {fault.message}"
+    async def _say(self, claim: ClaimMark, reason: str) -> None:
+        message = f"instance {claim.instance_id} could not be tagged: {reason}"
         await self._events.publish(
             kind="NodeClaim", name=claim.name, uid=claim.uid, reason="TaggingFailed", message=message, warning=True
         )

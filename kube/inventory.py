@@ -46,7 +46,8 @@ class KubeInventory:
     async def delete_node(self, node: NodeMark) -> bool:
         if not await self._nodes.delete(node.name, uid=node.uid):
             return False
-        return await self._nodes.drop_finalizer(node.name, labels.TERMINATION_FINALIZER, uid=node.uid)
+        await self._nodes.drop_finalizer(node.name, labels.TERMINATION_FINALIZER, uid=node.uid)
+        return True
 
     async def leases(self) -> Sequence[LeaseMark]:
         found: list[Json] = []

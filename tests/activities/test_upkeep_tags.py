@@ -55,6 +55,15 @@ async def test_a_worker_that_may_tag_nothing_soon_stops_trying(world: Tidied) ->
     assert (await run(world.tags.tag_instances)).failed == 5
 
 
+async def test_a_nodeclaim_that_cannot_be_read_hurts_no_other(world: Tidied) -> None:
+    world.claim("odd", world.instance("i-odd"), node="node-odd")
+    world.claims.found["odd"]["spec"]["requirements"] = "nonsense"
+    world.claim("well", world.instance("i-well"), node="node-well")
+    done = await run(world.tags.tag_instances)
+    assert (done.collected, done.failed) == (2, 1)
+    assert marks(world, "well") == DONE
+
+
 async def test_an_instance_that_is_gone_is_not_marked_as_tagged(world: Tidied) -> None:
     world.claim("a", "aws:///a/i-gone", node="node-a")
     assert (await run(world.tags.tag_instances)).collected == 0

@@ -9,6 +9,7 @@ from model import labels
 from model.outcomes import InstanceFacts
 from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
 from policy.upkeep import (
+    TEMPLATE_GRACE,
     decide_bereft,
     decide_left_lease,
     decide_stray_nodes,
@@ -207,3 +208,22 @@ def test_an_instance_is_tagged_once_its_node_has_joined() -> None:
 def test_a_lease_goes_when_neither_node_nor_owner_nor_holder_is_left(fields: dict[str, Any], goes: bool) -> None:
     lease = LeaseMark(**{"name": "left", "uid": "u", "alive_until": LONG_AGO, **fields})
     assert decide_left_lease(lease, names={"node"}, uids={"uid-node"}, now=NOW) is goes
+
+
+@pytest.mark.parametrize("remembers", [True, False], ids=["by the worker that launches", "by another worker"])
+def test_a_pool_that_comes_and_goes_has_its_template_made_anew_every_half_hour_at_most(remembers: bool) -> None:
+    """A day of a pool that buys a node every ten minutes and lets it go after four; upkeep looks every fifteen."""
+    there, made, used = None, 0, LONG_AGO
+    for minute in range(24 * 60):
+        now = NOW + timedelta(minutes=minute)
+        since = minute % 10
+        if since == 0:
+            used = now
+            there, made = (there, made) if there else (template(created=now), made + 1)
+        runs = since < 4
+        if minute % 15 == 7 and there:
+            claims = [buying(created=now - timedelta(minutes=since))] if runs else []
+            seen = there.model_copy(update={"used_lately": remembers and used + TEMPLATE_GRACE > now})
+            if decide_unused_templates([seen], claims, running={"lt-1"} if runs else set(), now=now):
+                there = None
+    assert made == 1 if remembers else 1 < made <= 48
