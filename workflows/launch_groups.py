@@ -25,7 +25,7 @@ from workflows.options import CREATE_FLEET, PATCH, PREPARE, launch_options, name
 MOST_ATTEMPTS = 10
 """Each leaves out what the ones before were refused."""
 GATHER = timedelta(seconds=1)
-"""For which NodeClaims that no plan made are gathered."""
+"""No further NodeClaim that no plan made came for so long: those that did launch."""
 MOST_IN_GROUP = 500
 MOST_FAILURES = 20
 """About a quarter of an hour; NodeClaims are given up at their launch deadline long before."""
@@ -75,7 +75,12 @@ class LaunchGroups:
         return {one.uid for one in state.joining} | {member.uid for group in groups for member in group.members}
 
     async def _gather(self) -> None:
-        await workflow.sleep(GATHER, summary="NodeClaims that no plan made")
+        """Until none came for a moment, or the longest time that a batch may take is over."""
+        latest_end = workflow.now() + self._state().window.longest
+        known = -1
+        while len(self._state().joining) > known and workflow.now() < latest_end:
+            known = len(self._state().joining)
+            await workflow.sleep(GATHER, summary="NodeClaims that no plan made")
         joining = self._state().joining
         self._change(joining=())
         alike: dict[str, list[Joining]] = {}

@@ -1,0 +1,77 @@
+"""Where EC2 has no room: the next offering of the same NodeClaim first, then another pool at once."""
+
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowHistory
+
+from model import labels
+from tests.integration.eventually import eventually
+from tests.integration.objects import TWO_CPUS, node_pool
+from tests.integration.product import Product
+from tests.integration.scene import Scene
+from workflows import ids
+
+
+async def test_a_claim_that_gets_no_spot_is_launched_on_demand_without_a_new_claim(product: Product) -> None:
+    product.aws.set_pool(0, instance_type=TWO_CPUS, capacity_type=labels.SPOT)
+    try:
+        async with product.scene("room", capacity_type=(labels.SPOT, labels.ON_DEMAND)) as scene:
+            await product.work()
+            (claim,) = await scene.run(1)
+            assert claim["metadata"]["labels"][labels.CAPACITY_TYPE] == labels.ON_DEMAND
+            await scene.one_node_was_bought()
+            assert len(set(scene.tokens())) == len(scene.tokens()) == 2
+            await scene.event(claim["metadata"]["name"], "InsufficientCapacityError", TWO_CPUS)
+    finally:
+        product.aws.clear_pools()
+
+
+async def test_pods_of_a_claim_that_nothing_is_left_for_are_planned_elsewhere_at_once(product: Product) -> None:
+    """Between EC2's refusal and the next plan no batch is gathered."""
+    product.aws.set_pool(0, instance_type=TWO_CPUS, capacity_type=labels.SPOT)
+    try:
+        async with product.scene("room", capacity_type=labels.SPOT) as scene:
+            other = f"{scene.name}-other"
+            await product.work(BATCH_IDLE_DURATION="5s")
+            await scene.make(node_pool(other, capacity_type=labels.ON_DEMAND))
+            await scene.deploy(1, nodeSelector={}, affinity=either(scene.name, other))
+            await eventually(lambda: scene.pods_run(1))
+            between = since_refusal(await history(product), scene)
+            took = between[-1].event_time.ToDatetime() - between[0].event_time.ToDatetime()
+            print(f"from the refusal to the next plan: {took.total_seconds():.2f} s")
+            assert not [one for one in between if one.HasField("timer_started_event_attributes")], (
+                "a batch window"
+            )
+            await scene.deploy(0, nodeSelector={}, affinity=either(scene.name, other))
+    finally:
+        product.aws.clear_pools()
+
+
+def either(*pools: str) -> dict[str, object]:
+    wanted = {"key": labels.NODEPOOL, "operator": "In", "values": list(pools)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+async def history(product: Product) -> WorkflowHistory:
+    return await product.temporal.get_workflow_handle(
+        ids.provisioning(product.sandbox.plan.cluster_name)
+    ).fetch_history()
+
+
+def since_refusal(found: WorkflowHistory, scene: Scene) -> list[HistoryEvent]:
+    """From the answer to this pool's last launch, or to its preparation, to the next plan that is asked for."""
+    named = f'"pool":"{scene.name}"'.encode()
+    ours = set[int]()
+    events = list[HistoryEvent]()
+    for event in found.events:
+        asked = event.activity_task_scheduled_event_attributes
+        if asked.input.payloads and named in asked.input.payloads[0].data:
+            ours.add(event.event_id)
+        if event.activity_task_completed_event_attributes.scheduled_event_id in ours:
+            events = [event]
+        elif events:
+            events.append(event)
+            if asked.activity_type.name == "plan_capacity":
+                break
+    assert events, f"no launch of {scene.name} was answered"
+    return events
