@@ -1,13 +1,19 @@
-"""The worker is killed between drain and termination: one instance launched, one terminated, one NodeClaim gone."""
+"""The worker is killed between drain and termination: one instance launched, one terminated, one NodeClaim gone.
+
+Two acts: instances that end at the same time go in one call, and a fault of one scenario would befall the other's.
+"""
 
 from collections.abc import AsyncGenerator
 
 from kube.resources import NODE_CLAIMS
 from model.lifecycle import Phase
+from tests.integration.acts import Act
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
-from tests.scenarios.acts import KILLED
+from tests.scenarios.acts import KILLED, go_on, kill
+
+ENDED = Act("ended", between=(kill, go_on))
 
 
 @KILLED.scenario
@@ -26,7 +32,7 @@ async def test_killed_after_the_drain_and_before_ec2_terminates(product: Product
         await _is_over(scene, claim["metadata"]["name"])
 
 
-@KILLED.scenario
+@ENDED.scenario
 async def test_killed_after_ec2_terminates_and_before_the_answer(product: Product) -> AsyncGenerator[None, None]:
     async with product.scene("ended") as scene:
         (claim,) = await scene.run(1)
