@@ -24,6 +24,8 @@ UNREADABLE = (Fault, ValueError)
 """What one thing may raise without hurting another: a call that failed, or words that no model can read."""
 _NOTES = 5
 _NOTE_LIMIT = 200
+_SUSPECTS = 1000
+"""The rest is suspected by a later run."""
 log = structlog.get_logger(__name__)
 
 
@@ -39,6 +41,8 @@ class Tally:
         self.looked_at = 0
         self._collected = 0
         self._failures: list[str] = []
+        self.suspects: list[str] = []
+        """UIDs of what goes if the next run finds it as it is."""
         meter = activity.metric_meter()
         self._collections = meter.create_counter(COLLECTED, "Things that upkeep put away or put right")
         self._failed = meter.create_counter(FAILED, "Things that upkeep could not look at or put away")
@@ -74,4 +78,5 @@ class Tally:
             collected=self._collected,
             failed=len(self._failures),
             notes=tuple(self._failures[:_NOTES]),
+            suspects=tuple(self.suspects[:_SUSPECTS]),
         )

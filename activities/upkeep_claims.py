@@ -15,7 +15,7 @@ from activities.ports import Claims, Events, Instances
 from activities.upkeep import GARBAGE, Tally
 from activities.upkeep_ports import Inventory
 from model.upkeep import ClaimMark, NodeMark, UpkeepAsked, UpkeepDone
-from policy.upkeep import GOING, decide_bereft, decide_stray_nodes
+from policy.upkeep import GOING, decide_bereft, decide_speaks_for, decide_stray_nodes
 
 
 class ClaimUpkeep:
@@ -25,7 +25,7 @@ class ClaimUpkeep:
     @activity.defn
     @faults_mapped
     async def collect_claims(self, asked: UpkeepAsked) -> UpkeepDone:
-        """Deletes the NodeClaim; its workflow does the rest. A Node that is Ready speaks for its instance."""
+        """Deletes the NodeClaim; its workflow does the rest. Only at the second look: that workflow may be at it."""
         async with heartbeating():
             tally = Tally(asked)
             claims = await self._inventory.claims()
@@ -35,9 +35,11 @@ class ClaimUpkeep:
             nodes = await self._inventory.nodes() if bereft else ()
 
             async def collect(claim: ClaimMark) -> None:
-                if _is_ready(claim, nodes) or await self._runs(claim.instance_id):
+                if _is_vouched_for(claim, nodes) or await self._runs(claim.instance_id):
                     return
-                if await self._claims.delete(claim.name, claim.uid):
+                if claim.uid not in asked.suspects:
+                    tally.suspects.append(claim.uid)
+                elif await self._claims.delete(claim.name, claim.uid):
                     tally.collected("nodeclaim", claim.name, provider_id=claim.provider_id)
                     await self._say(claim)
 
@@ -76,5 +78,6 @@ class ClaimUpkeep:
         )
 
 
-def _is_ready(claim: ClaimMark, nodes: Sequence[NodeMark]) -> bool:
-    return any(one.ready for one in nodes if one.provider_id == claim.provider_id)
+def _is_vouched_for(claim: ClaimMark, nodes: Sequence[NodeMark]) -> bool:
+    now = datetime.now(UTC)
+    return any(decide_speaks_for(one, claim, now=now) for one in nodes)

@@ -85,20 +85,21 @@ def claim_mark(claim: Json) -> ClaimMark:
         group_id=notes.get(labels.LAUNCH_GROUP, ""),
         provider_id=status.get("providerID", ""),
         node_name=status.get("nodeName", ""),
-        registered=_is_true(status, labels.REGISTERED_CONDITION),
+        registered=_condition(status, labels.REGISTERED_CONDITION).get("status") == "True",
         deleting="deletionTimestamp" in metadata,
         annotations=notes,
     )
 
 
 def node_mark(node: Json) -> NodeMark:
-    metadata = node["metadata"]
+    metadata, ready = node["metadata"], _condition(_part(node, "status"), labels.READY)
     return NodeMark(
         name=metadata["name"],
         uid=metadata["uid"],
         provider_id=_part(node, "spec").get("providerID", ""),
         pool=_part(metadata, "labels").get(labels.NODEPOOL, ""),
-        ready=_is_true(_part(node, "status"), labels.READY),
+        ready=ready.get("status") == "True",
+        ready_changed=ready.get("lastTransitionTime"),
         finalizers=tuple(metadata.get("finalizers") or ()),
         created=metadata["creationTimestamp"],
     )
@@ -131,5 +132,5 @@ def _part(thing: Json, name: str) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-def _is_true(status: Json, wanted: str) -> bool:
-    return any(one.get("type") == wanted and one.get("status") == "True" for one in status.get("conditions") or ())
+def _condition(status: Json, wanted: str) -> Json:
+    return next((one for one in status.get("conditions") or () if one.get("type") == wanted), {})

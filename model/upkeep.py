@@ -11,6 +11,8 @@ from model.base import Message, Value
 class UpkeepAsked(Message):
     cluster: str
     task: str
+    suspects: tuple[str, ...] = ()
+    """What the run before could not be sure of; see `UpkeepDone.suspects`."""
 
 
 class UpkeepDone(Message):
@@ -23,6 +25,8 @@ class UpkeepDone(Message):
     """Things that could not be looked at or collected; they hurt nothing but themselves."""
     notes: tuple[str, ...] = ()
     """The first few of them, and why."""
+    suspects: tuple[str, ...] = ()
+    """UIDs of what looks left over and may be in somebody's hands yet: it goes if the next run finds it as it is."""
     fault: str = ""
     """Why the task itself came to nothing."""
 
@@ -47,6 +51,7 @@ class NodeMark(Value):
     provider_id: str = ""
     pool: str = ""
     ready: bool = False
+    ready_changed: datetime | None = None
     finalizers: tuple[str, ...] = ()
     created: datetime
 

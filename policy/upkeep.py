@@ -14,6 +14,8 @@ from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileM
 INSTANCE_GRACE: Final = timedelta(seconds=30)
 """Karpenter's. A worker's clock may be ahead of EC2's: an instance so young is safe by its NodeClaim all the same."""
 CLAIM_GRACE: Final = timedelta(minutes=1)
+UNREADY_FOR: Final = timedelta(minutes=10)
+"""A node's own workflow looks at EC2 long before that (NOT_READY_GRACE)."""
 NODE_GRACE: Final = timedelta(minutes=1)
 TEMPLATE_GRACE: Final = timedelta(minutes=30)
 """Since it was made, and since the youngest NodeClaim that may have used it."""
@@ -64,6 +66,12 @@ def decide_bereft(claims: Iterable[ClaimMark], instances: Iterable[InstanceFacts
         and one.instance_id not in there
         and one.created + CLAIM_GRACE < now
     ]
+
+
+def decide_speaks_for(node: NodeMark, claim: ClaimMark, *, now: datetime) -> bool:
+    """A Node that is Ready, or was a short while ago, vouches for the instance that its NodeClaim names."""
+    lately = node.ready_changed is not None and node.ready_changed + UNREADY_FOR > now
+    return node.provider_id == claim.provider_id and (node.ready or lately)
 
 
 def decide_stray_nodes(nodes: Iterable[NodeMark], claims: Iterable[ClaimMark], *, now: datetime) -> list[NodeMark]:

@@ -82,6 +82,9 @@ class UpkeepWorkflow:
             "start_to_close_timeout": task.patience,
             "schedule_to_close_timeout": 3 * task.patience,
         }
+        if workflow.has_last_completion_result():
+            before = workflow.get_last_completion_result(UpkeepDone)
+            asked = asked.model_copy(update={"suspects": before.suspects if before else ()})
         try:
             return await workflow.execute_activity_method(task.activity, asked, **options)
         except ActivityError as error:

@@ -1,6 +1,6 @@
 """A small world to tidy up, and the tasks of upkeep over it, run as Temporal runs them but without a server."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -76,5 +76,13 @@ class Tidied:
         )
 
 
-async def run(task: Callable[[UpkeepAsked], Awaitable[UpkeepDone]]) -> UpkeepDone:
-    return await ActivityEnvironment().run(task, UpkeepAsked(cluster=CLUSTER, task="any"))
+async def run(task: Callable[[UpkeepAsked], Awaitable[UpkeepDone]], suspects: Sequence[str] = ()) -> UpkeepDone:
+    asked = UpkeepAsked(cluster=CLUSTER, task="any", suspects=tuple(suspects))
+    return await ActivityEnvironment().run(task, asked)
+
+
+async def run_twice(task: Callable[[UpkeepAsked], Awaitable[UpkeepDone]]) -> UpkeepDone:
+    """The second look at what the first one suspects."""
+    first = await run(task)
+    assert first.collected == 0
+    return await run(task, first.suspects)

@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from temporalio.client import (
@@ -79,9 +80,24 @@ async def test_a_schedule_runs_its_task(temporal: Client, cluster: str) -> None:
     assert fake.inventory.known_leases == {}
 
 
-async def the_run(temporal: Client, cluster: str, task: str) -> str:
+async def test_a_run_is_told_what_the_one_before_suspected(temporal: Client, cluster: str) -> None:
+    fake = World(temporal, cluster=cluster)
+    fake.claims.add("bereft")
+    fake.claims.give("bereft", provider_id="aws:///us-west-2a/i-gone", Registered="True")
+    async with fake.working():
+        await start_schedules(temporal, cluster)
+        for expected in (0, 1):
+            await temporal.get_schedule_handle(ids.upkeep(cluster, "nodeclaims")).trigger()
+            run = await eventually(partial(the_run, temporal, cluster, "nodeclaims", expected + 1))
+            done = await temporal.get_workflow_handle(run, result_type=UpkeepDone).result()
+            assert done.collected == expected
+    assert fake.claims.found == {}
+
+
+async def the_run(temporal: Client, cluster: str, task: str, runs: int = 1) -> str:
+    """The id of the last one, once there were so many."""
     recent = (await described(temporal, cluster, task)).info.recent_actions
-    assert recent, "it was not started"
+    assert len(recent) == runs, f"it was started {len(recent)} times"
     assert isinstance(recent[-1].action, ScheduleActionExecutionStartWorkflow)
     return recent[-1].action.workflow_id
 

@@ -12,6 +12,7 @@ from policy.upkeep import (
     TEMPLATE_GRACE,
     decide_bereft,
     decide_left_lease,
+    decide_speaks_for,
     decide_stray_nodes,
     decide_unowned,
     decide_untagged,
@@ -97,6 +98,23 @@ def test_a_claim_is_bereft_once_it_has_joined_and_its_instance_is_not_listed() -
 
 def node(name: str, **fields: Any) -> NodeMark:
     return NodeMark(**{"name": name, "uid": name, "provider_id": "aws:///a/i-9", "created": LONG_AGO, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "speaks"),
+    [
+        ({"ready": True, "ready_changed": LONG_AGO}, True),
+        ({"ready": False, "ready_changed": ago(500)}, True),
+        ({"ready": False, "ready_changed": ago(700)}, False),
+        ({"ready": False}, False),
+        ({"ready": True, "provider_id": "aws:///a/i-8"}, False),
+    ],
+)
+def test_a_node_vouches_for_its_instance_while_it_is_ready_and_for_a_while_after(
+    fields: dict[str, Any], speaks: bool
+) -> None:
+    claimed = claim(provider_id="aws:///a/i-9")
+    assert decide_speaks_for(node("n", **fields), claimed, now=NOW) is speaks
 
 
 def test_a_node_is_stray_if_it_is_ours_and_no_claim_has_it() -> None:
