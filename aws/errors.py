@@ -32,9 +32,19 @@ NOT_FOUND: Final = LAUNCH_TEMPLATE_NOT_FOUND | {
 ALREADY_EXISTS: Final = frozenset({"EntityAlreadyExists", "InvalidLaunchTemplateName.AlreadyExistsException"})
 SERVICE_LINKED_ROLE: Final = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
 SUBNET_FULL: Final = frozenset({"InsufficientFreeAddressesInSubnet"})
+RESERVATION_UNUSABLE: Final = frozenset(
+    {
+        "ReservationCapacityExceeded",
+        "ReservationCapacityIncompatible",
+        "InvalidCapacityReservationState",
+        "InvalidCapacityReservationId.NotFound",
+    }
+)
+"""The reservation is full, or is no longer what it was: what else can be had is to be asked for instead."""
 INSUFFICIENT: Final = (
     SUBNET_FULL
     | SERVICE_LINKED_ROLE
+    | RESERVATION_UNUSABLE
     | {
         "InsufficientInstanceCapacity",
         "MaxSpotInstanceCountExceeded",
@@ -42,7 +52,6 @@ INSUFFICIENT: Final = (
         "UnfulfillableCapacity",
         "Unsupported",
         "MaxFleetCountExceeded",
-        "ReservationCapacityExceeded",
     }
 )
 THROTTLED: Final = frozenset(
