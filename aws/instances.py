@@ -19,6 +19,7 @@ from model.outcomes import InstanceFacts
 
 _ALIVE: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
 _TERMINATED: Final = "terminated"
+_ALL: Final = "all of this cluster"
 _ENDING: Final = ("shutting-down", _TERMINATED)
 _FILTER_VALUES: Final = 200
 """EC2 takes no more values in one filter."""
@@ -35,6 +36,7 @@ class AwsInstances:
         self._counts = reservations.counts
         self._reserved = settings.gate(RESERVED_CAPACITY)
         self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe, idle=0.1, longest=1.0, size=500)
+        self._lists: Batcher[str, Sequence[InstanceFacts]] = Batcher(self._list, idle=0.05, longest=0.5, size=1_000)
         self._ends: Batcher[str, bool | Fault] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
@@ -53,13 +55,17 @@ class AwsInstances:
         return found
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
-        """Those that are not terminated."""
-        return await self._find(
+        """Those that are not terminated. Who asks within the same moment shares one list, begun after all asked."""
+        return await self._lists.ask(_ALL) or ()
+
+    async def _list(self, asked: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
+        found = await self._find(
             {"Name": "tag-key", "Values": [labels.TAG_NODEPOOL]},
             {"Name": "tag-key", "Values": [labels.TAG_NODECLASS]},
             {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
             {"Name": "instance-state-name", "Values": list(_ALIVE)},
         )
+        return dict.fromkeys(asked, found)
 
     async def tagged(self, key: str, value: str) -> Sequence[InstanceFacts]:
         """This cluster's instances with such a tag that run or are about to."""

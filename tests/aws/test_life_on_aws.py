@@ -232,6 +232,15 @@ async def test_one_instance_that_may_not_be_ended_keeps_no_other_from_its_end(
     assert isinstance(refused, BadInput) and ended == [True, True]
 
 
+async def test_many_who_list_at_the_same_time_share_one_list(cloud: AwsAdapters, control: AwsControl) -> None:
+    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=2))
+    control.clear_counters()
+    found = await asyncio.gather(*(cloud.instances.list_managed() for _ in range(50)))
+    assert control.count("ec2:DescribeInstances") == 1
+    ids = {one.instance_id for one in answer.instances}
+    assert all({one.instance_id for one in each} == ids for each in found)
+
+
 async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) -> None:
     one = await resolved(cloud)
     request = await prepared(cloud, one, claim((labels.CAPACITY_TYPE, "In", "spot", "on-demand")))
