@@ -167,3 +167,21 @@ async def test_claims_are_listed_by_label(kube: KubeAdapters, unique: Unique) ->
     await kube.claims.patch(claim.name, claim.uid, default_labels={"listed": claim.name}, now=NOW)
     assert [one.name for one in await kube.claims.list(labels={"listed": claim.name})] == [claim.name]
     await kube.claims.delete(claim.name, claim.uid)
+
+
+async def test_labels_are_set_and_taken_off_once_and_of_this_claim_alone(kube: KubeAdapters, unique: Unique) -> None:
+    claim = await made(kube, unique("claim"))
+    await kube.claims.patch(claim.name, claim.uid, default_labels={"a": "1", "b": "2", "c": "3"}, now=NOW)
+    changes = {"a": "9", "b": None, "new": "x", "never": None}
+    assert await kube.claims.relabel(claim.name, claim.uid, changes)
+    found = await kube.claims.get(claim.name)
+    assert found is not None
+    held = found.metadata.labels
+    assert (held["a"], held["c"], held["new"], "b" in held, "never" in held) == ("9", "3", "x", False, False)
+    before = kube.client.calls
+    assert await kube.claims.relabel(claim.name, claim.uid, changes)
+    again = await kube.claims.get(claim.name)
+    assert again is not None and again.metadata.resource_version == found.metadata.resource_version
+    assert kube.client.calls - before <= 2
+    assert not await kube.claims.relabel(claim.name, "00000000-0000-0000-0000-00000000dead", changes)
+    assert not await kube.claims.relabel(unique("nobody"), claim.uid, changes)

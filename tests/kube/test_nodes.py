@@ -122,3 +122,15 @@ async def test_a_registered_node_stays_until_it_is_released(kube: KubeAdapters, 
 
 def disrupted() -> tuple[str, str, str]:
     return (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
+
+
+async def test_labels_of_a_node_are_changed_beside_those_of_others(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    await kube.nodes.register(node, claim_for(node))
+    uid = (await stored(kube, admin, node))["metadata"]["uid"]
+    await admin.merge(NODES.path(node), {"metadata": {"labels": {"theirs": "1"}}})
+    assert await kube.nodes.relabel(node, uid, {"team": "b", labels.REGISTERED: None})
+    held = (await stored(kube, admin, node))["metadata"]["labels"]
+    assert (held["team"], held["theirs"], labels.REGISTERED in held) == ("b", "1", False)
+    assert not await kube.nodes.relabel(node, "00000000-0000-0000-0000-00000000dead", {"team": "c"})
