@@ -6,6 +6,7 @@ from typing import Final
 from temporalio import activity
 
 from activities.errors import faults_mapped
+from activities.heartbeats import heartbeating
 from activities.ports import Claims, ConditionPatch, Events, NodeClasses, NodeClassResolver, Pools, Resolved
 from activities.stamps import restamp_class
 from model import labels
@@ -38,6 +39,10 @@ class NodeClassActivities:
     @faults_mapped
     async def resolve_node_class(self, asked: NodeClassAsked) -> NodeClassResolved:
         """Finalizer first, since resolving may make an instance profile."""
+        async with heartbeating():
+            return await self._resolve(asked)
+
+    async def _resolve(self, asked: NodeClassAsked) -> NodeClassResolved:
         node_class = await self._node_classes.get(asked.name)
         if node_class is None:
             return NodeClassResolved(exists=False)
@@ -63,6 +68,10 @@ class NodeClassActivities:
     @faults_mapped
     async def remove_node_class(self, asked: NodeClassAsked) -> bool:
         """Clean up and take the finalizer off, unless a NodeClaim still holds the class. True when it is done."""
+        async with heartbeating():
+            return await self._remove(asked)
+
+    async def _remove(self, asked: NodeClassAsked) -> bool:
         node_class = await self._node_classes.get(asked.name)
         if node_class is None:
             return True

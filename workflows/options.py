@@ -65,7 +65,11 @@ WATCH: Options = {
     "retry_policy": _retry(0.5, 2, 5),
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
 }
-RESOLVE: Options = {"start_to_close_timeout": timedelta(seconds=60), "retry_policy": _retry(1, 2, 30, attempts=5)}
+RESOLVE: Options = {
+    "start_to_close_timeout": timedelta(seconds=60),
+    "heartbeat_timeout": 3 * HEARTBEAT,
+    "retry_policy": _retry(1, 2, 30, attempts=5),
+}
 """Then the workflow says that it stumbles, and looks again by its own timer."""
 
 
@@ -81,6 +85,13 @@ def launch_options(cluster: str, pool: str, members: int) -> Any:
     """CreateFleet's own queue. A call for many goes before calls for one, pools take turns where the server can."""
     priority = Priority(priority_key=2 if members > 1 else 3, fairness_key=pool[:64] or None)
     return {"task_queue": ids.launch_queue(cluster), "priority": priority}
+
+
+FORGET: Options = {
+    "start_to_close_timeout": timedelta(seconds=15),
+    "schedule_to_close_timeout": timedelta(minutes=1),
+    "retry_policy": _retry(2, 2, 30, attempts=2),
+}
 
 
 def named(options: Options, summary: str) -> Any:
