@@ -153,3 +153,25 @@ def test_an_instance_runs_after_its_pending_seconds_without_being_asked() -> Non
         assert [i["state"] for i in changed] == ["running"]
     finally:
         stop(process)
+
+
+def test_a_blocks_end_comes_without_being_asked_for() -> None:
+    process, url = start("--pending-seconds=0", "--clock-scale=1")
+    try:
+        kit = StandInKit(url)
+        block = kit.control.make_reservation(kind="capacity-block", lasts=1827)
+        only = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "CapacityReservationTarget": {"CapacityReservationId": block},
+        }
+        market = {"MarketType": "capacity-block"}
+        kit.template(CapacityReservationSpecification=only, InstanceMarketOptions=market)
+        (one,) = ids(kit.fleet(kit.overrides("m5.large", zones="a"), capacity_type="capacity-block"))
+        kit.control.advance(24)
+        seen, states = kit.control.instances(), [""]
+        while states != ["shutting-down"]:
+            states = [i["state"] for i in seen["instances"] if i["id"] == one] or states
+            seen = kit.control.instances(after=seen["revision"], wait=20)
+            assert seen["instances"] or states == ["shutting-down"], "nothing changed in 20 seconds"
+    finally:
+        stop(process)
