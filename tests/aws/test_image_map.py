@@ -8,6 +8,7 @@ import pytest
 from aws.families import FAMILIES, family_of_alias
 from aws.image_aliases import parameters_of
 from aws.image_map import ImageMap, requirements_of
+from aws.type_info import TypeInfo
 from aws.type_labels import type_labels
 from model import labels
 from model.kinds.ec2nodeclass import ResolvedAmi
@@ -26,10 +27,15 @@ def images_of(alias: str) -> list[ResolvedAmi]:
 
 
 @cache
+def facts(name: str) -> TypeInfo:
+    return info(name)
+
+
+@cache
 def labels_of(name: str, alias: str) -> dict[str, tuple[str, ...]]:
     family = family_of_alias(alias)
     assert family
-    return type_labels(info(name), family, REGION, {"us-west-2a": "usw2-az1"})
+    return type_labels(facts(name), family, REGION, {"us-west-2a": "usw2-az1"})
 
 
 @cache
@@ -54,7 +60,7 @@ def test_no_type_fits_two_images_and_those_that_fit_none_are_few_kinds(alias: st
     found = fitting(alias)
     assert max(len(fits) for fits in found.values()) == 1
     for name in (name for name, fits in found.items() if not fits):
-        one, described = info(name), labels_of(name, alias)
+        one, described = facts(name), labels_of(name, alias)
         special = labels.INSTANCE_GPU_COUNT in described or labels.INSTANCE_ACCELERATOR_COUNT in described
         assert not one.architecture or (one.architecture == "arm64" and (special or not described[labels.OS]))
 
