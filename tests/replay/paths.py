@@ -6,6 +6,7 @@ Each plays on a world of its own and names the runs to keep: by the path's name,
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio.client import WorkflowHandle
@@ -21,7 +22,7 @@ from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.replay.upkeep_path import upkeep_run
-from tests.workflows.eventually import blocked, eventually, in_phase, in_time, latest, rolled
+from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
 from tests.workflows.lives import BUSY, JOINED, born, delete, emptied, joined, pause_for, pool, ready
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -148,7 +149,7 @@ async def nodeclaim_group(fake: World, skipping: WorkflowEnvironment) -> Runs:
     return {"": life, "provisioning": handle}
 
 
-async def nodeclaim_group_tries_alone(fake: World, skipping: WorkflowEnvironment) -> Runs:
+async def nodeclaim_group_tries_again(fake: World, skipping: WorkflowEnvironment) -> Runs:
     fake.fleet.refuse_once()
     async with fake.planning():
         handle = await planned(fake, skipping, "a")
@@ -156,6 +157,31 @@ async def nodeclaim_group_tries_alone(fake: World, skipping: WorkflowEnvironment
         life = fake.handle((await fake.claims.list())[0])
         await in_phase(life, Phase.REGISTRATION)
     return {"": life, "provisioning": handle}
+
+
+async def nodeclaim_other_offerings(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """One that launches itself has no room in one type and gets another."""
+    fake.fleet.types, fake.fleet.room = ("m5.large", "c5.large"), {"m5.large": 0}
+    life = await fake.start(await born(fake, skipping))
+    await in_phase(life, Phase.REGISTRATION)
+    return {"": life}
+
+
+async def nodeclaim_joined(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """Two of a pool that no plan made, and that are alike; there is room for one in the first type."""
+    fake.fleet.types, fake.fleet.room = ("m5.large", "c5.large"), {"m5.large": 1}
+    handle = await fake.client.start_workflow(
+        ProvisioningWorkflow.run,
+        ProvisioningState(cluster=fake.cluster),
+        id=ids.provisioning(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
+    )
+    now = await skipping.get_current_time()
+    claims = [fake.claims.add(name, born=now, labels={NODEPOOL: "default"}) for name in "ab"]
+    lives = [await fake.start(claim, alike="x") for claim in claims]
+    for life in lives:
+        await in_time(skipping, partial(has_come, life, Phase.REGISTRATION), seconds=1)
+    return {"": lives[1], "provisioning": handle}
 
 
 async def nodeclaim_deleted_early(fake: World, skipping: WorkflowEnvironment) -> Runs:
@@ -289,7 +315,9 @@ PATHS: dict[str, Path] = {
         nodeclaim_never_joins,
         nodeclaim_faults,
         nodeclaim_group,
-        nodeclaim_group_tries_alone,
+        nodeclaim_group_tries_again,
+        nodeclaim_other_offerings,
+        nodeclaim_joined,
         nodeclaim_deleted_early,
         nodeclaim_recalled,
         nodeclaim_grace_period,
