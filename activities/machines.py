@@ -37,12 +37,14 @@ class KeptMachines:
     async def _ask(self) -> Learnt:
         handle = self._client.get_workflow_handle(self._workflow_id)
         try:
-            known: Learnt = await handle.query("machines", result_type=Learnt, rpc_timeout=_ANSWER_IN)
+            asking = handle.query("machines", result_type=Learnt, rpc_timeout=_ANSWER_IN)
+            # The client repeats calls that time out, so that the time-out of a call is not the end of it.
+            known: Learnt = await asyncio.wait_for(asking, _ANSWER_IN.total_seconds())
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 log.warning("what nodes have shown is not told", error=str(error))
-        except (WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
-            log.warning("what nodes have shown is not told", error=str(error))
+        except (TimeoutError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as error:
+            log.warning("what nodes have shown is not told", error=str(error) or "no answer")
         else:
             return known
         return self._known

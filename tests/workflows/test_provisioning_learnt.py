@@ -8,12 +8,14 @@ from temporalio.testing import WorkflowEnvironment
 
 import workflows.options
 from activities.machines import KeptMachines
+from model.coordination import ProvisioningState
 from model.kinds import NodeClaim
 from model.learnt import Learnt, LearntSeen
 from model.lifecycle import Phase
 from tests.fakes.worker import World
 from tests.workflows.eventually import eventually, in_phase, rolled
 from tests.workflows.test_provisioning import Provisioning, demand, passes, provisioning
+from workflows import ids
 from workflows.provisioning import ProvisioningWorkflow
 
 IMAGE = "ami-1"
@@ -86,6 +88,15 @@ async def test_a_launch_waits_for_nobody_where_there_is_no_such_workflow(fake: W
     life = await fake.start(NodeClaim.model_validate(fake.claims.found["by-hand"]))
     await in_phase(life, Phase.REGISTRATION)
     assert fake.fleet.learnt == Learnt()
+
+
+async def test_a_launch_goes_by_what_was_known_where_the_workflow_does_not_answer(fake: World) -> None:
+    name = ids.provisioning(fake.cluster)
+    state = ProvisioningState(cluster=fake.cluster)
+    await fake.client.start_workflow(ProvisioningWorkflow.run, state, id=name, task_queue="nobody-polls-it")
+    machines = KeptMachines(fake.client, name)
+    machines._known = shown(7640)
+    assert await machines.learnt() == shown(7640)
 
 
 async def test_launches_that_come_together_ask_once(fake: World, handle: Provisioning) -> None:
