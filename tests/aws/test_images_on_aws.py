@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from aws.adapters import AwsAdapters
+from aws.instance_types import Region
 from model.kinds import EC2NodeClass
 from model.outcomes import ConditionPatch
 from sandbox.aws.control import AwsControl
@@ -161,3 +162,35 @@ async def test_a_latest_alias_whose_image_is_deprecated_is_asked_for_again(
     after = await ids(cloud, selecting({"alias": "windows2022@latest"}, uid="later"))
     assert len(after) == 1
     assert after != before
+
+
+@pytest.mark.parametrize(
+    ("alias", "version", "kinds"),
+    [("al2@latest", "1.32", 4), ("windows2019@latest", "1.34", 1), ("windows2025@latest", "1.35", 1)],
+)
+async def test_ami_09_families_of_other_versions_of_kubernetes(
+    endpoint: str, control: AwsControl, region: Region, alias: str, version: str, kinds: int
+) -> None:
+    cloud = adapters(endpoint, region, kubernetes_version=version)
+    one = await resolved(cloud, selecting({"alias": alias}))
+    assert len(one.status.amis) == kinds
+    types = {each.name: each.image_id for each in await cloud.offerings.instance_types(one)}
+    assert types["m5.large"]
+    assert bool(types["m6g.large"]) == alias.startswith("al2@")
+    cloud.close()
+
+
+async def test_one_parameter_that_ssm_does_not_answer_for_leaves_the_others_and_its_own_last_image(
+    endpoint: str, control: AwsControl, region: Region
+) -> None:
+    cloud = adapters(endpoint, region)
+    before = await ids(cloud, selecting({"alias": "al2023@latest"}))
+    path = STANDARD.replace("standard", "nvidia")
+    control.add_fault("throttle", service="ssm", action="GetParameter", match={"Name": path})
+    assert await ids(cloud, selecting({"alias": "al2023@latest"}, uid="later")) == before
+    fresh = adapters(endpoint, region)
+    found = await fresh.resolver.resolve(selecting({"alias": "al2023@latest"}))
+    assert "amis" not in found.status
+    assert any("AMIsReady" in said for said in found.unanswered)
+    cloud.close()
+    fresh.close()
