@@ -106,7 +106,11 @@ class Profiles:
             # The answer of an earlier try was lost: a policy that goes by tags denies what is not there any more.
             if await self._roles_of(name) is not None:
                 raise
-        # Kept by class and role, not by name; the others are looked up again.
+        # Kept by class and role, not by name.
+        self.forget()
+
+    def forget(self) -> None:
+        """Look all up again before they are used."""
         self._known.clear()
 
     async def _ensure(self, node_class: EC2NodeClass, name: str, role: str) -> None:

@@ -18,6 +18,8 @@ TRY_AGAIN_IN = timedelta(minutes=1)
 """While something is not ready or AWS does not answer."""
 STUMBLE = timedelta(seconds=5)
 """After the first look that got no answer; twice as long after each further one, up to a minute."""
+PATIENCE = 6
+"""Looks for which what will be known very soon is looked at as soon as was asked for."""
 HELD_FOR = timedelta(minutes=10)
 """Between looks at a class that NodeClaims hold: their going wakes it."""
 
@@ -113,7 +115,8 @@ class NodeClassWorkflow:
         state = self._state
         if state.stumbles:
             longest = min(TRY_AGAIN_IN, STUMBLE * (1 << min(state.stumbles - 1, 6)))
-            return min(longest, state.again_in or longest)
+            soon = state.again_in if state.stumbles <= PATIENCE else None
+            return min(longest, soon or longest)
         if known.deleting:
             return HELD_FOR if self._held else TRY_AGAIN_IN
         usual = FRESH_FOR if state.ready == "True" else TRY_AGAIN_IN

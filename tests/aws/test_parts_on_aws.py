@@ -149,11 +149,29 @@ async def test_a_class_that_says_nothing_is_not_ready_and_says_what_is_missing(c
     assert found.unanswered == ()
 
 
+async def test_a_profile_that_somebody_deleted_is_made_again_as_soon_as_ec2_misses_it(
+    cloud: AwsAdapters, endpoint: str
+) -> None:
+    iam, one = outsider(endpoint, "iam"), node_class()
+    name = (await resolved(cloud)).status.instance_profile
+    iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=one.spec.role)
+    iam.delete_instance_profile(InstanceProfileName=name)
+    changed = node_class(tags={"a": "change"})
+    found = await cloud.resolver.resolve(changed)
+    assert found.again_in is not None and "ValidationSucceeded" not in conditions(found)
+    assert conditions(await cloud.resolver.resolve(changed))["ValidationSucceeded"].status == "True"
+    assert [role["RoleName"] for role in profile_of(iam, name)["Roles"]] == [one.spec.role]
+
+
 async def test_one_instance_profile_of_the_users_own_that_is_not_there(cloud: AwsAdapters) -> None:
     one = node_class(role="", instanceProfile="no-such")
     found = conditions(await cloud.resolver.resolve(one))["ValidationSucceeded"]
     assert (found.status, found.reason) == ("False", "InstanceProfileNotFound")
     assert "spec.instanceProfile" in found.message and "no-such" in found.message
+
+
+def profile_of(iam: Any, name: str) -> Any:
+    return iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
 
 
 def written(one: EC2NodeClass, found: Resolved) -> EC2NodeClass:

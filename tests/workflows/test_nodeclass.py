@@ -132,6 +132,18 @@ async def test_an_activity_that_fails_for_long_is_given_up_and_the_workflow_says
     await in_time(skipping, lambda: is_ready(handle, "True"), seconds=2)
 
 
+async def test_what_was_to_be_known_soon_and_is_not_is_asked_ever_more_slowly(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.resolver.unanswered, fake.resolver.again_in = ("ValidationSucceeded: not yet",), timedelta(seconds=5)
+    handle = await node_class(fake)
+    await eventually(lambda: stumbles(handle, 1))
+    await skipping.sleep(timedelta(seconds=29))
+    await eventually(lambda: stumbles(handle, 6))
+    await skipping.sleep(timedelta(minutes=5))
+    assert fake.resolver.resolved <= 14
+
+
 async def test_what_will_be_known_very_soon_is_looked_at_very_soon(fake: World, skipping: WorkflowEnvironment) -> None:
     fake.resolver.again_in = timedelta(seconds=20)
     handle = await node_class(fake)
