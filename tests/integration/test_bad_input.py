@@ -14,7 +14,7 @@ from sandbox.errors import ApiError
 from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import node_class
 from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, reason
+from tests.integration.scene import Scene, condition, conditions, reason
 from tests.scenarios.acts import CALM
 
 
@@ -234,10 +234,14 @@ async def _make(scene: Scene, name: str, wrong: dict[str, Any]) -> None:
 
 
 async def _is_told(product: Product, name: str, mistake: Mistake) -> None:
+    """By its condition, those that follow from it, and `Ready`, whose message is Karpenter's to the letter."""
     await _says(product, name, mistake.kind, mistake.status, mistake.reason, *mistake.words)
     for kind, why in mistake.also.items():
         await _says(product, name, kind, mistake.status, why)
-    await _says(product, name, "Ready", mistake.status, "", f"{mistake.kind}={mistake.status}")
+    found = await product.kube.request("GET", EC2_NODE_CLASSES.path(name))
+    bad = [*mistake.also, mistake.kind]
+    assert condition(found, "Ready") == mistake.status
+    assert conditions(found)["Ready"]["message"] == ", ".join(f"{kind}={mistake.status}" for kind in bad)
 
 
 async def _says(product: Product, name: str, kind: str, status: str, why: str, *words: str) -> None:
