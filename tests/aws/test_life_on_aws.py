@@ -232,6 +232,17 @@ async def test_one_instance_that_may_not_be_ended_keeps_no_other_from_its_end(
     assert isinstance(refused, BadInput) and ended == [True, True]
 
 
+async def test_a_profile_that_ec2_does_not_know_yet_is_told_as_such_and_known_at_the_next_attempt(
+    cloud: AwsAdapters, control: AwsControl
+) -> None:
+    request = await prepared(cloud, await resolved(cloud))
+    said = "Value (demo) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+    control.add_fault("error", action="CreateFleet", code="InvalidParameterValue", message=said, http=400, times=1)
+    (error,) = (await cloud.fleet.create(group_of(request))).errors
+    assert error.reason == "InstanceProfileNameInvalid" and not error.insufficient and "tried again" in error.mend
+    assert len((await cloud.fleet.create(group_of(request, attempt=2))).instances) == 1
+
+
 async def test_many_who_list_at_the_same_time_share_one_list(cloud: AwsAdapters, control: AwsControl) -> None:
     answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=2))
     control.clear_counters()
