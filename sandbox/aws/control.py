@@ -193,6 +193,10 @@ class AwsControl(CapacityControl):
         """Hold an access key to one or several IAM documents."""
         self._call("POST", "keys", {"access_key": access_key, "policy": policy})
 
+    def guard_key(self, access_key: str, layer: str, policy: Json | None) -> None:
+        """Put a `permissions boundary` or a `service control policy` over a bound key; None takes it away."""
+        self._call("POST", "keys", {"access_key": access_key, "layer": layer, "policy": policy})
+
     def release_key(self, access_key: str) -> None:
         self._call("DELETE", "keys", {"access_key": access_key})
 

@@ -169,7 +169,10 @@ def put_parameter(standin: StandIn, body: Body) -> Any:
 
 
 def bind_key(standin: StandIn, body: Body) -> Any:
-    standin.keys.bind(body["access_key"], body["policy"])
+    if "layer" in body:
+        standin.keys.guard(body["access_key"], body["layer"], body["policy"])
+    else:
+        standin.keys.bind(body["access_key"], body["policy"])
     return DONE
 
 

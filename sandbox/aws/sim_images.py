@@ -27,6 +27,7 @@ def add_image(standin: StandIn, body: dict[str, Any]) -> Any:
         root_device="/dev/xvda",
         volumes=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 20, "VolumeType": "gp3"}}],
         deprecation=_moment(body.get("deprecation")),
+        public=bool(body.get("public", True)),
         tags=dict(body.get("tags", {})),
     )
     with world.lock:

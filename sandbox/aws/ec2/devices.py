@@ -58,11 +58,14 @@ def make_interfaces(
     groups: Groups,
     public: bool,
     tags: dict[str, str],
+    slots: int,
 ) -> list[NetworkInterface]:
-    """One interface per entry, or a plain one if there is none. Raises InsufficientFreeAddressesInSubnet.
+    """One interface per entry, or a plain one if there is none. Raises InsufficientFreeAddressesInSubnet, and
+    AttachmentLimitExceeded for more than the type has `slots` for.
 
     Addresses taken before the subnet ran dry are given back.
     """
+    _require_slots(specs, slots)
     prefixed = PREFIX_ADDRESSES * sum(spec.get("Ipv4PrefixCount", 0) for spec in specs)
     if prefixed and book.free() < prefixed + 1:
         raise full_subnet(subnet_id)
@@ -78,6 +81,11 @@ def make_interfaces(
         made.append(_interface(spec, index, address, groups, wants_public, tags))
     book.held += prefixed
     return made
+
+
+def _require_slots(specs: list[dict[str, Any]], slots: int) -> None:
+    if len(specs) > slots:
+        raise AwsError("AttachmentLimitExceeded", f"Interface count {len(specs)} exceeds the limit of {slots}.")
 
 
 def full_subnet(subnet_id: str) -> AwsError:

@@ -9,6 +9,7 @@ from sandbox.aws.ec2.call import Call
 from sandbox.aws.ec2.filters import accepts, compile_filters, tag_facts
 from sandbox.aws.ec2.ids import new_id, require_well_formed
 from sandbox.aws.ec2.paging import page
+from sandbox.aws.ec2.places import may_use
 from sandbox.aws.ec2.records import Image
 from sandbox.aws.ec2.tagging import read_specifications, tag_list
 from sandbox.aws.ec2.world import World
@@ -39,7 +40,8 @@ def describe_images(call: Call) -> dict[str, Any]:
     chosen = [
         image
         for image in _chosen(world, ids)
-        if (deprecated_too or image.deprecation is None or image.deprecation > now)
+        if may_use(world, image)
+        and (deprecated_too or image.deprecation is None or image.deprecation > now)
         and (not owners or _owned(world, image, owners))
         and accepts(filters, _facts(image))
     ]

@@ -17,7 +17,7 @@ from sandbox.aws.ec2.places import groups_of, image_of, profile_of, subnet_of
 from sandbox.aws.ec2.quotas import require_quota
 from sandbox.aws.ec2.records import Image, Instance, PlacementGroup
 from sandbox.aws.ec2.reserve import Fit, choose_reservation
-from sandbox.aws.ec2.types_data import all_types, architectures, offered_zones, vcpus
+from sandbox.aws.ec2.types_data import all_types, architectures, interface_slots, offered_zones, vcpus
 from sandbox.aws.ec2.user_data import check_user_data
 from sandbox.aws.ec2.world import World
 from sandbox.aws.kms import is_usable
@@ -184,6 +184,7 @@ def _build(world: World, prepared: Prepared, index: int) -> Instance:
         groups=prepared.groups,
         public=str(subnet.map_public_ip_on_launch).lower() == "true",
         tags=spec.tags.get("network-interface", {}),
+        slots=interface_slots(prepared.instance_type),
     )
     world.sequence += 1
     return Instance(

@@ -43,9 +43,15 @@ def image_of(world: World, data: dict[str, Any]) -> Image:
     image = world.images.get(image_id)
     if image is None:
         raise AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+    if not may_use(world, image):
+        raise AwsError("AuthFailure", f"Not authorized for images: [{image_id}]")
     if image.state != "available":
         raise AwsError("InvalidAMIID.Unavailable", f"The image ID '{image_id}' is not available")
     return image
+
+
+def may_use(world: World, image: Image) -> bool:
+    return image.public or image.owner == world.account
 
 
 def groups_of(world: World, data: dict[str, Any], subnet: Any) -> list[tuple[str, str]]:

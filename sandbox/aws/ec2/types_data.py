@@ -37,3 +37,10 @@ def vcpus(name: str) -> int:
 def architectures(name: str) -> list[str]:
     facts = all_types().get(name)
     return list(facts["ProcessorInfo"]["SupportedArchitectures"]) if facts else []
+
+
+def interface_slots(name: str) -> int:
+    """How many network interfaces the type takes, over all its cards."""
+    network = all_types()[name].get("NetworkInfo", {})
+    cards = sum(card.get("MaximumNetworkInterfaces", 0) for card in network.get("NetworkCards", ()))
+    return int(cards or network.get("MaximumNetworkInterfaces", 1))

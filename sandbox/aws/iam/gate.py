@@ -8,9 +8,10 @@ IAM user guides.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sandbox.aws.iam.policy import Decision, Statement, decide
+from sandbox.aws.iam.policy import IDENTITY, Statement, Verdict, decide_layers
 from sandbox.aws.profiles import profile_at
 from sandbox.aws.wire.errors import AwsError
 
@@ -83,37 +84,38 @@ class Gate:
     def __init__(
         self,
         access_key: str,
-        policy: tuple[Statement, ...],
+        layers: Mapping[str, Sequence[Statement]],
         account: str,
         region: str,
         denials: deque[dict[str, str]],
     ) -> None:
         self._key = access_key
-        self._policy = policy
+        self._layers = layers
         self.account = account
         self.region = region
         self._denials = denials
 
     def allows(self, action: str, resource: str, context: Context) -> bool:
-        return self.decision(action, resource, context) == "allow"
+        return self.verdict(action, resource, context).decision == "allow"
 
-    def decision(self, action: str, resource: str, context: Context) -> Decision:
-        """Ask the policy; a refusal is written down."""
+    def verdict(self, action: str, resource: str, context: Context) -> Verdict:
+        """Ask the policies; a refusal is written down."""
         full = {"aws:requestedregion": [self.region], "aws:principalaccount": [self.account], **context}
-        decision = decide(self._policy, action, resource, full)
-        if decision != "allow":
-            why = {"access_key": self._key, "action": action, "resource": resource, "decision": decision}
+        found = decide_layers(self._layers, action, resource, full)
+        if found.decision != "allow":
+            why = {"access_key": self._key, "action": action, "resource": resource, "decision": found.decision}
             self._denials.append(why)
-        return decision
+        return found
 
     def require(self, action: str, resource: str, context: Context | None = None) -> None:
         """Raises UnauthorizedOperation, EC2's way of refusing, and names what was missing."""
-        decision = self.decision(action, resource, context or {})
-        if decision != "allow":
+        found = self.verdict(action, resource, context or {})
+        if found.decision != "allow":
+            article = "an" if found.layer == IDENTITY else "a"
             why = {
-                "deny": "with an explicit deny in an identity-based policy",
-                "implicit-deny": f"because no identity-based policy allows the {action} action",
-            }[decision]
+                "deny": f"with an explicit deny in {article} {found.layer}",
+                "implicit-deny": f"because no {found.layer} allows the {action} action",
+            }[found.decision]
             raise AwsError(
                 "UnauthorizedOperation",
                 f"You are not authorized to perform this operation. User: arn:aws:iam::{self.account}:user/{self._key} "

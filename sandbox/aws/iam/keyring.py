@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sandbox.aws.iam.gate import Gate
-from sandbox.aws.iam.policy import Statement, read_policy
+from sandbox.aws.iam.policy import BOUNDARY, IDENTITY, ORGANIZATION, Statement, read_policy
 from sandbox.aws.settings import WORKER_KEY, SimSettings
 
 __all__ = ["WORKER_KEY", "Keyring"]
@@ -21,12 +21,20 @@ class Keyring:
         self._settings = settings
         self._first: dict[str, tuple[Statement, ...]] = {}
         self._policies: dict[str, tuple[Statement, ...]] = {}
+        self._guards: dict[str, dict[str, tuple[Statement, ...]]] = {}
         self._denials: deque[dict[str, str]] = deque(maxlen=DENIALS_KEPT)
 
     def bind(self, access_key: str, policy: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
         """Hold a key to a policy, or to several that add up. Raises ValueError for a bad document."""
-        documents = [policy] if isinstance(policy, Mapping) else list(policy)
-        self._policies[access_key] = tuple(one for document in documents for one in read_policy(document))
+        self._policies[access_key] = _read(policy)
+
+    def guard(self, access_key: str, layer: str, policy: Mapping[str, Any] | None) -> None:
+        """Put a permissions boundary or a service control policy over a bound key; None takes it away."""
+        if layer not in (BOUNDARY, ORGANIZATION):
+            raise ValueError(f"a guard is a {BOUNDARY} or a {ORGANIZATION}")
+        self._guards.setdefault(access_key, {}).pop(layer, None)
+        if policy is not None:
+            self._guards[access_key][layer] = _read(policy)
 
     def bind_for_good(self, access_key: str, policies: Iterable[Mapping[str, Any]]) -> None:
         """As `bind`, and kept when the stand-in is reset."""
@@ -40,6 +48,7 @@ class Keyring:
     def restore(self) -> None:
         """Only what was bound for good, and no denials."""
         self._policies = dict(self._first)
+        self._guards.clear()
         self._denials.clear()
 
     def listing(self) -> dict[str, list[str]]:
@@ -56,4 +65,10 @@ class Keyring:
         policy = self._policies.get(access_key)
         if policy is None:
             return None
-        return Gate(access_key, policy, self._settings.account, region, self._denials)
+        layers = {IDENTITY: policy, **self._guards.get(access_key, {})}
+        return Gate(access_key, layers, self._settings.account, region, self._denials)
+
+
+def _read(policy: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> tuple[Statement, ...]:
+    documents = [policy] if isinstance(policy, Mapping) else list(policy)
+    return tuple(one for document in documents for one in read_policy(document))

@@ -13,6 +13,19 @@ from sandbox.aws.iam.conditions import Context, check_operator, holds, like, wil
 Decision = Literal["allow", "deny", "implicit-deny"]
 
 
+IDENTITY = "identity-based policy"
+BOUNDARY = "permissions boundary"
+ORGANIZATION = "service control policy"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`layer` is what refused it."""
+
+    decision: Decision
+    layer: str = ""
+
+
 @dataclass(frozen=True)
 class Statement:
     sid: str
@@ -52,6 +65,16 @@ def read_policy(document: Mapping[str, Any]) -> tuple[Statement, ...]:
         raise ValueError("a policy needs Version 2012-10-17 and a Statement")
     found = [statements] if isinstance(statements, Mapping) else statements
     return tuple(_statement(one) for one in found)
+
+
+def decide_layers(layers: Mapping[str, Sequence[Statement]], action: str, resource: str, context: Context) -> Verdict:
+    """All layers must allow: a deny in any of them wins, else the first that allows nothing decides."""
+    found = {layer: decide(policy, action, resource, context) for layer, policy in layers.items()}
+    for decision in ("deny", "implicit-deny"):
+        for layer, own in found.items():
+            if own == decision:
+                return Verdict(own, layer)
+    return Verdict("allow")
 
 
 def decide(policy: Sequence[Statement], action: str, resource: str, context: Context) -> Decision:

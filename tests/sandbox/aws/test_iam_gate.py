@@ -308,3 +308,27 @@ def test_a_role_is_passed_under_its_path(worker: Worker, kit: StandInKit) -> Non
     assert code(refused) == "AccessDenied"
     (denial,) = worker.control.denials()
     assert denial["resource"] == "arn:aws:iam::123456789012:role/teams/deep"
+
+
+@pytest.mark.parametrize(
+    ("layer", "effect", "expected"),
+    [
+        ("permissions boundary", "Deny", "with an explicit deny in a permissions boundary"),
+        ("service control policy", "Deny", "with an explicit deny in a service control policy"),
+        ("permissions boundary", "Allow", "because no permissions boundary allows the ec2:RunInstances action"),
+    ],
+)
+def test_a_guard_over_the_key_overrules_its_policies_and_is_named(
+    worker: Worker, layer: str, effect: str, expected: str
+) -> None:
+    everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    denied = {"Effect": "Deny", "Action": "ec2:RunInstances", "Resource": "*"}
+    most = {"Effect": "Allow", "NotAction": "ec2:RunInstances", "Resource": "*"}
+    statements = [everything, denied] if effect == "Deny" else [most]
+    worker.make_template()
+    worker.control.guard_key(WORKER_KEY, layer, {"Version": "2012-10-17", "Statement": statements})
+    answer = worker.buy()
+    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert expected in answer["Errors"][0]["ErrorMessage"]
+    worker.control.guard_key(WORKER_KEY, layer, None)
+    assert ids(worker.buy())

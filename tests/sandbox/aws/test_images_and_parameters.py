@@ -171,3 +171,11 @@ def test_a_parameter_is_found_by_its_arn_which_for_a_public_one_names_no_account
         with pytest.raises(ClientError) as refused:
             ssm.get_parameter(Name=wrong)
         assert said in code(refused)
+
+
+def test_a_private_image_of_somebody_else_is_neither_seen_nor_launched(kit: StandInKit) -> None:
+    image = kit.control.publish_image("theirs", owner="210987654321", owner_alias=None, public=False)
+    assert kit.ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image]}])["Images"] == []
+    kit.template(ImageId=image)
+    errors = kit.fleet(kit.overrides("m5.large", zones="a"))["Errors"]
+    assert [error["ErrorCode"] for error in errors] == ["AuthFailure"]

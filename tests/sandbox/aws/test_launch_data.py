@@ -39,6 +39,16 @@ def test_groups_on_both_levels_are_refused(kit: StandInKit) -> None:
     assert [error["ErrorCode"] for error in answer["Errors"]] == ["InvalidParameterCombination"]
 
 
+def test_a_type_takes_so_many_interfaces_and_no_more(kit: StandInKit) -> None:
+    interfaces = [{"DeviceIndex": number, "Groups": [kit.group()]} for number in range(4)]
+    kit.template("three", NetworkInterfaces=interfaces[:3])
+    kit.template("four", NetworkInterfaces=interfaces)
+    overrides = kit.overrides("m5.large", zones="a")
+    assert ids(kit.fleet(overrides, template="three"))
+    errors = kit.fleet(overrides, template="four")["Errors"]
+    assert [error["ErrorCode"] for error in errors] == ["AttachmentLimitExceeded"]
+
+
 def test_interfaces_of_an_ipv6_cluster_have_addresses_and_prefixes(kit: StandInKit) -> None:
     interface = {"DeviceIndex": 0, "Groups": [kit.group()], "PrimaryIpv6": True, "Ipv6AddressCount": 1}
     instance = made(kit, NetworkInterfaces=[{**interface, "Ipv6PrefixCount": 1}])
