@@ -9,6 +9,7 @@ import pytest
 from aws.adapters import AwsAdapters
 from aws.instance_types import Region
 from model import labels
+from model.faults import Throttled
 from model.kinds import EC2NodeClass, NodeClaim
 from model.launches import FleetAnswer, LaunchRefused, LaunchRequest
 from model.outcomes import InstanceFacts, LaunchFacts
@@ -245,3 +246,19 @@ async def test_rooms_are_what_ec2_says_and_are_asked_for_once_a_minute(cloud: Aw
         rooms = await cloud.offerings.rooms([one])
     assert rooms[reservation].available == 3
     assert control.count("ec2:DescribeCapacityReservations") == 1
+
+
+async def test_while_ec2_does_not_answer_the_last_counts_stand(
+    control: AwsControl, region: Region, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aws.reservations.FRESH_SECONDS", 0.0)
+    cloud = adapters(endpoint, region, feature_gates={"ReservedCapacity": True})
+    reservation = control.make_reservation(tags=TAGS, count=2)
+    one = await resolved(cloud, selecting())
+    control.add_fault("throttle", service="ec2", action="DescribeCapacityReservations")
+    assert (await cloud.offerings.rooms([one]))[reservation].available == 2
+    request, _ = await launched(cloud, one)
+    assert request.capacity_type == "reserved"
+    with pytest.raises(Throttled):
+        await cloud.reservations.ending([reservation])
+    cloud.close()
