@@ -36,7 +36,7 @@ def _retry(first: float, factor: float, longest: float, attempts: int = 0) -> Re
 PREPARE: Options = {"start_to_close_timeout": timedelta(seconds=30), "retry_policy": _retry(1, 2, 15, attempts=6)}
 CREATE_FLEET: Options = {
     "start_to_close_timeout": timedelta(seconds=120),
-    "heartbeat_timeout": HEARTBEAT,
+    "heartbeat_timeout": 2 * HEARTBEAT,
     "retry_policy": _retry(1, 2, 15),
 }
 PATCH: Options = {
