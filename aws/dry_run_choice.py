@@ -1,16 +1,18 @@
 """With what a launch is tried: one instance type, and the tenancy and tags that pools would give it.
 
 Pure, and Karpenter's choice (reference 7.2): what a pool of the class could get with the plain image, else something
-common, else anything that has an image. Of what a pool could get the common comes first: it works with most images.
+common, else anything that has an image. Of what a pool could get the common comes first: it works with most images,
+and the other thousand types need not be looked at.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final
 
-from aws.families import Family
-from aws.instance_types import ResolvedTypes
+from aws.families import family_of
+from aws.instance_types import Region, ResolvedTypes, resolve_types
+from aws.settings import AwsSettings
 from model import labels
 from model.catalogue import InstanceType
 from model.facts import Expression
@@ -21,6 +23,7 @@ from model.requirements import Requirements
 
 COMMON: Final = ("m5.large", "m6g.large")
 _SPECIAL: Final = frozenset({labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT})
+_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,35 +34,58 @@ class Choice:
     """Whose tags it bears; the class's own name where no pool uses the class."""
     zones: frozenset[str]
     """Where the type is offered and the class has a subnet."""
+    kubelet: Mapping[str, Any] | None
+    """spec.kubelet with amounts in the place of expressions, where it has any."""
 
 
-def choose(types: ResolvedTypes, node_class: EC2NodeClass, family: Family, pools: Sequence[NodePool]) -> Choice | None:
+def choose(region: Region, node_class: EC2NodeClass, settings: AwsSettings, pools: Sequence[NodePool]) -> Choice | None:
     """None when no instance type has an image."""
     wanted = [one for pool in pools if (one := _requirements(pool)) is not None]
-    found = next(_candidates(types, node_class, family, wanted), None)
+    found = _fitting(region, node_class, settings, wanted)
     if found is None:
         return None
+    types, chosen = found
     return Choice(
-        instance_type=found,
+        instance_type=chosen,
         tenancy="dedicated" if any(_admits_dedicated(one) for one in wanted) else "default",
         pool=min((pool.metadata.name for pool in pools), default=node_class.name),
-        zones=frozenset(one.zone for one in found.offerings if one.available),
+        zones=frozenset(one.zone for one in chosen.offerings if one.available),
+        kubelet=types.kubelets.get(chosen.name),
     )
 
 
-def _candidates(
-    types: ResolvedTypes, node_class: EC2NodeClass, family: Family, wanted: Sequence[Requirements]
-) -> Iterator[InstanceType]:
+def _fitting(
+    region: Region, node_class: EC2NodeClass, settings: AwsSettings, wanted: Sequence[Requirements]
+) -> tuple[ResolvedTypes, InstanceType] | None:
+    """The first that a pool could get, else the first common one, else the first of all."""
     plain = {image.id for image in node_class.status.amis if not _is_special(image)}
-    launchable = [one for one in types.types if any(offering.available for offering in one.offerings)]
-    common = [types.by_name[name] for name in COMMON if name in types.by_name]
-    fitting = (
-        one
-        for one in launchable
-        if one.image_id in plain and any(need.compatible(types.requirements(one)) for need in wanted)
-    )
-    first = iter(()) if family.os == "windows" else sorted(fitting, key=lambda one: one.name not in COMMON)
-    return chain(first, (one for one in common if one.image_id), launchable)
+    fits_none = family_of(node_class).os == "windows" or not wanted
+    fallback: tuple[ResolvedTypes, InstanceType] | None = None
+    for names in _batches(region.types):
+        types = resolve_types(_only(region, names), node_class, settings)
+        for one in types.types:
+            if not one.image_id or not any(offering.available for offering in one.offerings):
+                continue
+            fallback = fallback or (types, one)
+            fits = any(need.compatible(types.requirements(one)) for need in wanted)
+            if not fits_none and one.image_id in plain and fits:
+                return types, one
+        if fits_none and fallback is not None:
+            return fallback
+    return fallback
+
+
+def _batches(names: Iterable[str]) -> Iterator[Sequence[str]]:
+    """The common ones one by one, in their order; then the rest, by name."""
+    known = set(names)
+    yield from ([name] for name in COMMON if name in known)
+    rest = iter(sorted(known - set(COMMON)))
+    while batch := list(islice(rest, _AT_ONCE)):
+        yield batch
+
+
+def _only(region: Region, names: Iterable[str]) -> Region:
+    return replace(region, types={name: region.types[name] for name in names})
 
 
 def _is_special(image: ResolvedAmi) -> bool:

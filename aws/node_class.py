@@ -52,9 +52,7 @@ class AwsNodeClasses:
         silent = [one for one in answers if isinstance(one, _Unanswered)]
         status = {key: value for part in found for key, value in part.status.items()}
         conditions = [one for part in found for one in part.conditions]
-        validated, more = await self._validated(
-            _with(node_class, status, conditions), _standing(node_class, conditions), pools
-        )
+        validated, more = await self._validated(_with(node_class, status), _standing(node_class, conditions), pools)
         silent += more
         if validated.again_in is not None:
             # EC2 misses what IAM was said to have: the next look asks IAM too.
@@ -105,15 +103,10 @@ async def _asked(what: str, asking: Awaitable[A]) -> A | _Unanswered:
         return _Unanswered(what, told, type(fault).__name__)
 
 
-def _with(node_class: EC2NodeClass, status: Mapping[str, object], conditions: Iterable[ConditionPatch]) -> EC2NodeClass:
-    """As the object will be once this is written; without a placement group that is not there, which is told of by
-    itself and stands in the way of no other check."""
+def _with(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2NodeClass:
+    """As the object will be once this is written."""
     raw = node_class.to_object()
-    found = EC2NodeClass.from_object({**raw, "status": {**(raw.get("status") or {}), **status}})
-    lost = any(one.type == labels.PLACEMENT_GROUP_READY and one.status == "False" for one in conditions)
-    if not lost:
-        return found
-    return found.model_copy(update={"spec": found.spec.model_copy(update={"placement_group_selector": None})})
+    return EC2NodeClass.from_object({**raw, "status": {**(raw.get("status") or {}), **status}})
 
 
 def _standing(node_class: EC2NodeClass, conditions: Iterable[ConditionPatch]) -> dict[str, str]:

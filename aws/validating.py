@@ -101,13 +101,13 @@ class Validation:
     async def _tried(
         self, node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, pools: Sequence[NodePool]
     ) -> Validated:
-        types = await self._offerings.resolved(node_class)
-        choice = choose(types, node_class, family, pools)
+        region, settings = await self._offerings.region(), self._settings
+        choice = await self._clients.in_thread(lambda: choose(region, node_class, settings, pools))
         if choice is None:
             told = "spec.amiSelectorTerms: no instance type of the region runs any of the images"
             return _wrong((labels.AMI_NOT_FOUND, told))
         try:
-            text = self._user_data(node_class, family, cluster, choice, types.kubelets.get(choice.instance_type.name))
+            text = self._user_data(node_class, family, cluster, choice)
         except UserDataError as error:
             large = isinstance(error, UserDataTooLarge)
             return _wrong((labels.USER_DATA_SIZE_LIMIT_EXCEEDED if large else labels.INVALID_USER_DATA, str(error)))
@@ -135,7 +135,6 @@ class Validation:
         family: Family,
         cluster: ClusterFacts,
         choice: Choice,
-        computed: Mapping[str, object] | None,
     ) -> str:
         """As a node of the chosen type and pool would get it. Raises UserDataError."""
         claim = NodeClaim.from_object(
@@ -148,7 +147,7 @@ class Validation:
             cluster,
             capacity_type=labels.ON_DEMAND,
             max_pods=choice.instance_type.capacity.get(labels.PODS, 0),
-            computed=computed,
+            computed=choice.kubelet,
         )
         return render(family, bootstrap)
 

@@ -10,7 +10,6 @@ from aws.dry_run_requests import create_fleet, create_template, run_instances, t
 from aws.dry_run_verdict import Undecided, Wrong, verdict_of
 from aws.errors import fault_of
 from aws.families import FAMILIES
-from aws.instance_types import resolve_types
 from aws.launch_template_data import LaunchTemplate, launch_template
 from model import labels
 from model.faults import BadInput, Fault, Forbidden, Throttled, TryLater
@@ -34,8 +33,8 @@ def pool(*requirements: tuple[Any, ...], name: str = "general") -> NodePool:
 
 
 def chosen(*names: str, pools: tuple[NodePool, ...] = (), family: str = "AL2023", **status: Any) -> Choice | None:
-    one = node_class(resolved_status(**status))
-    return choose(resolve_types(region(*names), one, SETTINGS), one, FAMILIES[family], pools)
+    one = node_class(resolved_status(**status), amiFamily=family)
+    return choose(region(*names), one, SETTINGS, pools)
 
 
 TYPES = ("c5.large", "g5.xlarge", "m5.large", "m6g.large", "r5.large")
@@ -65,9 +64,9 @@ def test_it_is_tried_with_what_a_pool_could_get_else_with_something_common(
 
 
 def test_windows_is_tried_with_something_common_whatever_pools_want() -> None:
-    one = node_class(resolved_status(), amiSelectorTerms=[{"alias": "windows2022@latest"}])
-    types = resolve_types(region(*TYPES), node_class(resolved_status()), SETTINGS)
-    choice = choose(types, one, FAMILIES["Windows2022"], (pool((labels.INSTANCE_TYPE, "In", "r5.large")),))
+    wants = [{"key": labels.ARCH, "operator": "In", "values": ["amd64"]}]
+    windows = {"amis": [{"id": "ami-windows", "requirements": wants}]}
+    choice = chosen(*TYPES, pools=(pool((labels.INSTANCE_TYPE, "In", "r5.large")),), family="Windows2022", **windows)
     assert choice is not None and choice.instance_type.name == "m5.large"
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from aws.client import AwsClients
 from aws.cluster import ClusterFacts, Clusters
-from aws.instance_types import Region, ResolvedTypes, resolve_types
+from aws.instance_types import Region
 from aws.offerings import AwsOfferings
-from aws.settings import NODECLASS_CEL, AwsSettings
+from aws.settings import NODECLASS_CEL
 from aws.validating import DEPENDENCIES, Validated, Validation
 from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 from model.kinds import EC2NodeClass
@@ -79,14 +79,8 @@ class Facts:
 
 
 class Types:
-    def __init__(self, settings: AwsSettings) -> None:
-        self._settings = settings
-
     async def region(self) -> Region:
         return REGION
-
-    async def resolved(self, one: EC2NodeClass) -> ResolvedTypes:
-        return resolve_types(REGION, one, self._settings)
 
 
 class Scene:
@@ -97,7 +91,7 @@ class Scene:
             cast(AwsClients, self.ec2),
             whole,
             clusters=cast(Clusters, self.cluster),
-            offerings=cast(AwsOfferings, Types(whole)),
+            offerings=cast(AwsOfferings, Types()),
         )
 
     async def of(self, depends: dict[str, str] | None = None, **spec: Any) -> Validated:

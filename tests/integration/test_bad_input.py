@@ -127,25 +127,32 @@ MISTAKES = {
     ),
 }
 
+USED = ("subnet", "profile", "user-data-form", "kubelet-field")
+"""Those that a pool uses, with a pod that waits for it."""
+
 
 @CALM.scenario
 async def test_a_mistake_in_a_class_names_its_field_stops_no_other_pool_and_heals_when_mended(
     product: Product,
 ) -> None:
     async with AsyncExitStack() as stack:
-        scenes = {name: await stack.enter_async_context(_corner(product, name)) for name in MISTAKES}
-        for name, scene in scenes.items():
-            await _make(scene, name, MISTAKES[name].wrong)
+        scenes = {name: await stack.enter_async_context(_corner(product, name)) for name in USED}
+        keeper = scenes[USED[0]]
+        for name, mistake in MISTAKES.items():
+            await _make(scenes.get(name, keeper), name, mistake.wrong)
+        for scene in scenes.values():
             await scene.deploy(1)
-        for name in scenes:
-            await eventually(partial(_is_told, product, name, MISTAKES[name]))
+        for name, mistake in MISTAKES.items():
+            await eventually(partial(_is_told, product, name, mistake))
         async with product.scene("bad-other") as other:
             await other.run(1)
         for scene in scenes.values():
             assert scene.launched() == [] and await scene.claims() == [], scene.name
         assert [one for one in await product.launch_templates() if "/validation/" in one] == []
-        for name in scenes:
-            await product.patch(EC2_NODE_CLASSES.path(name), {"spec": MISTAKES[name].mended})
+        for name, mistake in MISTAKES.items():
+            await product.patch(EC2_NODE_CLASSES.path(name), {"spec": mistake.mended})
+        for name in MISTAKES:
+            await eventually(partial(product.node_class_is_ready, name))
         for scene in scenes.values():
             await eventually(partial(scene.pods_run, 1))
             await scene.one_node_was_bought()
