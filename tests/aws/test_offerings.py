@@ -207,3 +207,21 @@ def test_a_zone_that_a_later_history_leaves_out_keeps_its_price() -> None:
     book = PriceBook().merged(PricesRead({}, {("m5.large", A): 0.03, ("m5.large", B): 0.04}, complete=True))
     later = book.merged(PricesRead({}, {("m5.large", A): 0.05}, complete=True))
     assert (later.price("m5.large", A, "spot"), later.price("m5.large", B, "spot")) == (0.05, 0.04)
+
+
+async def test_prices_that_change_while_a_class_is_resolved_are_not_hidden_by_what_was_resolved() -> None:
+    clients, clock = FakeClients(all_answers("m5.large", price=0.5)), Clock()
+    one = offerings(clients, clock)
+    await one.region()
+
+    class Meanwhile:
+        """Answers for the placement group after the region was read anew."""
+
+        async def resolve(self, node_class: object) -> None:
+            if clock.now == 0:
+                clients.answers, clock.now = all_answers("m5.large", price=0.7), 13 * HOUR
+                await one.refresh()
+
+    one._placement = Meanwhile()  # type: ignore[assignment]
+    await prices_of(one)
+    assert await prices_of(one) == {"m5.large": 0.7}
