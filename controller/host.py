@@ -86,7 +86,9 @@ class ClusterHost:
         except* Fault as faults:
             raise _first(faults) from faults
         finally:
-            self._session = None
+            # The watch may have failed over back to this process, and its next stay begun before this one ended.
+            if self._session is session:
+                self._session = None
             await session.close()
             log.info("watch given up", cluster=self._settings.cluster)
 
