@@ -5,7 +5,7 @@ common, else anything that has an image. Of what a pool could get the common com
 and the other thousand types need not be looked at.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
@@ -61,7 +61,7 @@ def _fitting(
     plain = {image.id for image in node_class.status.amis if not _is_special(image)}
     fits_none = family_of(node_class).os == "windows" or not wanted
     fallback: tuple[ResolvedTypes, InstanceType] | None = None
-    for names in _batches(region.types):
+    for names in _batches(region.types, {name for one in wanted for name in _named(one)}):
         types = resolve_types(_only(region, names), node_class, settings)
         for one in types.types:
             if not one.image_id or not any(offering.available for offering in one.offerings):
@@ -75,13 +75,18 @@ def _fitting(
     return fallback
 
 
-def _batches(names: Iterable[str]) -> Iterator[Sequence[str]]:
-    """The common ones one by one, in their order; then the rest, by name."""
+def _batches(names: Iterable[str], named: Collection[str]) -> Iterator[Sequence[str]]:
+    """The common ones one by one, in their order; then those that pools name; then the rest, by name."""
     known = set(names)
     yield from ([name] for name in COMMON if name in known)
-    rest = iter(sorted(known - set(COMMON)))
+    rest = iter(sorted(known - set(COMMON), key=lambda name: (name not in named, name)))
     while batch := list(islice(rest, _AT_ONCE)):
         yield batch
+
+
+def _named(wanted: Requirements) -> Collection[str]:
+    found = wanted.get(labels.INSTANCE_TYPE)
+    return () if found is None or found.complement else found.values
 
 
 def _only(region: Region, names: Iterable[str]) -> Region:
