@@ -4,7 +4,7 @@ The key is the image that the instance runs, as its NodeClaim says, and not one 
 comparison that could fail unnoticed. `planning.py` looks before each plan, `session.py` tells the workflow.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -36,13 +36,15 @@ class Learning:
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
         self._images: dict[str, tuple[tuple[ResolvedAmi, ...], ImageMap]] = {}
+        self._doubted: set[str] = set()
         self._kept = Learnt()
         self._digest: tuple[Learnt, tuple[str, ...], str] | None = None
         self.learnt = Learnt()
         """All that is known: what this host saw, and what the workflow kept."""
 
-    def look(self, claims: Iterable[str]) -> Learnt:
+    def look(self, claims: Collection[str]) -> Learnt:
         """Learn from the Nodes of these NodeClaims: what is new, or smaller than was known."""
+        self._look_at_new_nodes(claims)
         images: dict[str, dict[str, int]] = {}
         for one in self._lessons(claims):
             types = images.setdefault(one.image_id, {})
@@ -55,12 +57,18 @@ class Learning:
         claims |= {self._caches.claim_of(one.key) for one in changes if one.kind == "node"}
         return self.look(sorted(claims - {""}))
 
+    def _look_at_new_nodes(self, claims: Collection[str]) -> None:
+        for claim in filter(None, map(self._caches.claims.get, claims)):
+            nodes = self._caches.nodes_of(claim) if claim.initialized_at is None else ()
+            if len(nodes) == 1:
+                self.miss(claim, nodes[0])
+
     def miss(self, claim: ClaimFact, node: NodeFact) -> None:
         """A Node that just came leaves its pods less memory than its NodeClaim promised: so do others of its kind."""
         lesson = lesson_of(claim, node)
         spec_hash = claim.annotations.get(NODECLASS_HASH, "")
         overhead = claim.capacity.get(MEMORY, 0) - claim.allocatable.get(MEMORY, 0)
-        if lesson is None or not spec_hash or overhead <= 0:
+        if lesson is None or not spec_hash or overhead <= 0 or not self._is_sound(claim, node):
             return
         memory = node.allocatable.get(MEMORY, 0) + overhead
         if node.allocatable.get(MEMORY) and memory < lesson.memory:
@@ -106,10 +114,10 @@ class Learning:
 
     def _lessons(self, claims: Iterable[str]) -> Iterator[Lesson]:
         for claim in filter(None, map(self._caches.claims.get, claims)):
-            for node in self._caches.nodes_of(claim):
-                lesson = lesson_of(claim, node)
-                if lesson is not None and self._is_new(lesson) and self._is_sound(claim, node):
-                    yield lesson
+            nodes = self._caches.nodes_of(claim)
+            lesson = lesson_of(claim, nodes[0]) if len(nodes) == 1 else None
+            if lesson is not None and self._is_new(lesson) and self._is_sound(claim, nodes[0]):
+                yield lesson
 
     def _is_new(self, lesson: Lesson) -> bool:
         known = self.learnt.memory(lesson.image_id, lesson.instance_type)
@@ -121,8 +129,10 @@ class Learning:
         amis = known.status.amis if known else ()
         if all(ami.id != claim.image_id for ami in amis):
             return True
-        wanted = self._map(claim.node_class, amis).image_for({key: (value,) for key, value in node.labels.items()})
-        if wanted != claim.image_id:
+        marks = {key: (value,) for key, value in _labels(claim, node).items()}
+        wanted = self._map(claim.node_class, amis).image_for(marks)
+        if wanted != claim.image_id and claim.uid not in self._doubted:
+            self._doubted.add(claim.uid)
             log.warning("not learnt from: its labels are for another image", node=node.name, wanted=wanted)
         return wanted == claim.image_id
 
@@ -134,10 +144,15 @@ class Learning:
 
 
 def lesson_of(claim: ClaimFact, node: NodeFact) -> Lesson | None:
-    """What a Node shows of its kind of machine; None before it is registered, when its labels are its NodeClaim's."""
-    instance_type, memory = node.labels.get(INSTANCE_TYPE, ""), node.capacity.get(MEMORY, 0)
-    registered = node.labels.get(REGISTERED) == "true"
+    """What a Node shows of its kind of machine, from its first moment on: from then plans count on its real room."""
+    instance_type, memory = _labels(claim, node).get(INSTANCE_TYPE, ""), node.capacity.get(MEMORY, 0)
     same = instance_type and instance_type == claim.labels.get(INSTANCE_TYPE)
-    if not (registered and same and claim.image_id and memory > 0):
+    if not (same and claim.image_id and memory > 0):
         return None
     return Lesson(claim.image_id, instance_type, memory)
+
+
+def _labels(claim: ClaimFact, node: NodeFact) -> Mapping[str, str]:
+    """Until registration the NodeClaim says what the Node's labels will be."""
+    registered = node.labels.get(REGISTERED) == "true"
+    return node.labels if registered else {**node.labels, **claim.labels}

@@ -101,7 +101,6 @@ def test_what_was_learnt_outlives_the_node(world: World) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({REGISTERED: None}, "its labels are not the NodeClaim's yet"),
         ({INSTANCE_TYPE: "m6i.xlarge"}, "it says to be of another type than was launched"),
         ({INSTANCE_GPU_COUNT: "1"}, "its labels call for the NVIDIA image"),
         ({ARCH: "arm64"}, "its labels call for an arm64 image"),
@@ -109,6 +108,20 @@ def test_what_was_learnt_outlives_the_node(world: World) -> None:
 )
 def test_a_node_that_is_not_what_it_says_teaches_nothing(world: World, change: dict[str, Any], why: str) -> None:
     assert not learn(world, machine("a", **change)).learnt.images, why
+
+
+def test_a_node_teaches_before_it_is_registered_by_the_labels_that_it_will_have(world: World) -> None:
+    """A plan in between knows its real room, and would buy its like again."""
+    unknown: dict[str, Any] = {REGISTERED: None, INSTANCE_TYPE: None, ARCH: None}
+    coming = machine("a", **unknown)
+    coming[0]["metadata"]["labels"] |= {ARCH: "amd64"}
+    assert learn(world, coming).learnt.images == {STANDARD: {"m6i.large": 7650 * MIB}}
+
+
+def test_of_two_nodes_of_one_instance_neither_teaches(world: World) -> None:
+    one, other = machine("a")
+    world.hear("nodes", machine("a")[1] | {"metadata": other["metadata"] | {"name": "stranger", "uid": "uid-2"}})
+    assert not learn(world, (one, other)).learnt.images
 
 
 def test_a_node_without_memory_or_image_teaches_nothing(world: World) -> None:

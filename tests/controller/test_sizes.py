@@ -169,6 +169,15 @@ def test_less_memory_than_estimated_is_no_broken_promise_of_the_class(stage: Sta
     assert stage.learning.learnt.images == {"ami-standard": {"m6i.large": 7000 * MIB}}
 
 
+def test_a_node_teaches_what_it_leaves_pods_before_it_is_registered(stage: Stage) -> None:
+    raw = launched_under("123")
+    raw["status"]["conditions"] = claim("c", phase="Launched")["status"]["conditions"]
+    stage.hear("nodeclaims", raw)
+    stage.hear("nodes", arrived("6126Mi"))
+    stage.learning.look_at(stage.caches.take_changes())
+    assert stage.learning.learnt.memory("ami-standard", "m6i.large", "123") == 6800 * MIB
+
+
 def test_of_a_node_that_was_up_before_only_its_capacity_is_learnt(stage: Stage) -> None:
     """Others may have taken of its room since, huge pages for instance."""
     raw = launched_under("123")
