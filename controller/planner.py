@@ -97,11 +97,10 @@ class PlannerProcess:
         await asyncio.to_thread(self._process.join, 2.0)
 
     async def _ask(self, method: str, *args: Any, **kwargs: Any) -> tuple[Any, float]:
-        message = pickle.dumps((method, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL)
         async with self._lock:
             loop = asyncio.get_running_loop()
             try:
-                answering = loop.run_in_executor(self._thread, self._exchange, message)
+                answering = loop.run_in_executor(self._thread, self._exchange, (method, args, kwargs))
                 answer, seconds, error = await asyncio.wait_for(answering, LONGEST_PLAN)
             except (TimeoutError, EOFError, OSError, RuntimeError) as cause:
                 self._broken = True
@@ -110,8 +109,9 @@ class PlannerProcess:
             raise TryLater(f"the planner failed in {method}: {error}")
         return answer, seconds
 
-    def _exchange(self, message: bytes) -> tuple[Any, float, str]:
-        self._pipe.send_bytes(message)
+    def _exchange(self, message: tuple[str, tuple[Any, ...], dict[str, Any]]) -> tuple[Any, float, str]:
+        """In the thread of the pipe: to write down a catalogue of ten classes takes seconds, in which others work."""
+        self._pipe.send_bytes(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
         answer: tuple[Any, float, str] = pickle.loads(self._pipe.recv_bytes())
         return answer
 
