@@ -93,7 +93,7 @@ class FakeFleet(Faulty):
     """Where set, calls wait for it."""
     answers: dict[str, FleetAnswer] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
-    learnt: Learnt = Learnt()
+    learnt: Learnt = field(default_factory=Learnt)
     """What the last launch was prepared with."""
 
     def refuse_once(self) -> None:
