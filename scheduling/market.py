@@ -69,9 +69,8 @@ class Market:
     ) -> Offer:
         """The template with what is available and what its limits leave; `used` is what the pool's nodes have."""
         budget = Budget(template.pool.limits, used)
-        marks = [
-            mark for mark in unavailable if mark.node_class in ("", template.pool.node_class) and not mark.subnet_id
-        ]
+        concerning = (mark for mark in unavailable if mark.node_class in ("", template.pool.node_class))
+        marks = [mark for mark in concerning if not mark.subnet_id and not rooms.refute(mark)]
         return Offer(template, template.table.available(marks, now), budget, rooms)
 
     def _build(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> Template | Refusal:

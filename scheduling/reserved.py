@@ -6,15 +6,17 @@ than EC2 says it has room for. `scheduling/packing.py` asks here before it buys 
 
 from collections.abc import Iterable, Mapping
 
-from model.catalogue import ReservationRoom
+from model.catalogue import ReservationRoom, UnavailableOffering
 from model.facts import ClaimFact
 from model.labels import CAPACITY_RESERVATION_ID
+from model.marks import UNAVAILABLE_FOR
 
 
 class Rooms:
     """What EC2 counted, less the NodeClaims that it cannot have counted yet; one for all pools, since they share."""
 
     def __init__(self, known: Mapping[str, ReservationRoom], claims: Iterable[ClaimFact] = ()) -> None:
+        self._known = known
         self._left = {key: room.available for key, room in known.items()}
         for claim in claims:
             key = reservation_of(claim)
@@ -23,6 +25,11 @@ class Rooms:
 
     def left(self, reservation_id: str) -> int:
         return max(0, self._left.get(reservation_id, 0))
+
+    def refute(self, mark: UnavailableOffering) -> bool:
+        """EC2 refused a reservation for want of room, and has counted some in it since."""
+        room = self._known.get(mark.reservation_id)
+        return room is not None and room.available > 0 and room.at > mark.until - UNAVAILABLE_FOR
 
     def take(self, reservation_id: str, nodes: int) -> None:
         self._left[reservation_id] = self.left(reservation_id) - nodes

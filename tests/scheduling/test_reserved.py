@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from model.catalogue import InstanceType, Offering, ReservationRoom, UnavailableOffering
 from model.labels import CAPACITY_RESERVATION_ID, CAPACITY_RESERVATION_INTERRUPTIBLE, CAPACITY_TYPE
+from model.marks import UNAVAILABLE_FOR
 from model.plans import Plan
 from tests.scheduling.builders import COMMON, NOW, World, claim, kind, launched, pod, pods, pool, types_of, values_of
 
@@ -127,11 +128,22 @@ def test_a_reservation_that_is_about_to_end_is_not_used() -> None:
 
 def test_a_refusal_closes_one_reservation_and_no_other() -> None:
     world = World(pool("default", EVERYTHING), pod(), kinds=(reserved(LARGE, "cr-1", "cr-2"),))
-    until = NOW + timedelta(hours=1)
+    until = NOW + UNAVAILABLE_FOR
     full = UnavailableOffering(
         instance_type="m.large", zone="a", capacity_type="reserved", reservation_id="cr-1", until=until
     )
     assert bought(world.plan(unavailable=(full,), **rooms(cr_1=3, cr_2=1))) == [("reserved", ("cr-2",))]
+
+
+@pytest.mark.parametrize(("made", "expected"), [(10, "on-demand"), (-60, "reserved")])
+def test_a_refusal_holds_until_ec2_has_counted_anew(made: float, expected: str) -> None:
+    """Rooms were counted half a minute ago."""
+    world = World(pool("default", EVERYTHING), pod(), kinds=(reserved(LARGE, "cr-1"),))
+    until = NOW + timedelta(seconds=made) + UNAVAILABLE_FOR
+    full = UnavailableOffering(
+        instance_type="m.large", zone="a", capacity_type="reserved", reservation_id="cr-1", until=until
+    )
+    assert bought(world.plan(unavailable=(full,), **rooms(cr_1=3)))[0][0] == expected
 
 
 def test_claims_that_are_not_counted_yet_hold_their_place() -> None:
