@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 from kube.resources import EC2_NODE_CLASSES, NODES
@@ -72,6 +73,10 @@ async def memory_of(product: Product, claim: Object) -> int:
     """What its Node reports, in bytes."""
     node = await product.kube.request("GET", NODES.path(claim["status"]["nodeName"]))
     return parse_quantity(node["status"]["capacity"]["memory"])
+
+
+def born(thing: Object) -> datetime:
+    return datetime.fromisoformat(thing["metadata"]["creationTimestamp"])
 
 
 def type_of(thing: Object) -> str:

@@ -14,6 +14,7 @@ from tests.scenarios.acts import CALM
 from tests.scenarios.acts_of_learning import (
     LARGE,
     MIB,
+    born,
     has_less,
     is_learnt,
     memory_of,
@@ -55,6 +56,20 @@ async def test_one_node_that_is_too_small_and_then_the_next_bigger_type(product:
         await scene.scale(3)
         await eventually(lambda: scene.pods_run(3))
         await were_bought(scene, "m5.large", "m5.xlarge", "m5.xlarge")
+
+
+@pytest.mark.row("004-b")
+@CALM.scenario
+async def test_pods_that_were_planned_together_are_each_placed_at_the_second_try(product: Product) -> None:
+    """Before any of their nodes has shown its memory each may be bought one: but none of them a second."""
+    async with product.scene("004-b", types=["m5zn.large", "m5zn.xlarge"], after=STAYS) as scene:
+        await has_less(scene, "m5zn.large")
+        await wants(scene, 3, LARGE)
+        await eventually(lambda: scene.pods_run(3))
+        claims, nodes = await scene.claims(), await scene.nodes()
+        assert sorted(map(type_of, claims)).count("m5zn.xlarge") == 2, "each takes two of the pods"
+        shown = min((born(one) for one in nodes if type_of(one) == "m5zn.large"), default=None)
+        assert shown and all(born(one) <= shown for one in claims if type_of(one) == "m5zn.large")
 
 
 @pytest.mark.row("004-b")
