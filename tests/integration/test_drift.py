@@ -167,9 +167,9 @@ async def test_a_deprecated_image_that_gets_a_successor(product: Product) -> Non
 @CHANGES.scenario
 async def test_a_security_group_that_is_no_longer_selected(product: Product) -> None:
     ec2 = aws(product, "ec2")
-    vpc = ec2.describe_subnets()["Subnets"][0]["VpcId"]
+    usual = next(one for one in ec2.describe_security_groups()["SecurityGroups"] if _is_discovered(one))
+    vpc, first = usual["VpcId"], usual["GroupId"]
     second = ec2.create_security_group(GroupName="drift-second", Description="second", VpcId=vpc)["GroupId"]
-    first = next(one["GroupId"] for one in ec2.describe_security_groups()["SecurityGroups"] if _is_discovered(one))
     both = [{"id": first}, {"id": second}]
     async with drifting(product, "groups", {"securityGroupSelectorTerms": both}) as drift:
         await drift.start()
