@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import boto3
-from temporalio.client import ScheduleActionExecutionStartWorkflow, ScheduleOverlapPolicy
+from temporalio.client import ScheduleActionExecutionStartWorkflow
 
 from model import labels
 from model.upkeep import UpkeepDone
@@ -22,9 +22,11 @@ async def tidy(product: Product, task: str) -> UpkeepDone:
     """A run of this task that begins now: what it answered. Nothing may have gone wrong in it."""
     handle = product.temporal.get_schedule_handle(ids.upkeep(product.sandbox.plan.cluster_name, task))
     asked = datetime.now(UTC) - timedelta(seconds=1)
-    await handle.trigger(overlap=ScheduleOverlapPolicy.ALLOW_ALL)
 
     async def started() -> str:
+        """While a run is under way another one is not started, and so has to be asked for again."""
+        await handle.trigger()
+        await asyncio.sleep(1)
         actions = [one for one in (await handle.describe()).info.recent_actions if one.started_at >= asked]
         assert actions, f"upkeep {task} has not started"
         assert isinstance(actions[-1].action, ScheduleActionExecutionStartWorkflow)
