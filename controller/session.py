@@ -66,28 +66,11 @@ class Session:
         self.caches.on_pod_gone = self._nominations.gone
         self._signaller = Signaller(temporal, settings.task_queue, sent)
         self._began = now()
-        self._telling = Telling(
-            cluster=settings.cluster,
-            deadlines=settings.deadlines,
-            caches=self.caches,
-            nominations=self._nominations,
-            signaller=self._signaller,
-            began=self._began,
-            drift=lambda claim: self._drifting.of(claim),
-        )
+        self._telling = self._teller()
         self._calls = Calls()
         self._lapse: datetime | None = None
         """When a pod is demand again though nothing changed."""
-        self._planning = Planning(
-            caches=self.caches,
-            nominations=self._nominations,
-            claims=kube.claims,
-            events=kube.events,
-            offerings=offerings,
-            settings=settings.planning,
-            not_ready_grace=settings.not_ready_grace,
-            now=now,
-        )
+        self._planning = self._planner(kube, offerings)
         feed = self._planning.catalogue
         self._drifting = Drifting(
             caches=self.caches, types=feed.types_of, instances=instances, events=kube.events, now=now
@@ -100,6 +83,29 @@ class Session:
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
             for one in _WATCHED
         }
+
+    def _teller(self) -> Telling:
+        return Telling(
+            cluster=self._settings.cluster,
+            deadlines=self._settings.deadlines,
+            caches=self.caches,
+            nominations=self._nominations,
+            signaller=self._signaller,
+            began=self._began,
+            drift=lambda claim: self._drifting.of(claim),
+        )
+
+    def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
+        return Planning(
+            caches=self.caches,
+            nominations=self._nominations,
+            claims=kube.claims,
+            events=kube.events,
+            offerings=offerings,
+            settings=self._settings.planning,
+            not_ready_grace=self._settings.not_ready_grace,
+            now=self._now,
+        )
 
     def _catalogue_changed(self) -> None:
         self._drifting.look_at_all()
