@@ -49,7 +49,7 @@ class NodeClassActivities:
         if node_class.metadata.deleting:
             return NodeClassResolved(generation=node_class.metadata.generation)
         await self._node_classes.ensure_finalizer(asked.name)
-        pools = [one for one in await self._pools.list() if _uses(one.spec.template.spec.node_class_ref.name, asked)]
+        pools = [one for one in await self._pools.list() if one.spec.template.spec.node_class_ref.name == asked.name]
         resolved = await self._resolver.resolve(node_class, pools)
         await self._node_classes.patch_status(
             asked.name,
@@ -124,10 +124,6 @@ class NodeClassActivities:
             message=message,
             warning=warning,
         )
-
-
-def _uses(reference: str, asked: NodeClassAsked) -> bool:
-    return reference == asked.name
 
 
 def _says_otherwise(node_class: EC2NodeClass, new: ConditionPatch) -> bool:

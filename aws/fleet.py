@@ -6,7 +6,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from aws.candidates import Candidate
 from aws.client import AwsClients
@@ -46,6 +46,18 @@ from model.requirements import RequirementError
 
 _Use = tuple[str, str]
 """An instance type's name, and the id of the reservation that it is launched into or nothing."""
+
+
+class _Numbers(NamedTuple):
+    """On which the templates of one launch differ."""
+
+    image_id: str
+    placement_group: str
+    reservation: str
+    pods: int
+    efa: int
+    kubelet: str
+    """spec.kubelet as JSON where expressions in it were computed; else empty."""
 
 
 class AwsFleet:
@@ -140,42 +152,58 @@ class AwsFleet:
         kubelets: Mapping[str, Mapping[str, Any]],
     ) -> Mapping[_Use, LaunchTemplate]:
         """Types with one image and the same numbers in user data share a template; each reservation has its own."""
-        family = family_of(node_class)
-        tags = node_tags(self._settings, node_class, claim.nodepool)
+        passed_on = not family_of(node_class).syncs_taints_itself
         wants_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
-        made: dict[tuple[str, int, int, str, str], LaunchTemplate] = {}
+        made: dict[_Numbers, LaunchTemplate] = {}
         by_use: dict[_Use, LaunchTemplate] = {}
         for one, reservation in _uses(selection):
+            computed = kubelets.get(one.name)
             # Custom user data is passed on as it is, so that no number of ours is in it.
-            pods = one.capacity.get(labels.PODS, 0) if family.syncs_taints_itself else 0
-            efa, computed = one.capacity.get(labels.EFA, 0) if wants_efa else 0, kubelets.get(one.name)
-            key = (one.image_id, pods, efa, reservation, json.dumps(computed, sort_keys=True) if computed else "")
-            if key not in made:
-                bootstrap = bootstrap_of(
-                    node_class,
-                    claim,
-                    family,
-                    cluster,
-                    capacity_type=selection.capacity_type,
-                    max_pods=pods,
-                    computed=computed,
-                )
-                made[key] = launch_template(
-                    node_class,
-                    family,
-                    self._settings,
-                    image_id=one.image_id,
-                    user_data=render(family, bootstrap),
-                    tags=tags,
-                    capacity_type=selection.capacity_type,
-                    placement=Place(
-                        tenancy=selection.tenancy, group=one.placement_group, partition=selection.partition
-                    ),
-                    reservation=Target(reservation_id=reservation, market=selection.market),
-                    efa_interfaces=efa,
-                )
-            by_use[one.name, reservation] = made[key]
+            numbers = _Numbers(
+                image_id=one.image_id,
+                placement_group=one.placement_group,
+                reservation=reservation,
+                pods=0 if passed_on else one.capacity.get(labels.PODS, 0),
+                efa=one.capacity.get(labels.EFA, 0) if wants_efa else 0,
+                kubelet=json.dumps(computed, sort_keys=True) if computed and not passed_on else "",
+            )
+            if numbers not in made:
+                made[numbers] = self._template(numbers, selection, claim, node_class, cluster)
+            by_use[one.name, reservation] = made[numbers]
         return by_use
+
+    def _template(
+        self,
+        numbers: _Numbers,
+        selection: Selection,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        cluster: ClusterFacts,
+    ) -> LaunchTemplate:
+        """Raises UserDataError."""
+        family = family_of(node_class)
+        bootstrap = bootstrap_of(
+            node_class,
+            claim,
+            family,
+            cluster,
+            capacity_type=selection.capacity_type,
+            max_pods=numbers.pods,
+            computed=json.loads(numbers.kubelet) if numbers.kubelet else None,
+        )
+        place = Place(tenancy=selection.tenancy, group=numbers.placement_group, partition=selection.partition)
+        return launch_template(
+            node_class,
+            family,
+            self._settings,
+            image_id=numbers.image_id,
+            user_data=render(family, bootstrap),
+            tags=node_tags(self._settings, node_class, claim.nodepool),
+            capacity_type=selection.capacity_type,
+            placement=place,
+            reservation=Target(reservation_id=numbers.reservation, market=selection.market),
+            efa_interfaces=numbers.efa,
+        )
 
     def _request(
         self,
