@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from aws.errors import DRY_RUN, INSUFFICIENT, LAUNCH_TEMPLATE_NOT_FOUND, names_missing_profile
-from aws.launch_errors import create_error_reason
+from aws.launch_errors import LAUNCH_FAILED, create_error_reason, how_to_mend
 from model import labels
 from model.base import Value
 from model.faults import Fault, Forbidden, Throttled, TryLater
@@ -32,7 +32,6 @@ Verdict = Wrong | Undecided | None
 SOON: Final = timedelta(seconds=5)
 _CREDENTIALS: Final = frozenset({"NoCredentials", "InvalidClientTokenId", "SignatureDoesNotMatch"})
 _NO_ROLE: Final = "has no associated IAM Roles"
-_TOO_LARGE: Final = "User data is limited to"
 _FIELDS: Final = (
     ("InvalidAMI", "spec.amiSelectorTerms"),
     ("InvalidSubnet", "spec.subnetSelectorTerms"),
@@ -44,7 +43,8 @@ _FIELDS: Final = (
     ("InvalidPlacementGroup", "spec.placementGroupSelector"),
     ("InvalidUserData", "spec.userData"),
 )
-_KEPT_REASONS: Final = frozenset({"SecurityGroupSubnetVPCMismatch", labels.AMI_NOT_FOUND, "InvalidAMIID"})
+_OF_THE_CALL: Final = frozenset({"Unauthorized", LAUNCH_FAILED})
+"""Reasons that say no more than which call failed."""
 
 
 def verdict_of(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Verdict:
@@ -57,9 +57,12 @@ def verdict_of(fault: Fault, node_class: EC2NodeClass, forbidden: str) -> Verdic
         return Undecided(message=_said(fault), again_in=SOON)
     if names_missing_profile(fault) or _NO_ROLE in fault.message:
         return _profile(fault, node_class)
-    if isinstance(fault, Forbidden):
-        return Wrong(reason=forbidden, message=f"{_said(fault)}; the controller's IAM policy must allow it")
-    return Wrong(reason=_reason(fault), message=f"{_field(fault)}: EC2 would not launch with it: {_said(fault)}")
+    known, mend = create_error_reason(fault.code, fault.message), how_to_mend(fault.code, fault.message)
+    said = f"{_said(fault)}; {mend}" if mend else _said(fault)
+    if isinstance(fault, Forbidden) and known in _OF_THE_CALL:
+        return Wrong(reason=forbidden, message=said)
+    reason = labels.DRY_RUN_FAILED if known in _OF_THE_CALL else known
+    return Wrong(reason=reason, message=f"{_field(fault)}: EC2 would not launch with it: {said}")
 
 
 def _profile(fault: Fault, node_class: EC2NodeClass) -> Verdict:
@@ -71,13 +74,6 @@ def _profile(fault: Fault, node_class: EC2NodeClass) -> Verdict:
     told = f"there is no instance profile {given!r}" if missing else f"instance profile {given!r} has no role"
     reason = labels.INSTANCE_PROFILE_NOT_FOUND if missing else labels.DRY_RUN_FAILED
     return Wrong(reason=reason, message=f"spec.instanceProfile: {told}: {fault.message}", lasts=False)
-
-
-def _reason(fault: Fault) -> str:
-    if fault.code == "InvalidUserData.Malformed" and _TOO_LARGE in fault.message:
-        return labels.USER_DATA_SIZE_LIMIT_EXCEEDED
-    known = create_error_reason(fault.code, fault.message)
-    return known if known in _KEPT_REASONS else labels.DRY_RUN_FAILED
 
 
 def _field(fault: Fault) -> str:

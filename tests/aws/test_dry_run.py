@@ -189,8 +189,10 @@ def test_what_is_no_answer_is_no_verdict(fault: Fault, soon: bool) -> None:
 @pytest.mark.parametrize(
     ("code", "message", "reason", "field"),
     [
-        ("UnauthorizedOperation", "You are not authorized", "TheCallsReason", "IAM policy"),
-        ("AccessDenied", "no", "TheCallsReason", "IAM policy"),
+        ("UnauthorizedOperation", "You are not authorized", "TheCallsReason", "deploy/iam"),
+        ("AccessDenied", "no", "TheCallsReason", "deploy/iam"),
+        ("OptInRequired", "subscribe first", "TheCallsReason", "OptInRequired"),
+        ("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure", "spec.amiSelectorTerms"),
         ("InvalidAMIID.NotFound", "ami-1 does not exist", "AMINotFound", "spec.amiSelectorTerms"),
         ("InvalidAMIID.Unavailable", "no longer", "InvalidAMIID", "spec.amiSelectorTerms"),
         ("InvalidSnapshot.NotFound", "snap-1 does not exist", "DryRunFailed", "spec.blockDeviceMappings"),

@@ -180,7 +180,7 @@ async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when
             denied = scene.aws_fault("error", action, code="UnauthorizedOperation", http=403)
             await _make(scene, name, {"tags": {"try": action}})
             why = f"{action}AuthCheckFailed"
-            await eventually(partial(_says, product, name, "ValidationSucceeded", "False", why, call, "IAM policy"))
+            await eventually(partial(_says, product, name, "ValidationSucceeded", "False", why, call, "deploy/iam"))
             scene.forgive(denied)
         await eventually(partial(_no_trial_is_left, product))
         await _make(scene, name, {"tags": {"try": "again"}})
