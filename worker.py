@@ -177,7 +177,10 @@ def ports(
         lives=Lives(temporal, name, Names(name), settings.deadlines()),
         machines=KeptMachines(temporal, ids.provisioning(name)),
         upkeep=UpkeepPorts(
-            inventory=cluster.inventory, leftovers=cloud.leftovers, groups=OpenGroups(temporal, Names(name))
+            inventory=cluster.inventory,
+            leftovers=cloud.leftovers,
+            groups=OpenGroups(temporal, Names(name)),
+            temporal=temporal,
         ),
     )
 

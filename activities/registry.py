@@ -35,6 +35,7 @@ from activities.upkeep_instances import InstanceUpkeep
 from activities.upkeep_launches import LaunchUpkeep
 from activities.upkeep_leases import LeaseUpkeep
 from activities.upkeep_ports import UpkeepPorts
+from activities.upkeep_runs import RunUpkeep
 from activities.upkeep_tags import TagUpkeep
 
 
@@ -150,4 +151,5 @@ def _of_upkeep(ports: Ports) -> list[Callable[..., Any]]:
         launches.collect_profiles,
         tags.tag_instances,
         leases.collect_leases,
+        RunUpkeep(ports.upkeep.temporal).forget_run,
     ]

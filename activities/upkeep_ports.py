@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
+from temporalio.client import Client
+
 from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
 
 
@@ -67,3 +69,4 @@ class UpkeepPorts:
     inventory: Inventory
     leftovers: Leftovers
     groups: LaunchGroups
+    temporal: Client

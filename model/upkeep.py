@@ -8,6 +8,13 @@ from datetime import datetime
 from model.base import Message, Value
 
 
+class RunRef(Message):
+    """A run of upkeep, in Temporal."""
+
+    workflow_id: str
+    run_id: str
+
+
 class UpkeepAsked(Message):
     cluster: str
     task: str
@@ -29,6 +36,12 @@ class UpkeepDone(Message):
     """UIDs of what looks left over and may be in somebody's hands yet: it goes if the next run finds it as it is."""
     fault: str = ""
     """Why the task itself came to nothing."""
+    run: RunRef | None = None
+
+    @property
+    def uneventful(self) -> bool:
+        """Nothing was done and nothing went wrong: nobody will ever want to read it."""
+        return not (self.collected or self.failed or self.suspects or self.fault)
 
 
 class LeaseMark(Value):

@@ -4,6 +4,7 @@ Collection of what nobody owns and nobody else puts away. A run is one activity 
 a value in its result, and the next run begins afresh.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
@@ -16,10 +17,11 @@ from activities.upkeep_claims import ClaimUpkeep
 from activities.upkeep_instances import InstanceUpkeep
 from activities.upkeep_launches import LaunchUpkeep
 from activities.upkeep_leases import LeaseUpkeep
+from activities.upkeep_runs import RunUpkeep
 from activities.upkeep_tags import TagUpkeep
-from model.upkeep import UpkeepAsked, UpkeepDone
+from model.upkeep import RunRef, UpkeepAsked, UpkeepDone
 from workflows import details
-from workflows.options import UPKEEP, named
+from workflows.options import FORGET, UPKEEP, named
 
 FAULTS: Final = "tenure_upkeep_faults_total"
 
@@ -64,30 +66,49 @@ TASKS: Final[dict[str, Task]] = {
 class UpkeepWorkflow:
     @workflow.run
     async def run(self, asked: UpkeepAsked) -> UpkeepDone:
-        task = TASKS.get(asked.task)
+        task, before = TASKS.get(asked.task), _before()
         if task is None:
             done = UpkeepDone(task=asked.task, fault="this version of the worker has no such task")
         else:
             workflow.set_current_details(f"**{asked.task}**: {task.does}")
-            done = await self._perform(asked, task)
+            asked = asked.model_copy(update={"suspects": before.suspects})
+            done, _ = await asyncio.gather(_perform(asked, task), _forget(before))
         if done.fault:
             counter = workflow.metric_meter().create_counter(FAULTS, "Runs of upkeep that came to nothing")
             counter.add(1, {"task": asked.task})
         workflow.set_current_details(details.of_upkeep(done))
-        return done
+        info = workflow.info()
+        return done.model_copy(update={"run": RunRef(workflow_id=info.workflow_id, run_id=info.run_id)})
 
-    async def _perform(self, asked: UpkeepAsked, task: Task) -> UpkeepDone:
-        options = {
-            **named(UPKEEP, task.does),
-            "start_to_close_timeout": task.patience,
-            "schedule_to_close_timeout": 3 * task.patience,
-        }
-        if workflow.has_last_completion_result():
-            before = workflow.get_last_completion_result(UpkeepDone)
-            asked = asked.model_copy(update={"suspects": before.suspects if before else ()})
-        try:
-            return await workflow.execute_activity_method(task.activity, asked, **options)
-        except ActivityError as error:
-            if is_cancelled_exception(error):
-                raise
-            return UpkeepDone(task=asked.task, fault=str(error.cause or error)[:300])
+
+def _before() -> UpkeepDone:
+    """What the last run of this Schedule answered."""
+    found = workflow.get_last_completion_result(UpkeepDone) if workflow.has_last_completion_result() else None
+    return found if isinstance(found, UpkeepDone) else UpkeepDone()
+
+
+async def _perform(asked: UpkeepAsked, task: Task) -> UpkeepDone:
+    options = {
+        **named(UPKEEP, task.does),
+        "start_to_close_timeout": task.patience,
+        "schedule_to_close_timeout": 3 * task.patience,
+    }
+    try:
+        return await workflow.execute_activity_method(task.activity, asked, **options)
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        return UpkeepDone(task=asked.task, fault=str(error.cause or error)[:300])
+
+
+async def _forget(before: UpkeepDone) -> None:
+    """Best effort: what is not forgotten goes with the namespace's retention."""
+    if before.run is None or not before.uneventful:
+        return
+    try:
+        await workflow.execute_activity_method(
+            RunUpkeep.forget_run, before.run, **named(FORGET, "delete the last run, which had nothing to do")
+        )
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise

@@ -16,12 +16,15 @@ from temporalio.client import (
 )
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
+from temporalio.testing import ActivityEnvironment
 
+from activities.upkeep_runs import RunUpkeep
 from controller.schedules import remove_schedules, schedule, start_schedules
-from model.upkeep import UpkeepDone
+from model.upkeep import RunRef, UpkeepDone
 from sandbox.world import Sandbox
 from tests.fakes.worker import World
 from tests.integration.eventually import eventually
+from tests.workflows.eventually import scheduled
 from workflows import ids
 from workflows.upkeep import TASKS
 
@@ -92,6 +95,27 @@ async def test_a_run_is_told_what_the_one_before_suspected(temporal: Client, clu
             done = await temporal.get_workflow_handle(run, result_type=UpkeepDone).result()
             assert done.collected == expected
     assert fake.claims.found == {}
+
+
+async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(temporal: Client, cluster: str) -> None:
+    fake = World(temporal, cluster=cluster)
+    forgot = []
+    async with fake.working():
+        await start_schedules(temporal, cluster)
+        for number in range(4):
+            if number == 1:
+                fake.inventory.lease("left")
+            await temporal.get_schedule_handle(ids.upkeep(cluster, "leases")).trigger()
+            run = await eventually(partial(the_run, temporal, cluster, "leases", number + 1))
+            handle = temporal.get_workflow_handle(run, result_type=UpkeepDone)
+            assert (await handle.result()).collected == (number == 1)
+            forgot.append(await scheduled(handle, "forget_run"))
+    assert forgot == [0, 1, 0, 1]
+
+
+async def test_a_run_that_is_gone_counts_as_forgotten(temporal: Client, cluster: str) -> None:
+    never = RunRef(workflow_id=ids.upkeep(cluster, "never"), run_id=str(uuid.uuid4()))
+    await ActivityEnvironment().run(RunUpkeep(temporal).forget_run, never)
 
 
 async def the_run(temporal: Client, cluster: str, task: str, runs: int = 1) -> str:

@@ -103,7 +103,9 @@ class World:
             reservations=self.reservations,
             lives=self.lives,
             machines=self.machines,
-            upkeep=UpkeepPorts(inventory=self.inventory, leftovers=self.leftovers, groups=self.groups),
+            upkeep=UpkeepPorts(
+                inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
+            ),
         )
 
     @asynccontextmanager
