@@ -76,6 +76,7 @@ async def _of_classes(cloud: AwsAdapters, said: Said) -> None:
     said["reservations.of"] = cloud.reservations.of(the_class())
     await said.note("reservations.freshen", cloud.reservations.freshen([the_class()]))
     said["reservations.rooms"] = cloud.reservations.rooms([the_class()])
+    said["reservations.remaining"] = cloud.reservations.remaining(str(LEFT["id"]))
     await said.note("reservations.ending", cloud.reservations.ending([str(LEFT["id"])]))
 
 
