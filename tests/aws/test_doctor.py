@@ -49,12 +49,17 @@ def statements(caller: Caller) -> Sequence[Mapping[str, Any]]:
 
 
 async def diagnosis(
-    endpoint: str, *classes: EC2NodeClass, key: str = "admin", queue: str = "", pools: Sequence[NodePool] = ()
+    endpoint: str,
+    *classes: EC2NodeClass,
+    key: str = "admin",
+    role: str = "",
+    queue: str = "",
+    pools: Sequence[NodePool] = (),
 ) -> list[Finding]:
     with as_key(key):
         doctor = AwsDoctor(AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4))
     try:
-        return await doctor.check(policies=statements, role="", queue=queue, node_classes=classes, pools=pools)
+        return await doctor.check(policies=statements, role=role, queue=queue, node_classes=classes, pools=pools)
     finally:
         doctor.close()
 
@@ -185,3 +190,43 @@ async def test_a_zone_that_is_away_is_told_where_shifts_are_heeded(endpoint: str
     doctor.close()
     (said,) = [one for one in found if one.subject == "zonal shift"]
     assert said.level == "advice" and "usw2-az1" in said.said
+
+
+CONTROLLER = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"
+
+
+def node_pool(*requirements: dict[str, Any]) -> NodePool:
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    template = {"spec": {"nodeClassRef": reference, "requirements": list(requirements)}}
+    return NodePool.from_object({"metadata": {"name": "general", "uid": "u"}, "spec": {"template": template}})
+
+
+async def test_an_administrator_sees_for_the_workers_role_which_statement_is_denied(
+    endpoint: str, control: AwsControl
+) -> None:
+    allowed = await diagnosis(endpoint, role=CONTROLLER)
+    assert worst(allowed, "permissions").level == "ok"
+    kept = {"Effect": "Allow", "NotAction": "ec2:TerminateInstances", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
+    denied = worst(await diagnosis(endpoint, role=CONTROLLER), "permissions")
+    assert (denied.level, denied.subject) == ("problem", "AllowScopedDeletion")
+    assert "ec2:TerminateInstances" in denied.said and "deploy/iam" in denied.todo
+
+
+@pytest.mark.parametrize(("vcpus", "level"), [(1000, "ok"), (0, "problem")])
+async def test_quotas_of_what_the_pools_may_launch_leave_room_or_not(
+    endpoint: str, control: AwsControl, vcpus: int, level: str
+) -> None:
+    control.set_quota("L-1216C47A", vcpus)
+    on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+    (found,) = [one for one in await diagnosis(endpoint, pools=[node_pool(on_demand)]) if one.area == "quotas"]
+    assert (found.subject, found.level) == ("Standard vCPUs, on-demand", level)
+    assert level == "ok" or "L-1216C47A" in found.todo
+
+
+async def test_the_quotas_that_are_looked_at_are_those_of_the_types_a_pool_names(
+    endpoint: str, control: AwsControl
+) -> None:
+    gpus = node_pool({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["g", "p"]})
+    found = {one.subject for one in await diagnosis(endpoint, pools=[gpus]) if one.area == "quotas"}
+    assert found == {f"{kind} vCPUs, {market}" for kind in ("G and VT", "P") for market in ("spot", "on-demand")}
