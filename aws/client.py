@@ -53,12 +53,6 @@ class AwsClients:
         self.ec2: EC2Client = self._session.client("ec2", endpoint_url=self._endpoint, config=self._config)
 
     @cached_property
-    def ec2_once(self) -> "EC2Client":
-        """Tries a call once: for trials whose every answer is wanted as it is."""
-        once = self._config.merge(Config(retries={"total_max_attempts": 1}))
-        return self._session.client("ec2", endpoint_url=self._endpoint, config=once)
-
-    @cached_property
     def launching(self) -> "EC2Client":
         """For calls of which each try is to be counted: no second one is made unseen."""
         config = self._config.merge(Config(retries={"total_max_attempts": 1, "mode": "standard"}))

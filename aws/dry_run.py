@@ -103,7 +103,7 @@ class DryRuns:
             await asyncio.shield(self._delete(template))
 
     async def _launched(self, trial: Trial, template: LaunchTemplate) -> Verdict:
-        ec2, choice = self._clients.ec2_once, trial.choice
+        ec2, choice = self._clients.launching, trial.choice
         fleet = create_fleet(template, choice, trial.subnets)
         reason = labels.CREATE_FLEET_AUTH_CHECK_FAILED
         wrong = await self._asked(trial, reason, lambda: self._clients.call(ec2.create_fleet, **fleet))
@@ -114,7 +114,7 @@ class DryRuns:
         first: Verdict = None
         for subnet in trial.subnets:
             request = run_instances(template, trial.choice, subnet)
-            call = partial(self._clients.call, self._clients.ec2_once.run_instances, **request)
+            call = partial(self._clients.call, self._clients.launching.run_instances, **request)
             verdict = await self._asked(trial, labels.RUN_INSTANCES_AUTH_CHECK_FAILED, call)
             if verdict is None or isinstance(verdict, Undecided):
                 return verdict
@@ -132,7 +132,7 @@ class DryRuns:
         """One that is there was left by a worker that died, or is made by another at this moment: it says the same."""
         try:
             request = create_template(template)
-            await self._clients.call(self._clients.ec2_once.create_launch_template, **request)
+            await self._clients.call(self._clients.launching.create_launch_template, **request)
         except Conflict as fault:
             if fault.code not in ALREADY_EXISTS:
                 raise

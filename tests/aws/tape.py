@@ -15,7 +15,7 @@ from aws.client import AwsClients
 
 Answer = dict[str, Any]
 _FLEETING = ("StartTime", "ClientToken")
-_SERVICES = ("ec2", "ec2_once", "launching", "iam", "ssm", "eks", "pricing")
+_SERVICES = ("ec2", "launching", "iam", "ssm", "eks", "pricing")
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Ec2:
     """Stands for AwsClients: allows all dry runs but those that a test says otherwise of."""
 
     def __init__(self) -> None:
-        self.ec2 = self.ec2_once = Named()
+        self.ec2 = self.launching = Named()
         self.faults: dict[str, list[Fault]] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.templates: set[str] = set()
