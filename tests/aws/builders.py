@@ -8,7 +8,8 @@ from aws.cluster import ClusterFacts
 from aws.families import FAMILIES
 from aws.instance_types import Region
 from aws.kubelet import Kubelet
-from aws.prices import PriceBook, estimate
+from aws.price_estimates import estimate
+from aws.prices import PriceBook
 from aws.settings import AwsSettings
 from aws.type_info import TypeInfo
 from model import labels
