@@ -43,12 +43,14 @@ class HandingOut:
 
         `refused`: for those that get none; their workflows are not told, since another attempt may follow."""
         members = sorted(group.members, key=lambda member: member.uid)
-        given = _assigned(
-            members, list(zip(answer.instances, facts, strict=True)) if facts else [], await self._held(members)
-        )
-        results = await self.each(
-            members, lambda member: self._hand(group, member, given.get(member.uid), refused, tell=tell)
-        )
+        held = await self._held(members)
+        given = _assigned(members, list(zip(answer.instances, facts, strict=True)) if facts else [], held)
+
+        async def hand(member: Member) -> LaunchResult | None:
+            gift = given.get(member.uid)
+            return await self._hand(group, member, gift, refused, held=held.get(member.uid), tell=tell)
+
+        results = await self.each(members, hand)
         await self._end({one.instance_id for one in answer.instances} - {one.instance_id for one, _ in given.values()})
         return {member.uid: one for member, one in zip(members, results, strict=True) if one is not None}
 
@@ -68,19 +70,25 @@ class HandingOut:
 
         return await asyncio.gather(*(one(item) for item in ones))
 
-    async def _held(self, members: Sequence[Member]) -> Mapping[str, str]:
-        """Instance ids by UID, as an earlier try of this hand-out wrote them down."""
+    async def _held(self, members: Sequence[Member]) -> Mapping[str, NodeClaim]:
+        """By UID, those that show an instance already: an earlier try of this hand-out wrote it down."""
         if activity.info().attempt == 1:
             return {}
-        claims = await self.found(members)
-        return {one.metadata.uid: _instance_id(one.status.provider_id) for one in claims if one.status.provider_id}
+        return {one.metadata.uid: one for one in await self.found(members) if one.status.provider_id}
 
     async def _hand(
-        self, group: LaunchGroup, member: Member, gift: _Gift | None, refused: LaunchRefused, *, tell: bool
+        self,
+        group: LaunchGroup,
+        member: Member,
+        gift: _Gift | None,
+        refused: LaunchRefused,
+        *,
+        held: NodeClaim | None,
+        tell: bool,
     ) -> LaunchResult | None:
         """None where the NodeClaim is gone; its instance is ended at once."""
         result: LaunchResult = _launched(member, *gift) if gift else refused
-        claim = await self._show(member, result, gift[1] if gift else None)
+        claim = held or await self._show(member, result, gift[1] if gift else None)
         if claim is None:
             await self._end({gift[0].instance_id} if gift else ())
             return None
@@ -120,10 +128,11 @@ class HandingOut:
         await asyncio.gather(*(self._instances.terminate(one) for one in sorted(instance_ids)))
 
 
-def _assigned(members: Sequence[Member], gifts: Sequence[_Gift], held: Mapping[str, str]) -> dict[str, _Gift]:
+def _assigned(members: Sequence[Member], gifts: Sequence[_Gift], held: Mapping[str, NodeClaim]) -> dict[str, _Gift]:
     """By UID. What was written down first, the rest in order."""
     by_id = {instance.instance_id: (instance, facts) for instance, facts in gifts}
-    given = {uid: by_id.pop(one) for uid, one in sorted(held.items()) if one in by_id}
+    shown = {uid: _instance_id(held[uid].status.provider_id) for uid in sorted(held)}
+    given = {uid: by_id.pop(one) for uid, one in shown.items() if one in by_id}
     waiting = [member.uid for member in members if member.uid not in given and member.uid not in held]
     return {**given, **dict(zip(waiting, by_id.values(), strict=False))}
 
