@@ -60,7 +60,7 @@ class CatalogueFeed:
     async def refresh(self) -> bool:
         """Ask where it is due; True when the planner has not got what is known now. An old catalogue is better than
         none, so a failure is logged and tried again soon."""
-        classes = dict(self._caches.node_classes)
+        classes = self._of_use()
         wanted = {name: _shape(one) for name, one in classes.items()}
         now = self._now()
         if wanted != self._asked_for or self._next is None or now >= self._next:
@@ -70,6 +70,12 @@ class CatalogueFeed:
                 log.warning("instance types not read", fault=str(fault))
                 self._asked_for = {name: known for name, known in self._asked_for.items() if name in wanted}
         return self._digest != self._sent
+
+    def _of_use(self) -> dict[str, EC2NodeClass]:
+        """Those that a NodePool or a NodeClaim names and that may be launched from: each costs all instance types."""
+        named = {view.fact.node_class for view in self._caches.pools.values()}
+        named |= {claim.node_class for claim in self._caches.claims.values()}
+        return {name: one for name, one in self._caches.node_classes.items() if name in named and not _is_refused(one)}
 
     async def _ask(self, classes: Sequence[EC2NodeClass], wanted: dict[str, str], now: datetime) -> None:
         if self._failed_at is not None and now - self._failed_at < AGAIN_IN:
@@ -83,6 +89,11 @@ class CatalogueFeed:
         self._asked_for, self._next, self._failed_at = wanted, now + FRESH_FOR, None
         if before != (self._digest, self._asked_for):
             self.on_news()
+
+
+def _is_refused(node_class: EC2NodeClass) -> bool:
+    ready = node_class.condition(labels.READY)
+    return ready is not None and ready.is_false
 
 
 def _shape(node_class: EC2NodeClass) -> str:
