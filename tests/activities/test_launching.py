@@ -6,6 +6,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from model.faults import TryLater
+from model.kinds import EC2NodeClass
 from model.launches import (
     FleetAnswer,
     FleetError,
@@ -172,6 +173,20 @@ async def test_a_node_class_that_is_not_ready_refuses_for_good_only_when_it_says
     prepared = await performed(scene.launching.prepare_launch, alone("a"))
     refused = prepared.preparation
     assert isinstance(refused, LaunchRefused) and refused.reason == "NodeClassNotReady" and refused.final is final
+
+
+@pytest.mark.parametrize(("observed", "waits"), [(1, True), (2, False)])
+async def test_a_status_of_an_earlier_generation_is_waited_for(scene: Scene, observed: int, waits: bool) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "observedGeneration": observed}
+    meta = {"name": "default", "uid": "uid-default", "generation": 2}
+    scene.node_classes.found["default"] = EC2NodeClass.model_validate(
+        {"metadata": meta, "spec": {}, "status": {"conditions": [ready]}}
+    )
+    scene.claims.add("a")
+    prepared = (await performed(scene.launching.prepare_launch, alone("a"))).preparation
+    assert isinstance(prepared, LaunchRefused) is waits
+    if isinstance(prepared, LaunchRefused):
+        assert not prepared.final and "generation 1, not yet of 2" in prepared.message
 
 
 @pytest.mark.parametrize("deleting", [True, False])
