@@ -194,7 +194,8 @@ def _refuse(name: str, node_class: EC2NodeClass | None) -> LaunchRefused | None:
     if ready is not None and ready.is_true:
         if ready.observed_generation in (0, node_class.metadata.generation):
             return None
-        said = f"its status is that of generation {ready.observed_generation}, not yet of {node_class.metadata.generation}"
+        now = node_class.metadata.generation
+        said = f"its status is that of generation {ready.observed_generation}, not yet of {now}"
         return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {name}: {said}", final=False)
     said = f"{ready.reason} {ready.message}".strip() if ready else "its status is not known yet"
     final = ready is not None and ready.is_false

@@ -1,7 +1,7 @@
 """Many launches at once: few calls, none faster than EC2 refills, every claim launched once, none lost.
 
-`TENURE_LAUNCHES` sets how many claims there are; the issue's own numbers are 1000 and 500, for which a machine needs
-some minutes.
+`TENURE_LAUNCHES` sets how many claims there are: 1000 for the first two and 500 for the last is what they are for, and
+takes a machine some minutes.
 """
 
 import asyncio
