@@ -253,7 +253,10 @@ def host_settings(settings: Settings) -> HostSettings:
         deadlines=settings.deadlines(),
         window=window(settings),
         planning=PlanSettings(
-            preference_policy=settings.preference_policy, min_values_policy=settings.min_values_policy
+            preference_policy=settings.preference_policy,
+            min_values_policy=settings.min_values_policy,
+            planner=settings.planner,
+            node_cost=settings.node_cost,
         ),
         not_ready_grace=settings.not_ready_grace,
         others_lease=settings.leader_election_name,

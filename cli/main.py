@@ -39,6 +39,8 @@ VERBS = {
     "demo": Verb("cli.demo"),
     "sandbox": Verb("cli.sandbox"),
     "doctor": Verb("cli.doctor"),
+    "instance-types": Verb("cli.instance_types"),
+    "simulate": Verb("cli.simulate"),
     "stuck": Verb("cli.stuck"),
     "why": Verb("cli.why"),
     "worker": Verb("cli.worker"),

@@ -17,7 +17,7 @@ from controller.occupancy import Occupancy
 from kube.facts import claim_fact, is_ours, node_fact
 from kube.listwatch import Delta
 from kube.pod_facts import daemonset_fact, pod_fact
-from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact
+from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact
 from model.kinds import EC2NodeClass
 from model.labels import NODECLASS_HASH_VERSION
 from scheduling.facts import Change, Fact, Kind
@@ -30,7 +30,7 @@ _REMEMBERED_DELETIONS: Final = 2000
 
 
 class Caches:
-    """Facts of six kinds. `now` is the wall clock; `woken` is called after every change."""
+    """Facts of seven kinds. `now` is the wall clock; `woken` is called after every change."""
 
     def __init__(self, now: Callable[[], datetime], woken: Callable[[], None] = lambda: None) -> None:
         self._now = now
@@ -41,6 +41,7 @@ class Caches:
         self.pools: dict[str, PoolView] = {}
         self.node_classes: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
+        self.namespaces: dict[str, NamespaceFact] = {}
         self.pending: dict[str, PodFact] = {}
         """Pods that are bound nowhere and not finished."""
         self.occupancy = Occupancy()
@@ -186,6 +187,14 @@ class Caches:
             _put(self.daemonsets, uid, new)
             self._change("daemonset", uid, new)
 
+    def _hear_namespace(self, delta: Delta) -> None:
+        metadata = delta.object["metadata"]
+        name = metadata["name"]
+        new = None if delta.gone else NamespaceFact(name=name, labels=metadata.get("labels") or {})
+        if new != self.namespaces.get(name):
+            _put(self.namespaces, name, new)
+            self._change("namespace", name, new)
+
     _takers: Final[Mapping[str, Callable[["Caches", Delta], None]]] = {
         "pods": _hear_pod,
         "nodes": _hear_node,
@@ -193,6 +202,7 @@ class Caches:
         "nodepools": _hear_pool,
         "ec2nodeclasses": _hear_node_class,
         "daemonsets": _hear_daemonset,
+        "namespaces": _hear_namespace,
     }
 
     # --- what this process does itself ---
@@ -243,6 +253,7 @@ class Caches:
         """Everything, for a planner that starts empty; pending changes are part of it."""
         self._changes = {}
         return (
+            *(Change(kind="namespace", key=key, fact=fact) for key, fact in self.namespaces.items()),
             *(Change(kind="pool", key=key, fact=view.fact) for key, view in self.pools.items()),
             *(Change(kind="daemonset", key=key, fact=fact) for key, fact in self.daemonsets.items()),
             *(Change(kind="node", key=key, fact=fact) for key, fact in self.nodes.items()),

@@ -42,6 +42,7 @@ _WATCHED: Final = (
     resources.NODE_POOLS,
     resources.EC2_NODE_CLASSES,
     resources.DAEMON_SETS,
+    resources.NAMESPACES,
 )
 
 

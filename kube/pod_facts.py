@@ -6,6 +6,7 @@ Called for every pod event by `controller/caches.py`, so it builds one plain dic
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kube.pod_company import company, host_ports
 from kube.requests import pod_requests
 from model import labels
 from model.facts import DaemonSetFact, PodFact
@@ -40,6 +41,7 @@ def pod_fact(pod: Json) -> PodFact:
             "mirror": MIRROR_ANNOTATION in annotations or any(one.get("kind") == "Node" for one in owners),
             "do_not_disrupt": annotations.get(labels.DO_NOT_DISRUPT, ""),
             **_placement(spec),
+            **company(metadata, spec),
         }
     )
 
@@ -61,6 +63,7 @@ def daemonset_fact(daemonset: Json) -> DaemonSetFact:
                 "daemonset": True,
                 "do_not_disrupt": (template.get("annotations") or {}).get(labels.DO_NOT_DISRUPT, ""),
                 **_placement(spec),
+                "host_ports": host_ports(spec),
             },
         }
     )

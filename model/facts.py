@@ -36,6 +36,47 @@ class PreferredTerm(Value):
     expressions: tuple[Expression, ...]
 
 
+Selector = tuple[Expression, ...]
+"""Expressions on labels that all hold; empty selects everything."""
+
+
+class SpreadConstraint(Value):
+    """A topology spread constraint; matchLabelKeys are folded into the selector."""
+
+    key: str
+    max_skew: int
+    hard: bool = True
+    """DoNotSchedule; else ScheduleAnyway, a preference."""
+    selector: Selector | None = None
+    """None selects nothing."""
+    min_domains: int = 1
+    honor_affinity: bool = True
+    """nodeAffinityPolicy: only nodes that the pod's own node selector and affinity admit are counted."""
+    honor_taints: bool = False
+    """nodeTaintsPolicy."""
+
+
+class AffinityTerm(Value):
+    """A term of pod affinity or anti-affinity; matchLabelKeys are folded into the selector."""
+
+    key: str
+    """The topology key."""
+    selector: Selector | None = None
+    namespaces: tuple[str, ...] = ()
+    """By name; the pod's own where it names none and has no selector for them."""
+    namespace_selector: Selector | None = None
+    weight: int = 0
+    """1 to 100 for a preference; 0: required."""
+
+
+class HostPort(Value):
+    """An empty address stands for all of them."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = ""
+
+
 class PodFact(Value):
     """A pod, with its requests already computed (init containers, overhead, one of `pods`)."""
 
@@ -67,10 +108,24 @@ class PodFact(Value):
     do_not_disrupt: str = ""
     """The raw value of the karpenter.sh/do-not-disrupt annotation."""
     uses_match_fields: bool = False
+    labels: dict[str, str] = {}
+    spreads: tuple[SpreadConstraint, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    volumes: tuple[str, ...] = ()
+    """Names of PersistentVolumeClaims in its namespace, those of ephemeral volumes included."""
 
     @property
     def finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+
+class NamespaceFact(Value):
+    """What terms of pod affinity may select namespaces by."""
+
+    name: str
+    labels: dict[str, str] = {}
 
 
 class NodeFact(Value):

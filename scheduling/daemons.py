@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from model.facts import DaemonSetFact, PodFact, Taint
+from model.facts import DaemonSetFact, HostPort, PodFact, Taint
 from model.requirements import Requirements
 from model.resources import total
 from scheduling.demand import strict_requirements
@@ -28,6 +28,19 @@ def overhead(
         if vector is not None and _tolerated(daemon.pod, taints):
             taken[_rows(table, daemon.pod, requirements)] += vector
     return taken
+
+
+def ports(
+    daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
+) -> tuple[HostPort, ...]:
+    """Host ports that DaemonSets may take on nodes made from a template with these requirements."""
+    return tuple(
+        port
+        for daemon in daemons
+        if daemon.pod.host_ports and _tolerated(daemon.pod, taints)
+        for port in daemon.pod.host_ports
+        if any(requirements.compatible(wanted) for wanted in strict_requirements(daemon.pod))
+    )
 
 
 def still_to_come(

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from typing import Literal, TypeVar
 
 from model.base import Value
-from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, PoolFact
+from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact
 
 T = TypeVar("T")
-Kind = Literal["pod", "node", "claim", "pool", "daemonset"]
-Fact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact
+Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace"]
+Fact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact
 
 
 class Change(Value):
     """One object that is new, different, or gone (`fact` is None).
 
-    The key is the UID of a pod or DaemonSet, and the name of a node, claim or pool.
+    The key is the UID of a pod or DaemonSet, and the name of a node, claim, pool or namespace.
     """
 
     kind: Kind
@@ -34,6 +34,7 @@ class Facts:
         self.claims: dict[str, ClaimFact] = {}
         self.pools: dict[str, PoolFact] = {}
         self.daemons: dict[str, DaemonSetFact] = {}
+        self.namespaces: dict[str, NamespaceFact] = {}
         self.homeless: dict[str, PodFact] = {}
         self._bound: dict[str, dict[str, PodFact]] = {}
         self._by_provider: dict[str, str] = {}
@@ -51,6 +52,8 @@ class Facts:
                 _put(self.pools, change.key, change.fact)
             case "daemonset", DaemonSetFact() | None:
                 _put(self.daemons, change.key, change.fact)
+            case "namespace", NamespaceFact() | None:
+                _put(self.namespaces, change.key, change.fact)
             case _:
                 raise TypeError(f"a {change.kind} was announced and a {type(change.fact).__name__} given")
 

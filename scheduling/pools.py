@@ -20,7 +20,7 @@ from model.labels import (
 )
 from model.requirements import Requirements, one_of
 from model.resources import NODES, Resources
-from scheduling.daemons import overhead
+from scheduling.daemons import overhead, ports
 from scheduling.demand import Variant
 from scheduling.reserved import Rooms
 from scheduling.tolerance import describe, untolerated
@@ -44,7 +44,9 @@ class Template:
         self.requirements = Requirements.of(pool.requirements).intersection(
             Requirements.of_labels(self.labels), Requirements.of_labels(internal)
         )
+        daemons = tuple(daemons)
         self.overhead = overhead(table, daemons, self.requirements, pool.taints)
+        self.ports = ports(daemons, self.requirements, pool.taints)
         self.room = table.allocatable - self.overhead
 
 
@@ -88,6 +90,7 @@ class Offer:
     budget: Budget
     rooms: Rooms = field(default_factory=lambda: Rooms({}))
     _narrowed: dict[tuple[Option | None, Variant, str], Option | Refusal] = field(default_factory=dict)
+    _options: dict[tuple[Requirements, str], Option | Refusal] = field(default_factory=dict)
     _prices: dict[Option, Prices] = field(default_factory=dict)
 
     @property
@@ -101,6 +104,10 @@ class Offer:
     @property
     def limited(self) -> bool:
         return bool(self.budget.limits)
+
+    def base(self) -> Option | Refusal:
+        """The bare template, nothing reserved."""
+        return self._option(self.template.requirements, self.available & ~self.table.reserved, "")
 
     def narrowed(self, option: Option | None, variant: Variant, reservation: str = "") -> Option | Refusal:
         """The option (None: the bare template) with a pod's demands added, or why they do not go together.
@@ -167,6 +174,13 @@ class Offer:
         return self._option(wanted.intersection(within), self.available, reservation)
 
     def _option(self, requirements: Requirements, available: Mask, reservation: str) -> Option | Refusal:
+        """Equal requirements are one option."""
+        known = self._options.get((requirements, reservation))
+        if known is None:
+            known = self._options[requirements, reservation] = self._found(requirements, available, reservation)
+        return known
+
+    def _found(self, requirements: Requirements, available: Mask, reservation: str) -> Option | Refusal:
         fitting = self.table.types_with(requirements)
         if not fitting.any():
             return Refusal(f"no instance type satisfies {requirements.without(*self._own_keys())}")

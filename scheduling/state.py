@@ -4,7 +4,7 @@
 NodeClaims and tells it their names. Nothing here reads a clock or touches the outside.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -32,6 +32,8 @@ from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
 from scheduling.packing import Packing, unplaced
 from scheduling.pools import Offer, Refusal, Template, by_preference
+from scheduling.priced.planning import Ground, Wishes
+from scheduling.priced.planning import plan as plan_by_worth
 from scheduling.reserved import Rooms
 
 __all__ = ["Change", "ClusterState", "PlanSettings"]
@@ -45,6 +47,10 @@ class PlanSettings(Value):
     preference_policy: Literal["Respect", "Ignore"] = "Respect"
     min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
     most_instance_types: int = MAX_INSTANCE_TYPES
+    planner: Literal["greedy", "priced"] = "greedy"
+    """`priced` chooses types by what capacity is worth and knows topology, pod affinity and host ports."""
+    node_cost: float = 0.002
+    """For `priced`: US dollars an hour that a node counts for beyond its price."""
 
 
 class ClusterState:
@@ -92,14 +98,26 @@ class ClusterState:
         to the caller, who has a clock.
         """
         refused: list[Unplaced] = []
-        groups = groups_of(self._demand(now, refused), self.settings.preference_policy)
-        if not groups:
+        shaped = list(self._demand(now, refused))
+        if not shaped:
             return Plan(unplaced=tuple(refused))
         packing = self._packing(now, tuple(unavailable), not_ready_grace, reservations or {})
+        if self.settings.planner == "priced":
+            return self._priced([pod for _, pod in shaped], packing, refused)
+        groups = groups_of(shaped, self.settings.preference_policy)
         packing.unplaced += refused
         for group in packing.keep(groups, self._promised(packing.homes)):
             packing.place(group)
         return self._plan(packing)
+
+    def _priced(self, pods: Sequence[PodFact], packing: Packing, refused: Sequence[Unplaced]) -> Plan:
+        homes, settings = packing.homes, self.settings
+        ground = Ground(self._facts, homes, packing.offers, packing.closed, self._promised(homes))
+        wishes = Wishes(
+            settings.preference_policy, settings.min_values_policy, settings.most_instance_types, settings.node_cost
+        )
+        found = plan_by_worth(pods, ground, wishes)
+        return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
 
     def _demand(self, now: datetime, refused: list[Unplaced]) -> Iterator[tuple[Shape, PodFact]]:
         for pod in self._wanting(now):

@@ -77,6 +77,7 @@ class TypeTable:
         self.offering_rows: Indices = np.array([row for row, _ in self._offerings], dtype=np.intp)
         self.offering_prices: Prices = np.array([one.price for _, one in self._offerings], dtype=np.float64)
         self.capacity_types = np.array([one.capacity_type for _, one in self._offerings], dtype=object)
+        self.zone_ids = np.array([one.zone_id for _, one in self._offerings], dtype=object)
         self.zones = np.array([one.zone for _, one in self._offerings], dtype=object)
         self.reservations = np.array([one.reservation_id for _, one in self._offerings], dtype=object)
         self.partitions = np.array([one.partition for _, one in self._offerings], dtype=object)
@@ -166,6 +167,11 @@ class TypeTable:
     def distinct(self, key: str, rows: Indices) -> int:
         """How many values of a label these types can have together."""
         return int(self._values(key).matrix[:, rows].any(axis=1).sum())
+
+    def values_of(self, key: str, types: Mask) -> set[str]:
+        """The values of a label that these types can have."""
+        labels = self._values(key)
+        return {value for value, row in zip(labels.values, labels.matrix, strict=True) if (row & types).any()}
 
     def _concerned(self, mark: UnavailableOffering) -> bool:
         """Of subnets nothing is known here: a launch avoids those that are full."""

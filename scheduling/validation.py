@@ -6,10 +6,12 @@ Shares no logic with the planner, so that it can find the planner's mistakes. Te
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from model.catalogue import InstanceType, Offering
 from model.facts import DaemonSetFact, Expression, NodeFact, PodFact, PoolFact, Taint, Toleration
 from model.plans import Plan, PlannedClaim
+from scheduling.validation_company import Spot, company_violations, one_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,8 @@ class Given:
     """Pods by the node they run on."""
     daemons: Sequence[DaemonSetFact] = ()
     used: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of each."""
 
 
 def violations(plan: Plan, given: Given) -> list[str]:
@@ -34,7 +38,40 @@ def violations(plan: Plan, given: Given) -> list[str]:
         found += [f"claim {number}: {wrong}" for wrong in _claim(claim, given)]
     for name, pods in _nominated(plan, given).items():
         found += [f"node {name}: {wrong}" for wrong in _node(name, pods, given)]
-    return found
+    return found + list(company_violations(_spots(plan, given), given.namespaces, _admits, _tolerates))
+
+
+def _spots(plan: Plan, given: Given) -> list[Spot]:
+    """Every node as it will be when the plan is carried out."""
+    planned = _nominated(plan, given)
+    spots = []
+    for name, node in given.nodes.items():
+        labels = {key: frozenset({value}) for key, value in node.labels.items()}
+        pods = [*given.bound.get(name, ()), *planned.get(name, ())]
+        spots.append(Spot(name, labels, node.taints, pods, frozenset(pod.uid for pod in planned.get(name, ()))))
+    for number, claim in enumerate(plan.claims):
+        outcomes = [
+            labels
+            for kind in (given.types[name] for name in _named(claim))
+            for labels in (_outcome(claim, kind, offering) for offering in kind.offerings if offering.available)
+            if all(matches(labels, one) for one in _known(claim, labels))
+        ]
+        pods = [given.pods[uid] for uid in claim.pods if uid in given.pods]
+        spots.append(
+            Spot(f"claim {number}", one_value(outcomes), claim.taints, pods, frozenset(pod.uid for pod in pods))
+        )
+    return spots
+
+
+def _admits(pod: PodFact, spot: Spot) -> bool:
+    """For labels that are open, whether there is a choice that suits."""
+    wanted = set(pod.node_selector) | {one.key for term in pod.required_terms for one in term}
+    choices = [[(key, value) for value in spot.values(key)] for key in wanted if spot.values(key)]
+    return any(selects(pod, dict(choice)) for choice in product(*choices))
+
+
+def _tolerates(pod: PodFact, spot: Spot) -> bool:
+    return endures(pod, spot.taints)
 
 
 def matches(labels: Mapping[str, str], expression: Expression) -> bool:

@@ -1,0 +1,75 @@
+"""`tenure instance-types export`: what may be launched under an EC2NodeClass, for `tenure simulate`.
+
+Reads AWS and the cluster with the worker's own settings, and changes nothing.
+"""
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+
+import aws.adapters
+import kube.adapters
+from aws.settings import AwsSettings
+from cli.exits import Refused
+from cli.portable_types import EXPORTED
+from model.catalogue import InstanceType
+from model.faults import Fault
+from model.kinds import EC2NodeClass
+from settings import Settings, SettingsError, load
+
+app = typer.Typer()
+
+NodeClass = Annotated[str, typer.Option(help="Which EC2NodeClass; may be left out where there is one alone.")]
+
+
+@app.callback()
+def instance_types() -> None:
+    """Instance types with labels, room, offerings and prices."""
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def export(context: typer.Context, node_class: NodeClass = "") -> None:
+    """Print the instance types of a class as JSON. Settings come from the environment and flags, as for the worker."""
+    try:
+        settings = load(list(context.args))
+    except SettingsError as error:
+        raise Refused(f"instance-types export: {error}") from error
+    try:
+        types = asyncio.run(read(settings, node_class))
+    except Fault as fault:
+        raise Refused(f"instance-types export: {fault.message}") from fault
+    typer.echo(json.dumps({EXPORTED: [one.model_dump(mode="json") for one in types]}))
+
+
+async def read(settings: Settings, name: str) -> tuple[InstanceType, ...]:
+    """Raises `Refused` when there is no such class, model.faults when the cluster or AWS do not answer."""
+    cluster = await kube.adapters.connect_all(settings.kubeconfig)
+    try:
+        chosen = _chosen(list(await cluster.node_classes.list()), name)
+    finally:
+        await cluster.close()
+    cloud = aws.adapters.build(
+        AwsSettings(
+            cluster_name=settings.cluster_name,
+            region=settings.aws_region,
+            endpoint_url=settings.aws_endpoint_url,
+            vm_memory_overhead_percent=settings.vm_memory_overhead_percent,
+            reserved_enis=settings.reserved_enis,
+            isolated_vpc=settings.isolated_vpc,
+            feature_gates=settings.feature_gates | settings.aws_feature_gates,
+        )
+    )
+    try:
+        return tuple(await cloud.offerings.instance_types(chosen))
+    finally:
+        cloud.close()
+
+
+def _chosen(classes: list[EC2NodeClass], name: str) -> EC2NodeClass:
+    named = [one for one in classes if one.name == name] if name else classes
+    if len(named) == 1:
+        return named[0]
+    known = ", ".join(sorted(one.name for one in classes)) or "none"
+    raise Refused(f"instance-types export: --node-class {name or 'is needed'}: there are {known}")

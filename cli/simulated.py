@@ -1,0 +1,163 @@
+"""What a simulation found: nodes with prices, pods on nodes that stand, pods without a place; as JSON or a table."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+
+from model import labels
+from model.catalogue import InstanceType, Offering
+from model.facts import PodFact
+from model.plans import Plan, PlannedClaim
+from model.requirements import Requirements
+
+_SHOWN = ("cpu", "memory", "nvidia.com/gpu")
+
+
+@dataclass(frozen=True)
+class BoughtNode:
+    pool: str
+    pods: tuple[str, ...]
+    types: tuple[str, ...]
+    """Cheapest first."""
+    zones: tuple[str, ...]
+    capacity_types: tuple[str, ...]
+    price: float
+    """US dollars an hour, of the cheapest offering that fits."""
+    fill: Mapping[str, float]
+    """By resource what pods and DaemonSets ask of the cheapest type."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    nodes: tuple[BoughtNode, ...]
+    existing: Mapping[str, tuple[str, ...]]
+    unschedulable: Mapping[str, str]
+    seconds: float
+    pods: int
+
+    @property
+    def price(self) -> float:
+        return sum(one.price for one in self.nodes)
+
+
+def simulation(
+    plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, InstanceType], seconds: float
+) -> Simulation:
+    """`pods` by UID, those that run among them."""
+    names = _names(pods)
+    existing: dict[str, tuple[str, ...]] = {}
+    for uid, node in plan.nominations.items():
+        existing[node] = (*existing.get(node, ()), names[uid])
+    return Simulation(
+        nodes=tuple(_node(one, names, types) for one in plan.claims),
+        existing=existing,
+        unschedulable={names[one.pod_uid]: one.reason for one in plan.unplaced},
+        seconds=seconds,
+        pods=len(plan.nominations) + len(plan.unplaced) + sum(len(one.pods) for one in plan.claims),
+    )
+
+
+def as_json(found: Simulation) -> dict[str, Any]:
+    return {
+        "nodes": [
+            {
+                "nodePool": one.pool,
+                "pods": list(one.pods),
+                "instanceTypes": list(one.types),
+                "zones": list(one.zones),
+                "capacityTypes": list(one.capacity_types),
+                "price": round(one.price, 6),
+            }
+            for one in found.nodes
+        ],
+        "existing": {node: list(pods) for node, pods in found.existing.items()},
+        "unschedulable": dict(found.unschedulable),
+        "pricePerHour": round(found.price, 6),
+        "solveSeconds": round(found.seconds, 6),
+        "podsPerSecond": round(found.pods / found.seconds, 1) if found.seconds else 0.0,
+    }
+
+
+def as_table(found: Simulation) -> Group:
+    """Equal nodes are one line; then what stands, what finds no place and why, and one line that sums it up."""
+    parts: list[Any] = [_nodes_table(found)] if found.nodes else []
+    if found.existing:
+        table = Table("existing node", "pods", title_justify="left")
+        for node, pods in sorted(found.existing.items()):
+            table.add_row(node, str(len(pods)))
+        parts.append(table)
+    if found.unschedulable:
+        reasons = Counter(found.unschedulable.values())
+        table = Table("no place for", "because", title_justify="left")
+        for reason, number in reasons.most_common():
+            first = next(pod for pod, why in found.unschedulable.items() if why == reason)
+            table.add_row(first if number == 1 else f"{number} pods, such as {first}", reason)
+        parts.append(table)
+    placed = found.pods - len(found.unschedulable)
+    parts.append(
+        f"{placed} of {found.pods} pods placed, {len(found.nodes)} new nodes, "
+        f"{found.price:.4g} $/h, planned in {found.seconds:.3f} s"
+    )
+    return Group(*parts)
+
+
+def _nodes_table(found: Simulation) -> Table:
+    table = Table("nodes", "pool")
+    table.add_column("cheapest type", no_wrap=True)
+    for name in ("or", "zones", "capacity", "pods", "fill", "$/h each"):
+        table.add_column(name)
+    alike: Counter[tuple[str, ...]] = Counter()
+    for one in found.nodes:
+        fill = ", ".join(f"{key} {share:.0%}" for key, share in one.fill.items())
+        others = str(len(one.types) - 1)
+        key = (one.pool, one.types[0], others, " ".join(one.zones), " ".join(one.capacity_types))
+        alike[(*key, str(len(one.pods)), fill, f"{one.price:.4f}")] += 1
+    for line, number in alike.items():
+        table.add_row(str(number), *line)
+    return table
+
+
+def _node(claim: PlannedClaim, names: Mapping[str, str], types: Mapping[str, InstanceType]) -> BoughtNode:
+    wanted = Requirements.of(claim.requirements)
+    named = next(one.values for one in claim.requirements if one.key == labels.INSTANCE_TYPE)
+    fitting = {name: [one for one in types[name].offerings if _allowed(one, wanted)] for name in named}
+    ordered = sorted((name for name in named if fitting[name]), key=lambda name: (_cheapest(fitting[name]), name))
+    every = [one for offerings in fitting.values() for one in offerings]
+    return BoughtNode(
+        pool=claim.pool,
+        pods=tuple(names[uid] for uid in claim.pods),
+        types=tuple(ordered),
+        zones=tuple(sorted({one.zone for one in every})),
+        capacity_types=tuple(sorted({one.capacity_type for one in every})),
+        price=_cheapest(fitting[ordered[0]]),
+        fill=_fill(claim, types[ordered[0]]),
+    )
+
+
+def _fill(claim: PlannedClaim, chosen: InstanceType) -> dict[str, float]:
+    room = chosen.allocatable()
+    return {key: claim.requests.get(key, 0) / room[key] for key in _SHOWN if room.get(key)}
+
+
+def _allowed(offering: Offering, wanted: Requirements) -> bool:
+    said = {
+        labels.ZONE: offering.zone,
+        labels.ZONE_ID: offering.zone_id,
+        labels.CAPACITY_TYPE: offering.capacity_type,
+        labels.CAPACITY_RESERVATION_ID: offering.reservation_id,
+    }
+    return offering.available and all(key not in wanted or wanted[key].has(value) for key, value in said.items())
+
+
+def _cheapest(offerings: list[Offering]) -> float:
+    return min(one.price for one in offerings)
+
+
+def _names(pods: Mapping[str, PodFact]) -> dict[str, str]:
+    """By name alone where that is enough."""
+    times = Counter(pod.name for pod in pods.values())
+    return {uid: pod.name if times[pod.name] == 1 else f"{pod.namespace}/{pod.name}" for uid, pod in pods.items()}

@@ -1,0 +1,85 @@
+"""Pods that are interchangeable in every respect, as classes with all their readings, in the order they are placed.
+
+Made once per pass from `demand.py` and the pass' `rules.py`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from model.facts import HostPort, PodFact
+from model.resources import CPU, MEMORY
+from scheduling.priced.demand import Shape
+from scheduling.priced.rules import Book, Reading
+from scheduling.priced.topology import UNLIMITED, Tally, new_cap
+
+
+@dataclass(slots=True, eq=False)
+class PodClass:
+    """Oldest first. `pods` shrinks as they find places."""
+
+    pods: list[PodFact]
+    requests: dict[str, int]
+    readings: tuple[Reading, ...]
+    counted: tuple[Tally, ...]
+    ports: tuple[HostPort, ...] = ()
+
+
+def classes_of(pods: Iterable[tuple[Shape, PodFact]], book: Book, policy: str) -> list[PodClass]:
+    """By priority, CPU, memory, age and UID (reference 2.4)."""
+    alike: dict[tuple[Shape, tuple[Tally, ...], int], list[PodFact]] = {}
+    for shape, pod in pods:
+        alike.setdefault((shape, book.counted(pod), pod.priority), []).append(pod)
+    found = [
+        PodClass(
+            pods=sorted(members, key=_age),
+            requests=dict(shape.requests),
+            readings=tuple(book.readings(shape, members[0], policy)),
+            counted=counted,
+            ports=shape.ports,
+        )
+        for (shape, counted, _), members in alike.items()
+    ]
+    return sorted(found, key=_queue_order)
+
+
+def least_nodes(classes: Sequence[PodClass]) -> int:
+    """Rules about single nodes make so many of them necessary, whatever their size."""
+    asked: dict[Tally, int] = {}
+    for one in classes:
+        for rule in one.readings[0].rules:
+            if rule.tally.hostname and new_cap((rule,)) < len(one.pods):
+                cap = max(1, new_cap((rule,)))
+                asked[rule.tally] = asked.get(rule.tally, 0) + -(-len(one.pods) // cap)
+    return max(asked.values(), default=0)
+
+
+def grain(classes: Sequence[PodClass], resource: str) -> int:
+    """How small the pods are that can fill the rest of a node: a fiftieth of what is asked for comes in amounts
+    of at most this. What is left of a node beyond a multiple of it will stay unused."""
+    asked = sorted((amount, len(one.pods) * amount) for one in classes if (amount := one.requests.get(resource, 0)))
+    whole, so_far = sum(total for _, total in asked), 0
+    for amount, total in asked:
+        so_far += total
+        if so_far * 50 >= whole:
+            return amount
+    return 0
+
+
+def fullest(classes: Sequence[PodClass], resource: str) -> int:
+    """The most that one node can be asked for, since rules limit how many pods of a class go together."""
+    return sum(
+        one.requests.get(resource, 0) * min(len(one.pods), new_cap(one.readings[0].rules) or len(one.pods))
+        for one in classes
+    )
+
+
+def _age(pod: PodFact) -> tuple[datetime, str]:
+    return pod.created, pod.uid
+
+
+def _queue_order(one: PodClass) -> tuple[int, bool, int, int, datetime, str]:
+    """Those that need nodes of their own come before those that can fill what is left of them."""
+    first = one.pods[0]
+    anywhere = new_cap(one.readings[0].rules) == UNLIMITED
+    return -first.priority, anywhere, -one.requests.get(CPU, 0), -one.requests.get(MEMORY, 0), *_age(first)

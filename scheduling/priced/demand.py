@@ -1,0 +1,88 @@
+"""What pods ask of their nodes and say of other pods, and the readings of the former.
+
+Beside `scheduling/demand.py`, whose shapes know nothing of other pods; `rules.py` reads the terms about those.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from model.facts import AffinityTerm, Expression, HostPort, PodFact, SpreadConstraint, Toleration
+from model.requirement import one_of
+from model.requirements import Requirements
+from scheduling import demand
+from scheduling.demand import Constraints, Variant
+
+__all__ = [
+    "ALONE",
+    "Company",
+    "Constraints",
+    "Shape",
+    "Variant",
+    "alternatives",
+    "pinned",
+    "shape_of",
+    "variant",
+    "wishes",
+]
+
+
+class Company(NamedTuple):
+    """What a pod says about other pods; `namespace` is empty where it says nothing."""
+
+    namespace: str
+    spreads: tuple[SpreadConstraint, ...]
+    affinity: tuple[AffinityTerm, ...]
+    anti_affinity: tuple[AffinityTerm, ...]
+
+
+ALONE: Final = Company("", (), (), ())
+
+
+class Shape(NamedTuple):
+    """Everything about a pod that decides where it may go, but for who counts it."""
+
+    requests: tuple[tuple[str, int], ...]
+    constraints: Constraints
+    company: Company = ALONE
+    ports: tuple[HostPort, ...] = ()
+
+
+def shape_of(pod: PodFact) -> Shape:
+    plain = demand.shape_of(pod)
+    said = pod.spreads or pod.affinity or pod.anti_affinity
+    company = Company(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity) if said else ALONE
+    return Shape(plain.requests, plain.constraints, company, pod.host_ports)
+
+
+@lru_cache(maxsize=1 << 14)
+def variant(
+    requirements: Requirements, tolerations: tuple[Toleration, ...], tolerate_preferences: bool = False
+) -> Variant:
+    """Equal readings are one object, so that what is found out about one is found out once."""
+    return Variant(requirements, tolerations, tolerate_preferences)
+
+
+@lru_cache(maxsize=1 << 14)
+def pinned(one: Variant, key: str, value: str) -> Variant:
+    """The reading with one label fixed."""
+    fixed = one.requirements.intersection(Requirements([one_of(key, value)]))
+    return variant(fixed, one.tolerations, one.tolerate_preferences)
+
+
+@lru_cache(maxsize=1 << 14)
+def alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
+    """Node selector and each alternative of the required affinity, preferences left out."""
+    selector = Requirements(one_of(key, value) for key, value in constraints.node_selector)
+    # A term without expressions matches no node (Kubernetes' rule), so another one has to do.
+    terms: Iterable[tuple[Expression, ...]] = filter(None, constraints.required_terms)
+    return tuple(
+        selector.intersection(Requirements.of(term)) for term in (terms if constraints.required_terms else ((),))
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def wishes(constraints: Constraints) -> tuple[Requirements, ...]:
+    """Preferred node affinity, heaviest first: one at a time is held for as long as it can be."""
+    terms = sorted(constraints.preferred_terms, key=lambda term: -term.weight)
+    return tuple(Requirements.of(term.expressions) for term in terms)
