@@ -42,9 +42,7 @@ async def test_pods_of_a_claim_that_nothing_is_left_for_are_planned_elsewhere_at
             between = since_refusal(await history(product), scene)
             took = between[-1].event_time.ToDatetime() - between[0].event_time.ToDatetime()
             print(f"from the refusal to the next plan: {took.total_seconds():.2f} s")
-            assert not [one for one in between if one.HasField("timer_started_event_attributes")], (
-                "a batch window"
-            )
+            assert not [one for one in between if one.HasField("timer_started_event_attributes")], "a batch window"
             await scene.deploy(0, nodeSelector={}, affinity=either(scene.name, other))
     finally:
         product.aws.clear_pools()
