@@ -7,6 +7,7 @@ attempt, with a token of its own: at once where other offerings are left, after 
 import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from math import ceil
 from typing import Any
 
 from temporalio import workflow
@@ -75,10 +76,11 @@ class LaunchGroups:
         return {one.uid for one in state.joining} | {member.uid for group in groups for member in group.members}
 
     async def _gather(self) -> None:
-        """Until none came for a moment, or the longest time that a batch may take is over."""
-        latest_end = workflow.now() + self._state().window.longest
+        """Until none came for a moment, or the longest time that a batch may take is over, counted in moments."""
         known = -1
-        while len(self._state().joining) > known and workflow.now() < latest_end:
+        for _ in range(max(1, ceil(self._state().window.longest / GATHER))):
+            if len(self._state().joining) <= known:
+                break
             known = len(self._state().joining)
             await workflow.sleep(GATHER, summary="NodeClaims that no plan made")
         joining = self._state().joining

@@ -22,6 +22,8 @@ from workflows.options import PLAN, ROLL_AT_EVENTS, named
 PLAN_AGAIN_IN = timedelta(seconds=2)
 PLAN_SLOWEST = timedelta(seconds=10)
 """After a pass that could not be made: no host, or caches too old. Longer when it lasts."""
+AT_LEAST = timedelta(milliseconds=10)
+"""The shortest batch window."""
 
 
 @workflow.defn
@@ -76,16 +78,15 @@ class ProvisioningWorkflow:
     async def _batch(self) -> None:
         """The window closes when no newer pod has come for `idle`, or `longest` after it opened (reference 2.1).
 
-        Pods that lost the place that they were given have been through it: they are planned at once."""
+        Pods that lost the place that they were given have been through it: they are planned at once. Any other window
+        is a timer, be it over already: whether there is one must not hang on what time it was taken to be."""
         window = self._state.window
         opened = workflow.now()
         while self._state.demand is not None:
             known = self._state.demand
             idle_ends = min(known.newest + window.idle, opened + window.longest)
             left = idle_ends - workflow.now()
-            if known.at_once or left <= timedelta(0):
-                return
-            if not await self._more(known, left):
+            if known.at_once or not await self._more(known, max(left, AT_LEAST)):
                 return
 
     async def _more(self, known: DemandSeen, left: timedelta) -> bool:
