@@ -9,6 +9,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioning import ProvisioningWorkflow
+from workflows.timely import TimelyRunner
 from workflows.upkeep import UpkeepWorkflow
 from workflows.watch import WatchWorkflow
 
@@ -37,7 +38,7 @@ PASSED_THROUGH = (
 """Loaded once and shared by all runs; kept deterministic by the linter's bans, which cover what the sandbox would."""
 
 
-def runner() -> SandboxedWorkflowRunner:
+def runner() -> TimelyRunner:
     """Our own packages pass through; a module that was forgotten is an error when the worker is made."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules(
         *PASSED_THROUGH
@@ -45,4 +46,4 @@ def runner() -> SandboxedWorkflowRunner:
         SandboxImportNotificationPolicy.WARN_ON_DYNAMIC_IMPORT
         | SandboxImportNotificationPolicy.RAISE_ON_UNINTENTIONAL_PASSTHROUGH
     )
-    return SandboxedWorkflowRunner(restrictions=restrictions)
+    return TimelyRunner(SandboxedWorkflowRunner(restrictions=restrictions))

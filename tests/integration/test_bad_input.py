@@ -34,6 +34,8 @@ class Mistake:
 
 WAITING = {"ValidationSucceeded": "DependenciesNotReady"}
 GOOD = node_class()["spec"]
+WRONG_ROLE = "no-such-role"
+"""The worker may not pass it on, whether there is one or not."""
 MISTAKES = {
     "alias-malformed": Mistake(
         {"amiSelectorTerms": [{"alias": "al2023@a@b"}]},
@@ -68,11 +70,11 @@ MISTAKES = {
         also=WAITING,
     ),
     "role": Mistake(
-        {"role": "no-such-role"},
+        {"role": WRONG_ROLE},
         {"role": GOOD["role"]},
         "InstanceProfileReady",
         "AwaitingReconciliation",
-        ("no-such-role", "spec.role"),
+        (WRONG_ROLE, "spec.role"),
         status="Unknown",
         also=WAITING,
     ),
@@ -213,7 +215,7 @@ async def test_a_class_that_never_was_ready_goes_at_once_and_one_in_use_with_its
     name = "bad-gone"
     path, other = EC2_NODE_CLASSES.path(name), EC2_NODE_CLASSES.path("bad-never")
     async with _corner(product, name) as scene:
-        await _make(scene, "bad-never", {"role": "no-such-role"})
+        await _make(scene, "bad-never", {"role": WRONG_ROLE})
         await eventually(partial(_has_finalizer, product, other))
         await product.delete(other)
         await eventually(partial(product.is_gone, other))

@@ -10,6 +10,7 @@ from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import Object
 from tests.integration.product import Product
 from tests.integration.scene import Scene
+from tests.integration.tidying import Outside
 from tests.scenarios.acts import CALM
 from tests.scenarios.acts_of_learning import (
     LARGE,
@@ -142,7 +143,6 @@ async def test_each_kind_of_machine_launches_with_its_own_variant(product: Produ
         "g5g.xlarge": "nvidia-arm64",
         "m6i.large": "x86_64",
     }
-    before = set(await product.launch_templates())
     async with own_class(product, "variants", "bottlerocket@1.46.0") as found:
         images = {one["id"]: one["name"] for one in found["status"]["amis"]}
         async with product.scene("004-h", of_class="variants", types=list(wanted)) as scene:
@@ -154,7 +154,7 @@ async def test_each_kind_of_machine_launches_with_its_own_variant(product: Produ
                 assert _variant(images[image]) == wanted[instance_type]
             used = {claim["status"]["imageID"] for claim in claims.values()}
             assert len(used) == 4
-            await _one_template_for_each(product, used, before)
+            await _one_template_for_each(scene, used)
 
 
 async def _between(product: Product, claim: Object, memory: int) -> int:
@@ -200,8 +200,8 @@ def _variant(image: str) -> str:
     return image.partition("1.34-")[2].partition("-v")[0]
 
 
-async def _one_template_for_each(product: Product, images: set[str], before: set[str]) -> None:
-    made = sorted(set(await product.launch_templates()) - before)
-    found = await product.images_of_templates(made)
-    ours = [image for image in found.values() if image in images]
-    assert sorted(ours) == sorted(images), f"launch templates of {found}"
+async def _one_template_for_each(scene: Scene, images: set[str]) -> None:
+    """Of the NodePool's own templates: others play at the same time, and some with the same images."""
+    made = await Outside(scene.product).templates(scene.name)
+    found = await scene.product.images_of_templates(list(made.values()))
+    assert sorted(found.values()) == sorted(images), f"launch templates of {found}"
