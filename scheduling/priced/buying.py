@@ -17,7 +17,6 @@ from scheduling.fills import STRICT, missing_variety
 from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.costs import Guide, guide
 from scheduling.priced.demand import Variant
-from scheduling.priced.ports import clash
 from scheduling.typetable import Amounts, Indices, Prices
 
 _NEAR: Final = 1.02
@@ -128,10 +127,17 @@ class Buyer:
                 return min(found, key=lambda one: one[0])[1]
         return refusals
 
+    def sells(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
+        """Whether some pool has a type that takes such a pod, limits aside."""
+        for offer in self.offers:
+            option = offer.narrowed(None, variant)
+            if not isinstance(option, Refusal):
+                shelf = self._shelf(offer, option)
+                if ((shelf.room >= vector).all(axis=1) & offer.template.ports_free(ports)[shelf.rows]).any():
+                    return True
+        return False
+
     def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
-        taken = next((one for one in need.ports for held in offer.template.ports if clash(one, held)), None)
-        if taken is not None:
-            return Refusal(f"host port {taken.port} is taken by a DaemonSet on each of its nodes")
         reserved = self._reserved(offer, need)
         if reserved is not None:
             return 0.0, reserved
@@ -142,6 +148,10 @@ class Buyer:
         fitting = (shelf.room >= need.vector).all(axis=1)
         if not fitting.any():
             return _too_small(self.resources, shelf.room, need.vector)
+        fitting &= offer.template.ports_free(need.ports)[shelf.rows]
+        if not fitting.any():
+            shown = ", ".join(str(one.port) for one in need.ports)
+            return Refusal(f"host port {shown} is taken by a DaemonSet on each instance type that fits")
         allowed = fitting & offer.within_limits(option.types)[shelf.rows] if offer.limited else fitting
         if not allowed.any():
             return over_limit(offer, shelf.rows[fitting])
@@ -156,7 +166,8 @@ class Buyer:
             if isinstance(option, Refusal):
                 continue
             shelf = self._shelf(offer, option)
-            allowed = (shelf.room >= need.vector).all(axis=1) & offer.within_limits(option.types)[shelf.rows]
+            possible = offer.within_limits(option.types) & offer.template.ports_free(need.ports)
+            allowed = (shelf.room >= need.vector).all(axis=1) & possible[shelf.rows]
             for row in np.flatnonzero(allowed):
                 pods = min(need.count, need.cap, _fit(shelf.room[row], need.vector))
                 choice = Choice(offer, option, shelf.rows[[row]], shelf.room[row], pods, offer.rooms.left(one))

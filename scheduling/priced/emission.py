@@ -14,6 +14,7 @@ def fill_of(places: Places, number: int) -> Fill:
     used = places.used(number)
     taken = np.array([used[places.columns[key]] for key in table.resources], dtype=np.int64)
     rows = np.flatnonzero(lane.option.types)
+    rows = rows[lane.offer.template.ports_free(one.ports)[rows]]
     fitting = rows[(lane.offer.template.room[rows] >= taken).all(axis=1)]
     for key in lane.offer.budget.limits:
         if key in table.columns:
