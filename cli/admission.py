@@ -6,7 +6,7 @@ Manifests have not been there yet. `simulate.py` sends the pods and the template
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kube.pod_company import PREFERRED
+from kube.pod_company import PREFERRED, REQUIRED
 from kube.requests import pod_requests
 from model.facts import AffinityTerm, Expression, PodFact, Selector, Toleration
 from model.quantity import QuantityError, parse_amount
@@ -36,6 +36,9 @@ def admitted(spec: Any, field: str = "spec") -> dict[str, Any]:
         _check_spread(one, where)
     for key, terms in _a(dict, filled.get("affinity", {}), f"{field}.affinity").items():
         _check_weights(_a(dict, terms, f"{field}.affinity.{key}"), f"{field}.affinity.{key}")
+        required = terms.get(REQUIRED)
+        if isinstance(required, dict) and not required.get("nodeSelectorTerms"):
+            raise ValueError(f"{field}.affinity.{key}.{REQUIRED}.nodeSelectorTerms is missing; write at least one")
     return filled
 
 

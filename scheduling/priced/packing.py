@@ -5,7 +5,7 @@ to `scheduling/emission.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -14,17 +14,17 @@ from model.facts import PodFact
 from model.plans import Unplaced
 from model.resources import NODES
 from scheduling.pools import Offer, Refusal
-from scheduling.priced.buying import Buyer, Choice, Need
+from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass
 from scheduling.priced.demand import Variant, pinned
 from scheduling.priced.domains import Universe
+from scheduling.priced.needs import Choice, Need
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Reading
 from scheduling.priced.topology import (
     UNLIMITED,
     Domains,
     Rule,
-    Settled,
     Spread,
     Tally,
     domain_keys,
@@ -105,7 +105,7 @@ class Packing:
                 domains.room = self._room(one, reading, variant, key, domains.order)
             shares = domains.shares(self._chunk(one, rules, domains, count - placed))
             if not shares:
-                return placed, reason or self._why_no_domain(rules, key, domains)
+                return placed, reason or domains.why_not(key)
             for name, share in shares:
                 done, why = self._spread_out(one, reading, pinned(variant, key, name), rest, share)
                 placed += done
@@ -141,16 +141,37 @@ class Packing:
         done = self._join(one, reading, variant, vector, count)
         while done < count:
             cap = min(new_cap(reading.rules), 1 if one.ports else UNLIMITED)
-            if cap == 0 or (company and done):
-                return done, "no node with the pods that its affinity asks for has room"
             others = np.maximum(self.buyer.demand - vector * len(one.pods), 0)
             room = self.places.open_room(variant)
             need = Need(variant, vector, count - done, cap, others, room, one.ports, together=company)
+            if cap == 0 or (company and done):
+                if company and self._grow(reading, need):
+                    joined = self._join(one, reading, variant, vector, count - done)
+                    done += joined
+                    if joined:
+                        continue
+                return done, "no node with the pods that its affinity asks for has room"
             choice = self.buyer.choose(need)
             if not isinstance(choice, Choice):
                 return done, self._reason(choice)
             done += self._buy(one, variant, vector, choice, count - done, most=1 if company else choice.nodes)
         return done, ""
+
+    def _grow(self, reading: Reading, need: Need) -> bool:
+        """Make one bought node larger, which these pods have to join and cannot; False when none can be."""
+        places = self.places
+        caps = host_caps(reading.rules, places.count)
+        open_places = np.flatnonzero(caps[places.first :]) + places.first if caps is not None else ()
+        for place in map(int, open_places):
+            one, lane = places.bought[place - places.first], places.joined(place, need.variant)
+            if lane is None:
+                continue
+            wanted = replace(need, ports=(*need.ports, *one.ports))
+            found = self.buyer.larger(lane.offer, lane.option, places.used(place - places.first), one.rows, wanted)
+            if found is not None:
+                places.grow(place, *found)
+                return True
+        return False
 
     def _join(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts, count: int) -> int:
         """Homes and nodes that are bought already, in their order."""
@@ -242,12 +263,6 @@ class Packing:
             one.pods = kept
             return True
         return False
-
-    def _why_no_domain(self, rules: Iterable[Rule], key: str, domains: Domains) -> str:
-        kinds = {type(rule).__name__ for rule in rules if not isinstance(rule, Settled)}
-        words = {"Spread": "topology spread", "Together": "pod affinity", "Apart": "pod anti-affinity"}
-        said = " and ".join(sorted(words[kind] for kind in kinds)) or "topology"
-        return f"{said} on {key} leaves none of {', '.join(domains.order) or 'no domain'}"
 
     def _reason(self, refusals: Mapping[str, Refusal]) -> str:
         said = {offer.name: refusals[offer.name] for offer in self.buyer.offers if offer.name in refusals}

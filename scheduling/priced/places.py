@@ -123,6 +123,21 @@ class Places:
         self.count += 1
         return self.count - 1
 
+    def joined(self, place: int, variant: Variant) -> Lane | None:
+        """What a bought node becomes when such pods join it, whatever type it was meant to be; None: they cannot."""
+        lane = self._into(variant)[self.bought[place - self.first].lane]
+        return self.lanes[lane] if lane >= 0 else None
+
+    def grow(self, place: int, rows: Indices, room: Amounts) -> None:
+        """A bought node is to be another, larger type."""
+        one, number = self.bought[place - self.first], place - self.first
+        self.free[place] += room - one.room
+        one.rows, one.room = rows, room
+        self._target[number] = rows[0]
+        lane = self.lanes[one.lane]
+        for port in lane.offer.template.ports_of(rows):
+            self._ports.setdefault(port, set()).add(place)
+
     def used(self, number: int) -> Amounts:
         """What the pods of a bought node ask for together."""
         return np.asarray(self.bought[number].room - self.free[self.first + number], dtype=np.int64)

@@ -242,6 +242,7 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"overhead": {"memory": "lots"}}, "spec.overhead.memory: 'lots'"),
         (node_terms({"key": "team", "operator": "Near", "values": ["x"]}), "operator 'Near'"),
         (node_terms({"key": "cpu", "operator": "Gt", "values": ["many"]}), "many"),
+        (affinity("nodeAffinity", required={"nodeSelectorTerms": []}), "nodeSelectorTerms is missing"),
         (affinity("nodeAffinity", preferred=[{"weight": 500, "preference": {}}]), "weight: 500"),
         (affinity("podAffinity", preferred=[{"weight": 0, "podAffinityTerm": ZONE_TERM}]), "weight: 0"),
         (affinity("podAffinity", required=[{**ZONE_TERM, "labelSelector": NEAR}]), "operator 'Near'"),
