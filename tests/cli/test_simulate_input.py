@@ -33,6 +33,11 @@ def container(**resources: Any) -> dict[str, Any]:
     return {"name": "main", "image": "none", "resources": resources}
 
 
+def placed(found: dict[str, Any]) -> list[str]:
+    """Names of pods on new nodes."""
+    return sorted(name for node in found["nodes"] for name in node["pods"])
+
+
 def refused(files: Files, capsys: CaptureFixture[str], *more: str) -> str:
     assert cli_main.main(files.arguments(*more)) == 2
     captured = capsys.readouterr()
@@ -71,21 +76,20 @@ def test_what_is_null_is_absent(files: Files, capsys: CaptureFixture[str]) -> No
     made["metadata"]["creationTimestamp"] = None
     made["spec"]["template"]["metadata"]["creationTimestamp"] = None
     files.write("pods.yaml", {**made, "status": {}})
-    assert planned(files, capsys)["nodes"][0]["pods"] == ["web-0", "web-1"]
+    assert placed(planned(files, capsys)) == ["web-0", "web-1"]
 
 
 def test_dates_without_quotes_are_read(files: Files, capsys: CaptureFixture[str]) -> None:
     one = "kind: Pod\nmetadata: {name: a, creationTimestamp: 2024-01-01T00:00:00Z}\nspec: {containers: [{name: a}]}\n"
     (files.folder / "pods.yaml").write_text(one + "---\n" + one.replace("name: a,", "name: b,"))
-    assert sorted(planned(files, capsys)["nodes"][0]["pods"]) == ["a", "b"]
+    assert placed(planned(files, capsys)) == ["a", "b"]
 
 
 def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixture[str]) -> None:
     job = {**deployment(1), "kind": "Job"}
     job["spec"] = {**job["spec"], "parallelism": 3, "completions": 2}
     files.write("pods.yaml", deployment(2), job, pod("web-0", cpu="1"))
-    found = planned(files, capsys)
-    assert sorted(name for node in found["nodes"] for name in node["pods"]) == [
+    assert placed(planned(files, capsys)) == [
         "Deployment/default/web-0",
         "Deployment/default/web-1",
         "Job/default/web-0",
@@ -97,7 +101,7 @@ def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixt
 def test_a_cron_job_is_one_run_of_its_job(files: Files, capsys: CaptureFixture[str]) -> None:
     job = {"spec": {"parallelism": 2, "template": deployment(1)["spec"]["template"]}}
     files.write("pods.yaml", {"kind": "CronJob", "metadata": {"name": "tick"}, "spec": {"jobTemplate": job}})
-    assert planned(files, capsys)["nodes"][0]["pods"] == ["tick-0", "tick-1"]
+    assert placed(planned(files, capsys)) == ["tick-0", "tick-1"]
 
 
 def test_pods_that_nobody_plans_for_say_why(files: Files, capsys: CaptureFixture[str]) -> None:
@@ -253,6 +257,8 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"topologySpreadConstraints": [{**SPREAD, "minDomains": -1}]}, "minDomains: -1"),
         ({"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "Never"}]}, "whenUnsatisfiable: 'Never'"),
         ({"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Maybe"}]}, "nodeTaintsPolicy: 'Maybe'"),
+        (affinity("podAffinity", required={"topologyKey": "a"}), "DuringExecution: {'topologyKey': 'a'} is no list"),
+        ({"tolerations": ["all"]}, "spec.tolerations[0]: 'all' is no object"),
         ({"tolerations": [{"key": "a", "operator": "Like"}]}, "operator: 'Like'"),
         ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect: 'Never'"),
         ({"containers": [{"name": "a", "ports": [{"hostPort": 70000}]}]}, "hostPort: 70000"),
