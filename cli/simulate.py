@@ -23,9 +23,9 @@ from scheduling.state import Change, ClusterState, PlanSettings
 app = typer.Typer()
 
 Pools = Annotated[Path, typer.Option(help="NodePools in YAML or JSON.")]
-Pods = Annotated[Path, typer.Option(help="Pods, workloads and Namespaces in YAML or JSON.")]
+Pods = Annotated[Path, typer.Option(help="Pods, workloads, Namespaces and PriorityClasses.")]
 Daemons = Annotated[Path | None, typer.Option(help="DaemonSets in YAML or JSON.")]
-Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims, Pods and Namespaces.")]
+Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims, Pods, Namespaces.")]
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
 Preferences = Annotated[str, typer.Option(envvar="PREFERENCE_POLICY", help="Respect or Ignore.")]
 MinValues = Annotated[str, typer.Option(envvar="MIN_VALUES_POLICY", help="Strict or BestEffort.")]

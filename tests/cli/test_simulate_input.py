@@ -171,6 +171,21 @@ def test_namespaces_are_selected_by_their_labels(files: Files, capsys: CaptureFi
     assert zones["noisy"] == ["a"] and zones["quiet"] != ["a"] and len(zones["quiet"]) == 1
 
 
+@pytest.mark.parametrize("kind", ["high", "system-node-critical", ""])
+def test_priority_comes_from_the_class(files: Files, capsys: CaptureFixture[str], kind: str) -> None:
+    classes = [
+        {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9},
+        {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 5, "globalDefault": True},
+    ]
+    first = with_spec("first", **({"priorityClassName": kind} if kind else {"priority": 6}))
+    limited = pool()
+    limited["spec"]["limits"] = {"nodes": "1"}
+    files.write("pools.yaml", limited)
+    files.write("pods.yaml", *classes, with_spec("other", containers=[container(requests={"cpu": "7"})]), first)
+    found = planned(files, capsys, "--planner", "priced")
+    assert placed(found) == ["first"] and list(found["unschedulable"]) == ["other"]
+
+
 def test_min_values_are_lowered_where_that_is_wanted(files: Files, capsys: CaptureFixture[str]) -> None:
     wanted = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 5}
     files.write("pools.yaml", pool(wanted))
