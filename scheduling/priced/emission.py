@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scheduling.fills import Fill
+from scheduling.emission import Fill
 from scheduling.priced.places import Places
 
 
