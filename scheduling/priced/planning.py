@@ -21,6 +21,7 @@ from scheduling.priced.emission import fill_of
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
+from scheduling.reasons import why
 
 
 @dataclass(frozen=True)
@@ -119,5 +120,6 @@ def _written(facts: Facts, packing: Packing, wishes: Wishes) -> Plan:
             reason = f"pool {fill.offer.name}: {planned}"
             packing.unplaced += [unplaced(facts.pods[uid], reason) for uid in pods]
         else:
-            claims.append(planned)
+            members = [facts.pods[uid] for uid in pods]
+            claims.append(planned.model_copy(update={"why": why(fill, members, packing.places.first)}))
     return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(packing.unplaced))
