@@ -136,7 +136,7 @@ class Packing:
                 return done, "no node with the pods that its affinity asks for has room"
             others = np.maximum(self.buyer.demand - vector * len(one.pods), 0)
             room = self.places.open_room(variant)
-            need = Need(variant, vector, count - done, cap, others, room, one.ports, together=company)
+            need = Need(variant, vector, count - done, cap, others, room, one.ports, one.size, together=company)
             choice = self.buyer.choose(need)
             if not isinstance(choice, Choice):
                 return done, self._reason(choice)
@@ -186,6 +186,8 @@ class Packing:
         self.places.take(place, vector, [pod.uid for pod in pods], variant)
         self.places.take_ports(place, one.ports)
         self.buyer.demand = np.maximum(self.buyer.demand - vector * share, 0)
+        if one.size >= 0:
+            self.buyer.sizes.counts[one.size] -= share
         if place < self.places.first:
             name = self.places.homes.homes[place].name
             self.nominations.update((pod.uid, name) for pod in pods)

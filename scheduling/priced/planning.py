@@ -4,7 +4,9 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -15,13 +17,18 @@ from scheduling.facts import Facts
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Refusal
 from scheduling.priced.buying import Buyer
-from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes
+from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes, sizes_of
 from scheduling.priced.demand import ALONE, Shape, shape_of
 from scheduling.priced.emission import fill_of
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
 from scheduling.reasons import why
+
+Cost = tuple[int, float]
+"""Pods without a place, and US dollars an hour."""
+_FEW: Final = 300
+"""So many pods cost little enough time to be planned twice."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,12 @@ class Ground:
     promised: Mapping[str, str]
     """Pods to the homes that were bought for them."""
 
+    def again(self) -> "Ground":
+        """The same, whatever is spent on this one."""
+        rooms = {id(offer.rooms): deepcopy(offer.rooms) for offer in self.offers}
+        offers = [replace(one, budget=replace(one.budget), rooms=rooms[id(one.rooms)]) for one in self.offers]
+        return replace(self, offers=offers)
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -48,16 +61,31 @@ class Wishes:
 
 
 def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes) -> Plan:
-    """Where each of the pods goes, and what is to be bought."""
+    """Where each pod goes, and what is to be bought. Few pods are planned in two ways, and the better plan is kept."""
+    if len(shaped) > _FEW:
+        return _attempt(shaped, ground, wishes)[1]
+    ways = [_attempt(shaped, ground.again(), wishes, whole_pods=whole) for whole in (True, False)]
+    return min(ways, key=lambda way: way[0])[1]
+
+
+def _attempt(
+    shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes, *, whole_pods: bool = True
+) -> tuple[Cost, Plan]:
     book = _book(ground.facts, (shape for shape, _ in shaped))
     classes = classes_of(shaped, book, wishes.preference_policy)
-    packing = _packing(ground, classes, wishes)
+    packing = _packing(ground, classes, wishes, whole_pods=whole_pods)
     _count_standing(ground.facts, book, packing, {pod.uid for _, pod in shaped})
     if ground.promised:
         for one in classes:
             packing.keep(one, ground.promised)
     packing.place_all(classes)
-    return _written(ground.facts, packing, wishes)
+    return _cost(packing, wishes), _written(ground.facts, packing, wishes)
+
+
+def _cost(packing: Packing, wishes: Wishes) -> Cost:
+    fills = [fill_of(packing.places, number) for number in range(len(packing.places.bought))]
+    prices = [float(fill.offer.prices(fill.option)[fill.rows].min()) for fill in fills]
+    return len(packing.unplaced), sum(prices) + wishes.node_cost * len(fills)
 
 
 def _book(facts: Facts, shapes: Iterable[Shape]) -> Book:
@@ -82,7 +110,7 @@ def _count_standing(facts: Facts, book: Book, packing: Packing, moving: set[str]
                 packing.stand(book.counted(pod), place)
 
 
-def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Packing:
+def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes, *, whole_pods: bool) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
     places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}))
     wanting = [one for one in classes if _can_be_bought_for(one, ground.offers)]
@@ -93,6 +121,7 @@ def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Pac
         demand,
         grain=np.array([grain(wanting, key) for key in places.resources], dtype=np.int64),
         fullest=np.array([fullest(wanting, key) for key in places.resources], dtype=np.int64),
+        sizes=sizes_of(wanting if whole_pods else (), places.resources),
         least_nodes=least_nodes(wanting),
         min_values_policy=wishes.min_values_policy,
         node_cost=wishes.node_cost,
