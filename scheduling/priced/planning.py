@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,17 @@ from scheduling.reasons import why
 Cost = tuple[int, float]
 """Pods without a place, and US dollars an hour."""
 _FEW: Final = 300
-"""So many pods cost little enough time to be planned twice."""
+"""So many pods cost little enough time to be planned in several ways."""
+
+
+class Way(NamedTuple):
+    """How machines are judged: filled with whole pods or by room, and how much a node counts for beyond the wish."""
+
+    whole_pods: bool = True
+    lean: float = 0.0
+
+
+_WAYS: Final = (Way(), Way(whole_pods=False), Way(lean=0.05))
 
 
 @dataclass(frozen=True)
@@ -61,19 +71,17 @@ class Wishes:
 
 
 def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes) -> Plan:
-    """Where each pod goes, and what is to be bought. Few pods are planned in two ways, and the better plan is kept."""
+    """Where each pod goes, and what is to be bought. Few pods are planned in several ways, and the best is kept."""
     if len(shaped) > _FEW:
-        return _attempt(shaped, ground, wishes)[1]
-    ways = [_attempt(shaped, ground.again(), wishes, whole_pods=whole) for whole in (True, False)]
-    return min(ways, key=lambda way: way[0])[1]
+        return _attempt(shaped, ground, wishes, Way())[1]
+    ways = [_attempt(shaped, ground.again(), wishes, way) for way in _WAYS]
+    return min(ways, key=lambda one: one[0])[1]
 
 
-def _attempt(
-    shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes, *, whole_pods: bool = True
-) -> tuple[Cost, Plan]:
+def _attempt(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes, way: Way) -> tuple[Cost, Plan]:
     book = _book(ground.facts, (shape for shape, _ in shaped))
     classes = classes_of(shaped, book, wishes.preference_policy)
-    packing = _packing(ground, classes, wishes, whole_pods=whole_pods)
+    packing = _packing(ground, classes, wishes, way)
     _count_standing(ground.facts, book, packing, {pod.uid for _, pod in shaped})
     if ground.promised:
         for one in classes:
@@ -110,7 +118,7 @@ def _count_standing(facts: Facts, book: Book, packing: Packing, moving: set[str]
                 packing.stand(book.counted(pod), place)
 
 
-def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes, *, whole_pods: bool) -> Packing:
+def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes, way: Way) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
     places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}))
     wanting = [one for one in classes if _can_be_bought_for(one, ground.offers)]
@@ -121,10 +129,10 @@ def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes, *, who
         demand,
         grain=np.array([grain(wanting, key) for key in places.resources], dtype=np.int64),
         fullest=np.array([fullest(wanting, key) for key in places.resources], dtype=np.int64),
-        sizes=sizes_of(wanting if whole_pods else (), places.resources),
+        sizes=sizes_of(wanting if way.whole_pods else (), places.resources),
         least_nodes=least_nodes(wanting),
         min_values_policy=wishes.min_values_policy,
-        node_cost=wishes.node_cost,
+        node_cost=wishes.node_cost + way.lean,
     )
     return Packing(places, buyer, ground.closed)
 
