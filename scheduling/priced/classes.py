@@ -9,7 +9,7 @@ from datetime import datetime
 
 from model.facts import HostPort, PodFact
 from model.resources import CPU, MEMORY
-from scheduling.priced.demand import Shape
+from scheduling.priced.demand import NO_VOLUMES, Shape, Volumes
 from scheduling.priced.rules import Book, Reading
 from scheduling.priced.topology import UNLIMITED, Tally, new_cap
 
@@ -23,6 +23,7 @@ class PodClass:
     readings: tuple[Reading, ...]
     counted: tuple[Tally, ...]
     ports: tuple[HostPort, ...] = ()
+    volumes: Volumes = NO_VOLUMES
 
 
 def classes_of(pods: Iterable[tuple[Shape, PodFact]], book: Book, policy: str) -> list[PodClass]:
@@ -37,6 +38,7 @@ def classes_of(pods: Iterable[tuple[Shape, PodFact]], book: Book, policy: str) -
             readings=tuple(book.readings(shape, members[0], policy)),
             counted=counted,
             ports=shape.ports,
+            volumes=shape.volumes,
         )
         for (shape, counted, _), members in alike.items()
     ]

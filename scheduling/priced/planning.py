@@ -3,24 +3,26 @@
 `scheduling/state.py` prepares all of it and calls this where its settings say so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from model.facts import PodFact
-from model.plans import Plan, PlannedClaim
+from model.plans import Plan, PlannedClaim, Unplaced
 from scheduling.emission import planned_claim
 from scheduling.facts import Facts
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Refusal
+from scheduling.priced.attachments import Attachments, alike, standing
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes
-from scheduling.priced.demand import ALONE, Shape, shape_of
+from scheduling.priced.demand import ALONE, NO_VOLUMES, Shape, astray, shape_of
 from scheduling.priced.emission import fill_of
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
+from scheduling.volumes import NOTHING, Attachment, Needs, needs
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,43 @@ class Wishes:
 
 def plan(pods: Sequence[PodFact], ground: Ground, wishes: Wishes) -> Plan:
     """Where each of the pods goes, and what is to be bought."""
-    shaped = [(shape_of(pod), pod) for pod in pods]
+    refused: list[Unplaced] = []
+    limits, held = standing(ground.facts, ground.homes) if any(pod.volumes for pod in pods) else ({}, {})
+    shaped = list(_shaped(pods, ground.facts, held.values(), refused))
     book = _book(ground.facts, (shape for shape, _ in shaped))
     classes = classes_of(shaped, book, wishes.preference_policy)
-    packing = _packing(ground, classes, wishes)
+    packing = _packing(ground, classes, wishes, Attachments(len(ground.homes.homes), limits, held))
+    packing.unplaced += refused
     _count_standing(ground.facts, book, packing, {pod.uid for pod in pods})
     if ground.promised:
         for one in classes:
             packing.keep(one, ground.promised)
     packing.place_all(classes)
     return _written(ground.facts, packing, wishes)
+
+
+def _shaped(
+    pods: Iterable[PodFact], facts: Facts, held: Iterable[set[Attachment]], refused: list[Unplaced]
+) -> Iterator[tuple[Shape, PodFact]]:
+    """Those whose volumes can be planned for; the others go to `refused`."""
+    found: dict[str, Needs] = {}
+    usable: list[PodFact] = []
+    for pod in pods:
+        asked = needs(pod, facts.storage)
+        if isinstance(asked, Refusal):
+            refused.append(unplaced(pod, asked))
+            continue
+        usable.append(pod)
+        if asked is not NOTHING:
+            found[pod.uid] = asked
+    volumes = alike(found, held)
+    for pod in usable:
+        shape = shape_of(pod, volumes.get(pod.uid, NO_VOLUMES))
+        reason = astray(shape) if shape.volumes.alternatives else ""
+        if reason:
+            refused.append(unplaced(pod, reason))
+        else:
+            yield shape, pod
 
 
 def _book(facts: Facts, shapes: Iterable[Shape]) -> Book:
@@ -82,9 +111,9 @@ def _count_standing(facts: Facts, book: Book, packing: Packing, moving: set[str]
                 packing.stand(book.counted(pod), place)
 
 
-def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Packing:
+def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes, attachments: Attachments) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
-    places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}))
+    places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}), attachments)
     demand = sum((places.vector(one.requests) * len(one.pods) for one in classes), places.vector({}))
     buyer = Buyer(
         ground.offers,
