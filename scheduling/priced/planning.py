@@ -56,7 +56,7 @@ def plan(pods: Sequence[PodFact], ground: Ground, wishes: Wishes) -> Plan:
     book = _book(ground.facts, (shape for shape, _ in shaped))
     classes = classes_of(shaped, book, wishes.preference_policy)
     packing = _packing(ground, classes, wishes, Attachments(len(ground.homes.homes), limits, held))
-    packing.unplaced += refused
+    packing.unplaced += sorted(refused, key=lambda one: one.pod_uid)
     _count_standing(ground.facts, book, packing, {pod.uid for pod in pods})
     if ground.promised:
         for one in classes:
