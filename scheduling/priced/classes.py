@@ -11,7 +11,7 @@ import numpy as np
 
 from model.facts import HostPort, PodFact
 from model.resources import CPU, MEMORY
-from scheduling.priced.demand import Shape
+from scheduling.priced.demand import NO_VOLUMES, Shape, Volumes
 from scheduling.priced.patterns import Sizes
 from scheduling.priced.rules import Book, Reading
 from scheduling.priced.topology import UNLIMITED, Tally, new_cap
@@ -26,6 +26,7 @@ class PodClass:
     readings: tuple[Reading, ...]
     counted: tuple[Tally, ...]
     ports: tuple[HostPort, ...] = ()
+    volumes: Volumes = NO_VOLUMES
     size: int = -1
     """Which of the buyer's sizes its pods are; -1 for none."""
 
@@ -42,6 +43,7 @@ def classes_of(pods: Iterable[tuple[Shape, PodFact]], book: Book, policy: str) -
             readings=tuple(book.readings(shape, members[0], policy)),
             counted=counted,
             ports=shape.ports,
+            volumes=shape.volumes,
         )
         for (shape, counted, _), members in alike.items()
     ]

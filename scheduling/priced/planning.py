@@ -3,7 +3,7 @@
 `scheduling/state.py` prepares all of it and calls this where its settings say so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -11,22 +11,26 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from model.facts import PodFact
-from model.plans import Plan, PlannedClaim
+from model.plans import Plan, PlannedClaim, Unplaced
 from scheduling.emission import planned_claim
 from scheduling.facts import Facts
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Refusal
+from scheduling.priced.attachments import Attachments, alike, standing
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes, sizes_of
-from scheduling.priced.demand import ALONE, Shape, shape_of
+from scheduling.priced.demand import ALONE, Shape, astray, shape_of
 from scheduling.priced.emission import fill_of
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
 from scheduling.reasons import why
+from scheduling.volumes import NOTHING, Attachment, Needs, needs
 
 Cost = tuple[int, float]
 """Pods without a place, and US dollars an hour."""
+Standing = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]
+"""Of homes by number: limits by CSI driver, and what is attached."""
 _FEW: Final = 300
 """So many pods cost little enough time to be planned in several ways."""
 
@@ -72,16 +76,22 @@ class Wishes:
 
 def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes) -> Plan:
     """Where each pod goes, and what is to be bought. Few pods are planned in several ways, and the best is kept."""
-    if len(shaped) > _FEW:
-        return _attempt(shaped, ground, wishes, Way())[1]
-    ways = [_attempt(shaped, ground.again(), wishes, way) for way in _WAYS]
-    return min(ways, key=lambda one: one[0])[1]
+    refused: list[Unplaced] = []
+    limits, held = standing(ground.facts, ground.homes) if any(pod.volumes for _, pod in shaped) else ({}, {})
+    asking = list(_with_volumes(shaped, ground.facts, held.values(), refused))
+    tried = _WAYS if len(asking) <= _FEW else _WAYS[:1]
+    ways = [_attempt(asking, ground.again(), wishes, way, (limits, held)) for way in tried]
+    found = min(ways, key=lambda one: one[0])[1]
+    refused.sort(key=lambda one: one.pod_uid)
+    return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
 
 
-def _attempt(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes, way: Way) -> tuple[Cost, Plan]:
+def _attempt(
+    shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes, way: Way, attached: Standing
+) -> tuple[Cost, Plan]:
     book = _book(ground.facts, (shape for shape, _ in shaped))
     classes = classes_of(shaped, book, wishes.preference_policy)
-    packing = _packing(ground, classes, wishes, way)
+    packing = _packing(ground, classes, wishes, way, Attachments(len(ground.homes.homes), *attached))
     _count_standing(ground.facts, book, packing, {pod.uid for _, pod in shaped})
     if ground.promised:
         for one in classes:
@@ -94,6 +104,30 @@ def _cost(packing: Packing, wishes: Wishes) -> Cost:
     fills = [fill_of(packing.places, number) for number in range(len(packing.places.bought))]
     prices = [float(fill.offer.prices(fill.option)[fill.rows].min()) for fill in fills]
     return len(packing.unplaced), sum(prices) + wishes.node_cost * len(fills)
+
+
+def _with_volumes(
+    shaped: Iterable[tuple[Shape, PodFact]], facts: Facts, held: Iterable[set[Attachment]], refused: list[Unplaced]
+) -> Iterator[tuple[Shape, PodFact]]:
+    """Those whose volumes can be planned for; the others go to `refused`."""
+    found: dict[str, Needs] = {}
+    usable: list[tuple[Shape, PodFact]] = []
+    for shape, pod in shaped:
+        asked = needs(pod, facts.storage) if pod.volumes else NOTHING
+        if isinstance(asked, Refusal):
+            refused.append(unplaced(pod, asked))
+            continue
+        usable.append((shape, pod))
+        if asked is not NOTHING:
+            found[pod.uid] = asked
+    volumes = alike(found, held)
+    for plain, pod in usable:
+        shape = plain._replace(volumes=volumes[pod.uid]) if pod.uid in volumes else plain
+        reason = astray(shape) if shape.volumes.alternatives else ""
+        if reason:
+            refused.append(unplaced(pod, reason))
+        else:
+            yield shape, pod
 
 
 def _book(facts: Facts, shapes: Iterable[Shape]) -> Book:
@@ -118,9 +152,11 @@ def _count_standing(facts: Facts, book: Book, packing: Packing, moving: set[str]
                 packing.stand(book.counted(pod), place)
 
 
-def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes, way: Way) -> Packing:
+def _packing(
+    ground: Ground, classes: Sequence[PodClass], wishes: Wishes, way: Way, attachments: Attachments
+) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
-    places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}))
+    places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}), attachments)
     wanting = [one for one in classes if _can_be_bought_for(one, ground.offers)]
     demand = sum((places.vector(one.requests) * len(one.pods) for one in wanting), places.vector({}))
     buyer = Buyer(
