@@ -14,15 +14,8 @@ from model.facts import ClaimFact, PodFact
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
-from scheduling.demand import (
-    Shape,
-    groups_of,
-    invalid,
-    is_provisionable,
-    is_reschedulable,
-    shape_of,
-    shuns_pools,
-)
+from scheduling.demand import groups_of, invalid, is_provisionable, is_reschedulable, shuns_pools
+from scheduling.demand import shape_of as plain_shape_of
 from scheduling.emission import MAX_INSTANCE_TYPES, planned_claim
 from scheduling.facts import Change, Facts
 from scheduling.fills import Fills
@@ -32,6 +25,7 @@ from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
 from scheduling.packing import Packing, unplaced
 from scheduling.pools import Offer, Refusal, Template, by_preference
+from scheduling.priced.demand import Shape, shape_of
 from scheduling.priced.planning import Ground, Wishes
 from scheduling.priced.planning import plan as plan_by_worth
 from scheduling.reserved import Rooms
@@ -103,20 +97,20 @@ class ClusterState:
             return Plan(unplaced=tuple(refused))
         packing = self._packing(now, tuple(unavailable), not_ready_grace, reservations or {})
         if self.settings.planner == "priced":
-            return self._priced([pod for _, pod in shaped], packing, refused)
-        groups = groups_of(shaped, self.settings.preference_policy)
+            return self._priced(shaped, packing, refused)
+        groups = groups_of(((plain_shape_of(pod), pod) for _, pod in shaped), self.settings.preference_policy)
         packing.unplaced += refused
         for group in packing.keep(groups, self._promised(packing.homes)):
             packing.place(group)
         return self._plan(packing)
 
-    def _priced(self, pods: Sequence[PodFact], packing: Packing, refused: Sequence[Unplaced]) -> Plan:
+    def _priced(self, shaped: Sequence[tuple[Shape, PodFact]], packing: Packing, refused: Sequence[Unplaced]) -> Plan:
         homes, settings = packing.homes, self.settings
         ground = Ground(self._facts, homes, packing.offers, packing.closed, self._promised(homes))
         wishes = Wishes(
             settings.preference_policy, settings.min_values_policy, settings.most_instance_types, settings.node_cost
         )
-        found = plan_by_worth(pods, ground, wishes)
+        found = plan_by_worth(shaped, ground, wishes)
         return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
 
     def _demand(self, now: datetime, refused: list[Unplaced]) -> Iterator[tuple[Shape, PodFact]]:

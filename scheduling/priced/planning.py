@@ -10,14 +10,13 @@ import numpy as np
 
 from model.facts import PodFact
 from model.plans import Plan, PlannedClaim
-from scheduling.emission import planned_claim
 from scheduling.facts import Facts
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Refusal
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes
 from scheduling.priced.demand import ALONE, Shape, shape_of
-from scheduling.priced.emission import fill_of
+from scheduling.priced.emission import Emission
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
@@ -46,13 +45,12 @@ class Wishes:
     node_cost: float
 
 
-def plan(pods: Sequence[PodFact], ground: Ground, wishes: Wishes) -> Plan:
+def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes) -> Plan:
     """Where each of the pods goes, and what is to be bought."""
-    shaped = [(shape_of(pod), pod) for pod in pods]
     book = _book(ground.facts, (shape for shape, _ in shaped))
     classes = classes_of(shaped, book, wishes.preference_policy)
     packing = _packing(ground, classes, wishes)
-    _count_standing(ground.facts, book, packing, {pod.uid for pod in pods})
+    _count_standing(ground.facts, book, packing, {pod.uid for _, pod in shaped})
     if ground.promised:
         for one in classes:
             packing.keep(one, ground.promised)
@@ -62,9 +60,9 @@ def plan(pods: Sequence[PodFact], ground: Ground, wishes: Wishes) -> Plan:
 
 def _book(facts: Facts, shapes: Iterable[Shape]) -> Book:
     book = Book({name: one.labels for name, one in facts.namespaces.items()})
-    for shape in dict.fromkeys(shapes):
-        if shape.company is not ALONE:
-            book.enter(shape)
+    said = {(shape.company, shape.constraints): shape for shape in shapes if shape.company is not ALONE}
+    for shape in said.values():
+        book.enter(shape)
     for node in facts.nodes:
         for pod in facts.bound_to(node):
             if pod.anti_affinity:
@@ -100,13 +98,13 @@ def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Pac
 
 
 def _written(facts: Facts, packing: Packing, wishes: Wishes) -> Plan:
+    emission = Emission(packing.places, wishes.min_values_policy, wishes.most_instance_types)
     claims: list[PlannedClaim] = []
     for number, bought in enumerate(packing.places.bought):
-        fill, pods = fill_of(packing.places, number), tuple(bought.pods)
-        planned = planned_claim(fill, pods, wishes.min_values_policy, wishes.most_instance_types)
+        planned = emission.claim(number)
         if isinstance(planned, Refusal):
-            reason = f"pool {fill.offer.name}: {planned}"
-            packing.unplaced += [unplaced(facts.pods[uid], reason) for uid in pods]
+            reason = f"pool {packing.places.lanes[bought.lane].offer.name}: {planned}"
+            packing.unplaced += [unplaced(facts.pods[uid], reason) for uid in bought.pods]
         else:
             claims.append(planned)
     return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(packing.unplaced))
