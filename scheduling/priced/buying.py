@@ -13,12 +13,12 @@ import numpy as np
 
 from model.facts import HostPort
 from model.quantity import format_amount
-from scheduling.fills import STRICT, missing_variety
 from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.costs import Guide, guide
 from scheduling.priced.demand import Variant
 from scheduling.priced.ports import clash
 from scheduling.typetable import Amounts, Indices, Prices
+from scheduling.variety import STRICT, missing_variety
 
 _NEAR: Final = 1.02
 """Types this close to the best are as good; among them the planned mix and then the size decide."""

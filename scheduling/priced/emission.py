@@ -3,21 +3,24 @@
 `scheduling/emission.py` writes them one by one; here those that may become the same types are written once.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
+from model.facts import PodFact
 from model.plans import PlannedClaim
-from scheduling.emission import cheapest_first, planned_claim
-from scheduling.fills import Fill
+from scheduling.emission import Fill, cheapest_first, planned_claim
 from scheduling.pools import Refusal
 from scheduling.priced.places import Bought, Lane, Places
+from scheduling.reasons import why
 from scheduling.typetable import Amounts, Indices, Mask
 
 
 class Emission:
     """The claims of one pass."""
 
-    def __init__(self, places: Places, min_values_policy: str, most_types: int) -> None:
-        self._places = places
+    def __init__(self, places: Places, pods: Mapping[str, PodFact], min_values_policy: str, most_types: int) -> None:
+        self._places, self._pods = places, pods
         self._policy, self._most = min_values_policy, most_types
         self._known: dict[tuple[int, bytes], tuple[PlannedClaim, Amounts] | Refusal] = {}
         self._sorted: dict[int, Indices] = {}
@@ -29,16 +32,20 @@ class Emission:
         used = self._used(lane, number)
         rows = self._cheapest(one.lane)
         rows = rows[self._fitting(lane, one, used)[rows]]
+        fill = Fill(lane.offer, lane.option, used, rows)
         key = one.lane, rows.tobytes()
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._written(Fill(lane.offer, lane.option, used, rows))
+            known = self._known[key] = self._written(fill)
         if isinstance(known, Refusal):
             return known
         claim, daemons = known
-        return claim.model_copy(
-            update={"requests": lane.offer.table.amounts(used + daemons), "pods": tuple(one.pods)},
-        )
+        own = {
+            "requests": lane.offer.table.amounts(used + daemons),
+            "pods": tuple(one.pods),
+            "why": why(fill, [self._pods[uid] for uid in one.pods], self._places.first),
+        }
+        return claim.model_copy(update=own)
 
     def _written(self, fill: Fill) -> tuple[PlannedClaim, Amounts] | Refusal:
         """The claim, and what DaemonSets take at least on any of its types (reference 2.9)."""
@@ -48,6 +55,7 @@ class Emission:
         return claim, fill.offer.template.overhead[fill.rows[: self._most]].min(axis=0)
 
     def _cheapest(self, number: int) -> Indices:
+        """All types of a lane, cheapest first."""
         known = self._sorted.get(number)
         if known is None:
             lane = self._places.lanes[number]

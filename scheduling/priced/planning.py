@@ -83,22 +83,34 @@ def _count_standing(facts: Facts, book: Book, packing: Packing, moving: set[str]
 def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
     places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}))
-    demand = sum((places.vector(one.requests) * len(one.pods) for one in classes), places.vector({}))
+    wanting = [one for one in classes if _can_be_bought_for(one, ground.offers)]
+    demand = sum((places.vector(one.requests) * len(one.pods) for one in wanting), places.vector({}))
     buyer = Buyer(
         ground.offers,
         places.resources,
         demand,
-        grain=np.array([grain(classes, key) for key in places.resources], dtype=np.int64),
-        fullest=np.array([fullest(classes, key) for key in places.resources], dtype=np.int64),
-        least_nodes=least_nodes(classes),
+        grain=np.array([grain(wanting, key) for key in places.resources], dtype=np.int64),
+        fullest=np.array([fullest(wanting, key) for key in places.resources], dtype=np.int64),
+        least_nodes=least_nodes(wanting),
         min_values_policy=wishes.min_values_policy,
         node_cost=wishes.node_cost,
     )
     return Packing(places, buyer, ground.closed)
 
 
+def _can_be_bought_for(one: PodClass, offers: Iterable[Offer]) -> bool:
+    """Pods for which no machine is made are no reason to buy others larger."""
+    for offer in offers:
+        vector = offer.table.vector(one.requests)
+        options = (offer.narrowed(None, reading.variant) for reading in reversed(one.readings))
+        found = (option.types for option in options if not isinstance(option, Refusal))
+        if vector is not None and any((offer.template.room[types] >= vector).all(axis=1).any() for types in found):
+            return True
+    return False
+
+
 def _written(facts: Facts, packing: Packing, wishes: Wishes) -> Plan:
-    emission = Emission(packing.places, wishes.min_values_policy, wishes.most_instance_types)
+    emission = Emission(packing.places, facts.pods, wishes.min_values_policy, wishes.most_instance_types)
     claims: list[PlannedClaim] = []
     for number, bought in enumerate(packing.places.bought):
         planned = emission.claim(number)

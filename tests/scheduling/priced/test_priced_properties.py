@@ -18,7 +18,6 @@ from model.facts import (
 )
 from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from model.plans import Plan
-from scheduling.state import PlanSettings
 from scheduling.validation import Given, violations
 from tests.scheduling.builders import World, expressions, pod
 from tests.scheduling.test_properties import (
@@ -30,8 +29,6 @@ from tests.scheduling.test_properties import (
     some_tolerations,
     terms,
 )
-
-PRICED = PlanSettings(planner="priced")
 
 keys = st.sampled_from([ZONE, ZONE, HOSTNAME])
 apps = st.sampled_from(["app In web", "app In db", "app Exists", "app NotIn web"]).map(expressions)
@@ -120,7 +117,7 @@ def worlds(draw: st.DrawFn) -> Drawn:
 
 def planned(drawn: Drawn) -> tuple[World, Plan, Given]:
     pods, pools, nodes, daemons, running = drawn
-    world = World(*pods, *pools, *nodes, *daemons, *running, kinds=KINDS, settings=PRICED)
+    world = World(*pods, *pools, *nodes, *daemons, *running, kinds=KINDS)
     types: dict[str, InstanceType] = {one.name: one for one in KINDS}
     known = Given(
         pods={one.uid: one for one in pods},
