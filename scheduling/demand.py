@@ -73,8 +73,9 @@ def holds_its_node(pod: PodFact, now: datetime) -> bool:
 
 def shuns_pools(pod: PodFact) -> bool:
     """It asks for a node of no NodePool, so it is no business of ours."""
-    alternatives = pod.required_terms or ((),)
-    return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in alternatives)
+    if not pod.required_terms:
+        return False
+    return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in pod.required_terms)
 
 
 def invalid(pod: PodFact) -> str:

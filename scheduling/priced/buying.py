@@ -331,13 +331,13 @@ class Buyer:
 def exact_mix(prices: Prices, fits: Amounts, need: Need) -> int:
     """The largest node of the cheapest way to hold all of equal pods; by dynamic programming over their number."""
     fits = np.minimum(np.minimum(fits, need.cap), need.count)
-    best: dict[int, int] = {}
-    for row in np.lexsort((np.arange(len(fits)), prices)):
-        best.setdefault(int(fits[row]), int(row))
+    ways = _worthwhile(prices, fits)
+    if len(ways) == 1:
+        return ways[0][2]
+    best = {held: row for held, _, row in ways}
     cost, last = [0.0], [0]
     for pods in range(1, need.count + 1):
-        ways = ((float(prices[row]) + cost[max(0, pods - held)], -held) for held, row in best.items())
-        paid, held = min(ways)
+        paid, held = min([(price + cost[max(0, pods - held)], -held) for held, price, _ in ways])
         cost.append(paid)
         last.append(-held)
     pods, largest = need.count, 0
@@ -345,6 +345,15 @@ def exact_mix(prices: Prices, fits: Amounts, need: Need) -> int:
         largest = max(largest, last[pods])
         pods -= last[pods]
     return best[largest]
+
+
+def _worthwhile(prices: Prices, fits: Amounts) -> list[tuple[int, float, int]]:
+    """How many pods, at which price, in which row: only those that nothing as cheap holds as many as."""
+    found: list[tuple[int, float, int]] = []
+    for row in np.lexsort((np.arange(len(fits)), prices, -fits)):
+        if not found or prices[row] < found[-1][1]:
+            found.append((int(fits[row]), float(prices[row]), int(row)))
+    return found
 
 
 def _fits(room: Amounts, vector: Amounts) -> Amounts:

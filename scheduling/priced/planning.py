@@ -12,7 +12,6 @@ import numpy as np
 
 from model.facts import PodFact
 from model.plans import Plan, PlannedClaim, Unplaced
-from scheduling.emission import planned_claim
 from scheduling.facts import Facts
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Refusal
@@ -20,15 +19,12 @@ from scheduling.priced.attachments import Attachments, alike, standing
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes, sizes_of
 from scheduling.priced.demand import ALONE, Shape, astray, shape_of
-from scheduling.priced.emission import fill_of
+from scheduling.priced.emission import Emission
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
-from scheduling.reasons import why
 from scheduling.volumes import NOTHING, Attachment, Needs, needs
 
-Cost = tuple[int, float]
-"""Pods without a place, and US dollars an hour."""
 Standing = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]
 """Of homes by number: limits by CSI driver, and what is attached."""
 _FEW: Final = 300
@@ -43,6 +39,15 @@ class Way(NamedTuple):
 
 
 _WAYS: Final = (Way(), Way(whole_pods=False), Way(lean=0.05))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """`cost` is pods without a place, then US dollars an hour."""
+
+    cost: tuple[int, float]
+    packing: Packing
+    emission: Emission
 
 
 @dataclass(frozen=True)
@@ -81,14 +86,14 @@ def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes
     asking = list(_with_volumes(shaped, ground.facts, held.values(), refused))
     tried = _WAYS if len(asking) <= _FEW else _WAYS[:1]
     ways = [_attempt(asking, ground.again(), wishes, way, (limits, held)) for way in tried]
-    found = min(ways, key=lambda one: one[0])[1]
+    found = min(ways, key=lambda one: one.cost)
     refused.sort(key=lambda one: one.pod_uid)
-    return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
+    return _written(ground.facts, found, refused)
 
 
 def _attempt(
     shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes, way: Way, attached: Standing
-) -> tuple[Cost, Plan]:
+) -> Attempt:
     book = _book(ground.facts, (shape for shape, _ in shaped))
     classes = classes_of(shaped, book, wishes.preference_policy)
     packing = _packing(ground, classes, wishes, way, Attachments(len(ground.homes.homes), *attached))
@@ -97,13 +102,10 @@ def _attempt(
         for one in classes:
             packing.keep(one, ground.promised)
     packing.place_all(classes)
-    return _cost(packing, wishes), _written(ground.facts, packing, wishes)
-
-
-def _cost(packing: Packing, wishes: Wishes) -> Cost:
-    fills = [fill_of(packing.places, number) for number in range(len(packing.places.bought))]
-    prices = [float(fill.offer.prices(fill.option)[fill.rows].min()) for fill in fills]
-    return len(packing.unplaced), sum(prices) + wishes.node_cost * len(fills)
+    emission = Emission(packing.places, ground.facts.pods, wishes.min_values_policy, wishes.most_instance_types)
+    nodes = len(packing.places.bought)
+    price = sum(emission.price(number) for number in range(nodes)) + wishes.node_cost * nodes
+    return Attempt((len(packing.unplaced), price), packing, emission)
 
 
 def _with_volumes(
@@ -132,9 +134,9 @@ def _with_volumes(
 
 def _book(facts: Facts, shapes: Iterable[Shape]) -> Book:
     book = Book({name: one.labels for name, one in facts.namespaces.items()})
-    for shape in dict.fromkeys(shapes):
-        if shape.company is not ALONE:
-            book.enter(shape)
+    said = {(shape.company, shape.constraints): shape for shape in shapes if shape.company is not ALONE}
+    for shape in said.values():
+        book.enter(shape)
     for node in facts.nodes:
         for pod in facts.bound_to(node):
             if pod.anti_affinity:
@@ -184,15 +186,14 @@ def _can_be_bought_for(one: PodClass, offers: Iterable[Offer]) -> bool:
     return False
 
 
-def _written(facts: Facts, packing: Packing, wishes: Wishes) -> Plan:
-    claims: list[PlannedClaim] = []
+def _written(facts: Facts, found: Attempt, refused: Iterable[Unplaced]) -> Plan:
+    claims, packing = list[PlannedClaim](), found.packing
+    unplaceable = [*refused, *packing.unplaced]
     for number, bought in enumerate(packing.places.bought):
-        fill, pods = fill_of(packing.places, number), tuple(bought.pods)
-        planned = planned_claim(fill, pods, wishes.min_values_policy, wishes.most_instance_types)
+        planned = found.emission.claim(number)
         if isinstance(planned, Refusal):
-            reason = f"pool {fill.offer.name}: {planned}"
-            packing.unplaced += [unplaced(facts.pods[uid], reason) for uid in pods]
+            reason = f"pool {packing.places.lanes[bought.lane].offer.name}: {planned}"
+            unplaceable += [unplaced(facts.pods[uid], reason) for uid in bought.pods]
         else:
-            members = [facts.pods[uid] for uid in pods]
-            claims.append(planned.model_copy(update={"why": why(fill, members, packing.places.first)}))
-    return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(packing.unplaced))
+            claims.append(planned)
+    return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(unplaceable))

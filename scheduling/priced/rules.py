@@ -69,6 +69,8 @@ class Book:
 
     def counted(self, pod: PodFact) -> tuple[Tally, ...]:
         """The tallies that select this pod, and those of its own anti-affinity."""
+        if not self._tallies:
+            return ()
         key = (pod.namespace, frozenset(pod.labels.items()))
         known = self._counted.get(key)
         if known is None:
@@ -77,6 +79,8 @@ class Book:
                 for census, tally in self._tallies.items()
                 if not census.owners and census.selects(pod.namespace, pod.labels)
             )
+        if not pod.anti_affinity:
+            return known
         owned = tuple(
             self._tallies[census]
             for term in pod.anti_affinity
