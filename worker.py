@@ -227,6 +227,7 @@ async def connect_kubernetes(settings: Settings) -> kube.adapters.KubeAdapters:
 
 
 def aws_settings(settings: Settings, *, cluster_dns: str = "") -> AwsSettings:
+    """Also for commands that look at AWS with the worker's eyes."""
     return AwsSettings(
         cluster_name=settings.cluster_name,
         region=settings.aws_region,

@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 from model.base import Value
 from model.catalogue import Catalogue, ReservationRoom, UnavailableOffering
-from model.facts import ClaimFact, PodFact
+from model.facts import ClaimFact, NodeFact, PodFact
+from model.labels import NODEPOOL
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
@@ -163,7 +164,17 @@ class ClusterState:
             template = templates.get(claim.pool)
             if not claim.deleting and isinstance(template, Template):
                 used[claim.pool] = add(used.get(claim.pool, {}), self._capacity(claim, template), {NODES: 1})
+        for node in self._unclaimed():
+            pool = node.labels[NODEPOOL]
+            used[pool] = add(used.get(pool, {}), node.capacity or node.allocatable, {NODES: 1})
         return used
+
+    def _unclaimed(self) -> Iterator[NodeFact]:
+        """A pool's nodes whose NodeClaim is not there (any more)."""
+        owned = {node.name for claim in self._facts.claims.values() if (node := self._facts.node_of(claim))}
+        for node in self._facts.nodes.values():
+            if NODEPOOL in node.labels and node.name not in owned and not node.deleting:
+                yield node
 
     def _capacity(self, claim: ClaimFact, template: Template) -> Mapping[str, int]:
         node = self._facts.node_of(claim)

@@ -16,8 +16,8 @@ from model.quantity import format_amount
 from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.costs import Guide, guide
 from scheduling.priced.demand import Variant
+from scheduling.priced.equal import exact_mix
 from scheduling.priced.patterns import MOST_SIZES, Mix, Sizes, cheapest_mix
-from scheduling.priced.ports import clash
 from scheduling.typetable import Amounts, Indices, Prices
 from scheduling.variety import STRICT, missing_variety
 
@@ -140,10 +140,17 @@ class Buyer:
                 return min(found, key=lambda one: one[0])[1]
         return refusals
 
+    def sells(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
+        """Whether some pool has a type that takes such a pod, limits aside."""
+        for offer in self.offers:
+            option = offer.narrowed(None, variant)
+            if not isinstance(option, Refusal):
+                shelf = self._shelf(offer, option)
+                if ((shelf.room >= vector).all(axis=1) & offer.template.ports_free(ports)[shelf.rows]).any():
+                    return True
+        return False
+
     def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
-        taken = next((one for one in need.ports for held in offer.template.ports if clash(one, held)), None)
-        if taken is not None:
-            return Refusal(f"host port {taken.port} is taken by a DaemonSet on each of its nodes")
         reserved = self._reserved(offer, need)
         if reserved is not None:
             return 0.0, reserved
@@ -154,6 +161,10 @@ class Buyer:
         fitting = (shelf.room >= need.vector).all(axis=1)
         if not fitting.any():
             return _too_small(self.resources, shelf.room, need.vector)
+        fitting &= offer.template.ports_free(need.ports)[shelf.rows]
+        if not fitting.any():
+            shown = ", ".join(str(one.port) for one in need.ports)
+            return Refusal(f"host port {shown} is taken by a DaemonSet on each instance type that fits")
         allowed = fitting & offer.within_limits(option.types)[shelf.rows] if offer.limited else fitting
         if not allowed.any():
             return over_limit(offer, shelf.rows[fitting])
@@ -168,7 +179,8 @@ class Buyer:
             if isinstance(option, Refusal):
                 continue
             shelf = self._shelf(offer, option)
-            allowed = (shelf.room >= need.vector).all(axis=1) & offer.within_limits(option.types)[shelf.rows]
+            possible = offer.within_limits(option.types) & offer.template.ports_free(need.ports)
+            allowed = (shelf.room >= need.vector).all(axis=1) & possible[shelf.rows]
             for row in np.flatnonzero(allowed):
                 pods = min(need.count, need.cap, _fit(shelf.room[row], need.vector))
                 choice = Choice(offer, option, shelf.rows[[row]], shelf.room[row], pods, offer.rooms.left(one))
@@ -185,7 +197,13 @@ class Buyer:
         varied = any(one.min_values is not None for one in option.requirements.values())
         if need.count <= _EXACT and not need.for_others and not varied:
             among = among[
-                [exact_mix(shelf.prices[among] + self.node_cost, _fits(shelf.room[among], need.vector), need)]
+                [
+                    exact_mix(
+                        shelf.prices[among] + self.node_cost,
+                        np.minimum(_fits(shelf.room[among], need.vector), need.cap),
+                        need.count,
+                    )
+                ]
             ]
         guiding = self._guide(offer)
         own = need.own
@@ -326,34 +344,6 @@ class Buyer:
 
     def _missing(self, offer: Offer, option: Option, shelf: Shelf, kept: list[np.intp]) -> str:
         return missing_variety(offer.table, option.requirements, shelf.rows[kept])
-
-
-def exact_mix(prices: Prices, fits: Amounts, need: Need) -> int:
-    """The largest node of the cheapest way to hold all of equal pods; by dynamic programming over their number."""
-    fits = np.minimum(np.minimum(fits, need.cap), need.count)
-    ways = _worthwhile(prices, fits)
-    if len(ways) == 1:
-        return ways[0][2]
-    best = {held: row for held, _, row in ways}
-    cost, last = [0.0], [0]
-    for pods in range(1, need.count + 1):
-        paid, held = min([(price + cost[max(0, pods - held)], -held) for held, price, _ in ways])
-        cost.append(paid)
-        last.append(-held)
-    pods, largest = need.count, 0
-    while pods > 0:
-        largest = max(largest, last[pods])
-        pods -= last[pods]
-    return best[largest]
-
-
-def _worthwhile(prices: Prices, fits: Amounts) -> list[tuple[int, float, int]]:
-    """How many pods, at which price, in which row: only those that nothing as cheap holds as many as."""
-    found: list[tuple[int, float, int]] = []
-    for row in np.lexsort((np.arange(len(fits)), prices, -fits)):
-        if not found or prices[row] < found[-1][1]:
-            found.append((int(fits[row]), float(prices[row]), int(row)))
-    return found
 
 
 def _fits(room: Amounts, vector: Amounts) -> Amounts:

@@ -77,7 +77,8 @@ class Emission:
 
     def _fitting(self, lane: Lane, one: Bought, used: Amounts) -> Mask:
         table = lane.offer.table
-        fitting: Mask = np.all(lane.offer.template.room >= used, axis=1)
+        template = lane.offer.template
+        fitting: Mask = np.all(template.room >= used, axis=1) & template.ports_free(one.ports)
         for key in lane.offer.budget.limits:
             if key in table.columns:
                 # No larger than what was counted against the limit when it was bought.

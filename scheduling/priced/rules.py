@@ -161,7 +161,9 @@ class Book:
 
     def _spread(self, one: SpreadConstraint, shape: Shape, mine: frozenset[Tally]) -> Rule:
         tally = self._tally(self._of_spread(one, shape))
-        return Spread(tally, tally in mine, one.max_skew, one.min_domains)
+        tolerations = shape.constraints.tolerations
+        strict = tuple(variant(wanted, tolerations, True) for wanted in alternatives(shape.constraints))
+        return Spread(tally, tally in mine, one.max_skew, one.min_domains, strict)
 
     def _of_spread(self, one: SpreadConstraint, shape: Shape) -> Census:
         return Census(one.key, frozenset({shape.company.namespace}), one.selector, _filter(one, shape.constraints))
