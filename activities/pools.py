@@ -16,7 +16,7 @@ from model.quantity import format_resources, parse_resources
 from model.resources import total
 from model.steps import PoolAsked
 from policy.budgets import Allowance, decide_allowance
-from policy.node_pool import decide_node_class_ready, validate_node_pool
+from policy.node_pool import decide_node_class_ready, validate_gate, validate_node_pool
 
 BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
 """Shown as zero where nothing is used (reference 3.7)."""
@@ -24,8 +24,16 @@ BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
 
 class PoolActivities:
     def __init__(
-        self, *, pools: Pools, claims: Claims, nodes: Nodes, node_classes: NodeClasses, events: Events
+        self,
+        *,
+        pools: Pools,
+        claims: Claims,
+        nodes: Nodes,
+        node_classes: NodeClasses,
+        events: Events,
+        static_capacity: bool,
     ) -> None:
+        self._static_capacity = static_capacity
         self._pools, self._claims, self._nodes = pools, claims, nodes
         self._node_classes, self._events = node_classes, events
 
@@ -53,7 +61,7 @@ class PoolActivities:
     async def _conditions(self, pool: NodePool) -> Sequence[ConditionPatch]:
         reference = pool.spec.template.spec.node_class_ref
         node_class = await self._node_classes.get(reference.name)
-        errors = validate_node_pool(pool)
+        errors = (*validate_node_pool(pool), *validate_gate(pool, static_capacity=self._static_capacity))
         valid = ConditionPatch(
             type=labels.VALIDATION_SUCCEEDED,
             status="False" if errors else "True",

@@ -21,6 +21,7 @@ from model.observations import ClaimSeen
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
 from tests.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
 from workflows import ids
@@ -50,6 +51,7 @@ class World:
     host: FakeHost = field(default_factory=FakeHost)
     deadlines: Deadlines = field(default_factory=Deadlines)
     number: int = 0
+    static_capacity: bool = True
 
     def __post_init__(self) -> None:
         self.fleet = FakeFleet(self.instances)
@@ -106,6 +108,8 @@ class World:
             upkeep=UpkeepPorts(
                 inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
             ),
+            loads=FakeLoads(self.pods),
+            static_capacity=self.static_capacity,
         )
 
     @asynccontextmanager
