@@ -83,6 +83,9 @@ class PoolActivities:
         unready = {node.provider_id for node in nodes if not node.ready}
         count = _count(claims, unready)
         allowance = decide_allowance(pool.spec.disruption.budgets, count, reason=asked.reason, now=datetime.now(UTC))
+        if pool.is_static and asked.reason == "Empty":
+            why = f"NodePool {asked.name} is static: its nodes are not consolidated"
+            allowance = Allowance(allowed=0, count=count, why=why)
         if allowance.allowed == 0 and allowance.count.total:
             await self._events.publish(
                 kind="NodePool",

@@ -20,6 +20,8 @@ from workflows.options import REPLICAS, named
 AFTER_A_FAULT = timedelta(minutes=1)
 AT_ONCE = timedelta(seconds=1)
 """Before the rest of what one step is too short for."""
+CONFIRMED = timedelta(seconds=30)
+"""By then the watch has told of what a step did; else it is gone again, and nobody told of that."""
 
 
 class Replicas:
@@ -79,8 +81,8 @@ class Replicas:
             self._again = workflow.now() + AFTER_A_FAULT
             self._remember(waits_for=f"tried again soon: {error.cause or error}"[:300])
             return
-        if kept.more:
-            self._again = workflow.now() + AT_ONCE
+        if kept.more or not kept.waits_for:
+            self._again = workflow.now() + (AT_ONCE if kept.more else CONFIRMED)
         self._learn(kept, _made_for(seen), plan_id if kept.more else "", begun=not before.plan_id)
 
     def _learn(self, kept: ReplicasKept, made_for: str, plan_id: str, *, begun: bool) -> None:

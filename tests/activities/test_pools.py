@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from activities.pools import PoolActivities
 from model.labels import NODEPOOL
 from model.steps import PoolAsked
 from tests.activities.builders import Scene, performed
@@ -101,3 +102,28 @@ async def test_the_reason_chooses_the_budget(scene: Scene) -> None:
     assert (await performed(scene.pool_status.read_allowance, ASKED)).allowed == 1
     drifted = PoolAsked(name="default", reason="Drifted")
     assert (await performed(scene.pool_status.read_allowance, drifted)).allowed == 0
+
+
+@pytest.mark.parametrize(("gate", "shown"), [(True, "True"), (False, "False NodePoolValidationFailed")])
+async def test_a_static_pool_is_wrong_while_its_gate_is_off(scene: Scene, gate: bool, shown: str) -> None:
+    scene.pools.add("default", replicas=2)
+    status = PoolActivities(
+        pools=scene.pools,
+        claims=scene.claims,
+        nodes=scene.nodes,
+        node_classes=scene.node_classes,
+        events=scene.events,
+        static_capacity=gate,
+    )
+    await performed(status.update_pool, ASKED)
+    assert scene.pools.statuses["default"]["ValidationSucceeded"] == shown
+    scene.pools.add("default")
+    await performed(status.update_pool, ASKED)
+    assert scene.pools.statuses["default"]["ValidationSucceeded"] == "True"
+
+
+async def test_no_node_of_a_static_pool_goes_for_being_empty_whatever_its_budgets_say(scene: Scene) -> None:
+    scene.pools.add("default", replicas=1, disruption={"budgets": [{"nodes": "100%"}]})
+    claim(scene, "a")
+    answer = await performed(scene.pool_status.read_allowance, ASKED)
+    assert (answer.allowed, answer.why) == (0, "NodePool default is static: its nodes are not consolidated")

@@ -52,6 +52,8 @@ class World:
     deadlines: Deadlines = field(default_factory=Deadlines)
     number: int = 0
     static_capacity: bool = True
+    cached: int = 1000
+    """Workflows that a worker remembers; none where one that is gone must not be waited for."""
 
     def __post_init__(self) -> None:
         self.fleet = FakeFleet(self.instances)
@@ -125,6 +127,7 @@ class World:
                 activities=self.activities(),
                 workflow_runner=runner(),
                 max_concurrent_workflow_tasks=4,
+                max_cached_workflows=self.cached,
             ),
         ):
             yield self
