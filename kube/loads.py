@@ -38,7 +38,12 @@ def node_load(pods: Collection[Json], now: datetime) -> NodeLoad:
     """Of the pods on one node; those of DaemonSets can protect it, and do not need another place."""
     moved, held = [], False
     for pod in pods:
-        fact = pod_fact(pod)
+        try:
+            fact = pod_fact(pod)
+        except (ValueError, KeyError):
+            # It may be anything, so its node goes with the last.
+            held = True
+            continue
         started = (pod.get("status") or {}).get("startTime")
         since = datetime.fromisoformat(started) if started else None
         if not fact.finished and not fact.deleting:
