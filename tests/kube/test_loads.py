@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from kube.loads import node_load
+from kube.loads import KubeLoads, node_load
 from model.replicas import MovedPod, NodeLoad
 from tests.kube.builders import pod_json
+from tests.kube.fake_api import FakeApi, listed, serving
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -44,3 +45,12 @@ def test_a_pod_that_cannot_be_read_keeps_its_node_to_the_last_and_hides_no_other
     broken = pod("b")
     broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much"
     assert node_load([broken, pod()], NOW) == NodeLoad(moved=(MovedPod(),), protected=True)
+
+
+async def test_each_node_is_asked_for_by_its_name() -> None:
+    api = FakeApi()
+    api.lists = [listed(1, pod()), listed(1)]
+    async with serving(api) as client:
+        loads = await KubeLoads(client).on_nodes(["n1", "n2"], now=NOW)
+    assert sorted(asked["fieldSelector"] for asked in api.asked) == ["spec.nodeName=n1", "spec.nodeName=n2"]
+    assert sorted(len(load.moved) for load in loads.values()) == [0, 1] and set(loads) == {"n1", "n2"}
