@@ -183,7 +183,6 @@ def ports(
             groups=OpenGroups(temporal, Names(name)),
             temporal=temporal,
         ),
-        static_capacity=settings.feature_gates["StaticCapacity"],
     )
 
 

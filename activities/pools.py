@@ -16,7 +16,7 @@ from model.quantity import format_resources, parse_resources
 from model.resources import total
 from model.steps import PoolAsked
 from policy.budgets import Allowance, decide_allowance
-from policy.node_pool import decide_node_class_ready, validate_gate, validate_node_pool
+from policy.node_pool import decide_node_class_ready, refuse_static, validate_node_pool
 
 BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
 """Shown as zero where nothing is used (reference 3.7)."""
@@ -24,16 +24,8 @@ BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
 
 class PoolActivities:
     def __init__(
-        self,
-        *,
-        pools: Pools,
-        claims: Claims,
-        nodes: Nodes,
-        node_classes: NodeClasses,
-        events: Events,
-        static_capacity: bool,
+        self, *, pools: Pools, claims: Claims, nodes: Nodes, node_classes: NodeClasses, events: Events
     ) -> None:
-        self._static_capacity = static_capacity
         self._pools, self._claims, self._nodes = pools, claims, nodes
         self._node_classes, self._events = node_classes, events
 
@@ -50,7 +42,7 @@ class PoolActivities:
         return await self._pools.patch_status(
             asked.name,
             status={"resources": _usage(claims), "nodes": _nodes(claims)},
-            conditions=await self._conditions(pool),
+            conditions=await self._conditions(pool, gate_off=asked.gate_off),
             annotations={
                 labels.NODEPOOL_HASH: stamp,
                 labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
@@ -58,10 +50,10 @@ class PoolActivities:
             now=datetime.now(UTC),
         )
 
-    async def _conditions(self, pool: NodePool) -> Sequence[ConditionPatch]:
+    async def _conditions(self, pool: NodePool, *, gate_off: bool) -> Sequence[ConditionPatch]:
         reference = pool.spec.template.spec.node_class_ref
         node_class = await self._node_classes.get(reference.name)
-        errors = (*validate_node_pool(pool), *validate_gate(pool, static_capacity=self._static_capacity))
+        errors = (*validate_node_pool(pool), *(refuse_static(pool) if gate_off else ()))
         valid = ConditionPatch(
             type=labels.VALIDATION_SUCCEEDED,
             status="False" if errors else "True",

@@ -59,8 +59,6 @@ class Ports:
     machines: Machines
     upkeep: UpkeepPorts
     loads: Loads
-    static_capacity: bool
-    """The gate StaticCapacity."""
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
@@ -124,7 +122,6 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         nodes=ports.nodes,
         node_classes=ports.node_classes,
         events=ports.events,
-        static_capacity=ports.static_capacity,
     )
     replicas = ReplicaActivities(
         pools=ports.pools,

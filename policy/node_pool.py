@@ -33,9 +33,9 @@ def validate_node_pool(pool: NodePool) -> tuple[str, ...]:
     return tuple(errors)
 
 
-def validate_gate(pool: NodePool, *, static_capacity: bool) -> tuple[str, ...]:
-    """An error for a static pool while the gate StaticCapacity is off: no node is made for it."""
-    if pool.spec.replicas is None or static_capacity:
+def refuse_static(pool: NodePool) -> tuple[str, ...]:
+    """The error of a static pool while the gate StaticCapacity is off: no node is made for it."""
+    if pool.spec.replicas is None:
         return ()
     return (
         f"spec.replicas: {pool.spec.replicas}: no node is made for a static NodePool while the feature gate "

@@ -130,9 +130,10 @@ class NodePoolWorkflow:
         self._told = self._state.seen
         if not self._told.exists:
             return
+        asked = PoolAsked(name=self._state.name, gate_off=self._told.static == "off")
         try:
             await workflow.execute_activity_method(
-                PoolActivities.update_pool, PoolAsked(name=self._state.name), **named(PATCH, "write the status")
+                PoolActivities.update_pool, asked, **named(PATCH, "write the status")
             )
         except ActivityError as error:
             self._change(blocked_by=f"the status could not be written: {error.cause or error}"[:200])

@@ -78,7 +78,6 @@ class Scene:
             nodes=self.nodes,
             node_classes=self.node_classes,
             events=self.events,
-            static_capacity=False,
         )
         self.loads = FakeLoads(self.pods)
         self.replicas = ReplicaActivities(

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from activities.pools import PoolActivities
 from model.labels import NODEPOOL
 from model.steps import PoolAsked
 from tests.activities.builders import Scene, performed
@@ -104,22 +103,11 @@ async def test_the_reason_chooses_the_budget(scene: Scene) -> None:
     assert (await performed(scene.pool_status.read_allowance, drifted)).allowed == 0
 
 
-@pytest.mark.parametrize(("gate", "shown"), [(True, "True"), (False, "False NodePoolValidationFailed")])
-async def test_a_static_pool_is_wrong_while_its_gate_is_off(scene: Scene, gate: bool, shown: str) -> None:
+@pytest.mark.parametrize(("off", "shown"), [(False, "True"), (True, "False NodePoolValidationFailed")])
+async def test_a_static_pool_is_wrong_while_its_gate_is_off(scene: Scene, off: bool, shown: str) -> None:
     scene.pools.add("default", replicas=2)
-    status = PoolActivities(
-        pools=scene.pools,
-        claims=scene.claims,
-        nodes=scene.nodes,
-        node_classes=scene.node_classes,
-        events=scene.events,
-        static_capacity=gate,
-    )
-    await performed(status.update_pool, ASKED)
+    await performed(scene.pool_status.update_pool, PoolAsked(name="default", gate_off=off))
     assert scene.pools.statuses["default"]["ValidationSucceeded"] == shown
-    scene.pools.add("default")
-    await performed(status.update_pool, ASKED)
-    assert scene.pools.statuses["default"]["ValidationSucceeded"] == "True"
 
 
 async def test_no_node_of_a_static_pool_goes_for_being_empty_whatever_its_budgets_say(scene: Scene) -> None:

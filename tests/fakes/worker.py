@@ -51,7 +51,6 @@ class World:
     host: FakeHost = field(default_factory=FakeHost)
     deadlines: Deadlines = field(default_factory=Deadlines)
     number: int = 0
-    static_capacity: bool = True
     cached: int = 1000
     """Workflows that a worker remembers; none where one that is gone must not be waited for."""
 
@@ -111,7 +110,6 @@ class World:
                 inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
             ),
             loads=FakeLoads(self.pods),
-            static_capacity=self.static_capacity,
         )
 
     @asynccontextmanager

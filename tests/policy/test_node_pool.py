@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from model.kinds import EC2NodeClass, NodePool
-from policy.node_pool import decide_node_class_ready, validate_gate, validate_node_pool
+from policy.node_pool import decide_node_class_ready, refuse_static, validate_node_pool
 
 
 def pool(labels: dict[str, str] | None = None, **spec: Any) -> NodePool:
@@ -87,7 +87,6 @@ def test_whether_the_node_class_is_ready(found: EC2NodeClass | None, status: str
 
 def test_a_static_pool_without_its_gate_is_told_what_to_write() -> None:
     static = NodePool.model_validate({"spec": {"replicas": 0}})
-    (error,) = validate_gate(static, static_capacity=False)
+    (error,) = refuse_static(static)
     assert error.startswith("spec.replicas: 0: ") and "FEATURE_GATES=StaticCapacity=true" in error
-    assert validate_gate(static, static_capacity=True) == ()
-    assert validate_gate(NodePool(), static_capacity=False) == ()
+    assert refuse_static(NodePool()) == ()

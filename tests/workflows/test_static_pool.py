@@ -93,15 +93,18 @@ async def test_a_class_that_is_not_ready_is_waited_for(fake: World, skipping: Wo
     await eventually(lambda: pool.stand(2))
 
 
-async def test_with_its_gate_off_a_static_pool_makes_nothing_and_says_so(
-    skipping: WorkflowEnvironment,
+async def test_with_its_gate_off_a_static_pool_makes_nothing_and_says_so_until_it_is_on(
+    fake: World, skipping: WorkflowEnvironment
 ) -> None:
-    async with World(skipping.client, static_capacity=False).working() as fake:
-        pool = await static(fake, 2, gate="off")
-        await eventually(lambda: pool.says("feature gate StaticCapacity, which is off"))
-        await skipping.sleep(timedelta(minutes=10))
-        assert fake.pools.statuses["default"][labels.VALIDATION_SUCCEEDED] == "False NodePoolValidationFailed"
+    pool = await static(fake, 2, gate="off")
+    await eventually(lambda: pool.says("feature gate StaticCapacity, which is off"))
+    await skipping.sleep(timedelta(minutes=10))
+    assert fake.pools.statuses["default"][labels.VALIDATION_SUCCEEDED] == "False NodePoolValidationFailed"
     assert not fake.claims.found and await scheduled(pool.handle, "keep_replicas") == 0
+    pool.gate = "on"
+    await pool.see()
+    await eventually(lambda: pool.stand(2))
+    assert fake.pools.statuses["default"][labels.VALIDATION_SUCCEEDED] == "True"
 
 
 async def test_a_pool_that_is_going_makes_nothing(fake: World, skipping: WorkflowEnvironment) -> None:
