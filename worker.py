@@ -256,7 +256,6 @@ def host_settings(settings: Settings) -> HostSettings:
         planning=PlanSettings(
             preference_policy=settings.preference_policy,
             min_values_policy=settings.min_values_policy,
-            planner=settings.planner,
             node_cost=settings.node_cost,
         ),
         not_ready_grace=settings.not_ready_grace,

@@ -46,7 +46,6 @@ def simulate(
     daemonsets: Maybe = None,
     nodes: Maybe = None,
     preference_policy: Policy = "Respect",
-    planner: Annotated[str, typer.Option(envvar="PLANNER", help="greedy or priced.")] = PlanSettings().planner,
     node_cost: Annotated[float, typer.Option(envvar="NODE_COST", min=0)] = PlanSettings().node_cost,
     output: Output = "table",
 ) -> None:
@@ -55,11 +54,7 @@ def simulate(
         raise Refused(f"simulate: --output {output}: write table or json")
     if preference_policy not in ("Respect", "Ignore"):
         raise Refused(f"simulate: --preference-policy {preference_policy}: write Respect or Ignore")
-    if planner not in ("greedy", "priced"):
-        raise Refused(f"simulate: --planner {planner}: write greedy or priced")
-    settings = PlanSettings.model_validate(
-        {"preference_policy": preference_policy, "node_cost": node_cost, "planner": planner}
-    )
+    settings = PlanSettings.model_validate({"preference_policy": preference_policy, "node_cost": node_cost})
     types = read_types(instance_types)
     pools = _facts(nodepools, _pool, "NodePool")
     _sold(nodepools, pools, instance_types, types)

@@ -50,7 +50,12 @@ def node_claim(planned: PlannedClaim, *, name: str, plan_id: str, group_id: str)
                     labels.NODEPOOL: planned.pool,
                     labels.nodeclass_label(planned.node_class_group, planned.node_class_kind): planned.node_class,
                 },
-                "annotations": {**planned.annotations, labels.PLAN: plan_id, labels.LAUNCH_GROUP: group_id},
+                "annotations": {
+                    **planned.annotations,
+                    labels.PLAN: plan_id,
+                    labels.LAUNCH_GROUP: group_id,
+                    labels.WHY: planned.why,
+                },
                 "finalizers": [labels.TERMINATION_FINALIZER],
                 "ownerReferences": [_owner(planned)],
             },
@@ -79,7 +84,7 @@ def drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
 
 def _same_launch(claim: PlannedClaim) -> str:
     """All that a launch request is made of. Amounts asked for count only where no instance types are named."""
-    left_out = {"pods", "capacity_bound"}
+    left_out = {"pods", "capacity_bound", "why"}
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         left_out.add("requests")
     return claim.model_dump_json(exclude=left_out)

@@ -22,7 +22,7 @@ from controller.signaller import Signal, Signaller, Start
 from model.base import Message
 from model.coordination import NodeClassState, PoolState
 from model.facts import ClaimFact
-from model.labels import LAUNCH_GROUP, NODECLASS
+from model.labels import LAUNCH_GROUP, NODECLASS, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
 from policy.drift import Drift
@@ -118,6 +118,7 @@ class Telling:
             group_id=claim.annotations.get(LAUNCH_GROUP, ""),
             alike=alike(claim),
             created=claim.created,
+            why=claim.annotations.get(WHY, ""),
         )
 
     def workflow_id(self, claim: ClaimFact) -> str:

@@ -37,6 +37,7 @@ def static_claim(pool: NodePool, *, name: str, plan_id: str) -> NodeClaim:
             labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
             labels.NODECLAIM_MIN_VALUES_RELAXED: "false",
             labels.PLAN: plan_id,
+            labels.WHY: f"one of spec.replicas={pool.spec.replicas}, whatever the pods need",
         },
         "finalizers": [labels.TERMINATION_FINALIZER],
         "ownerReferences": [_owner(pool)],

@@ -34,6 +34,8 @@ def of_claim(state: ClaimState) -> str:
         ("next step", NEXT[state.phase]),
         ("node", state.node_name or "none yet"),
     ]
+    if state.identity.why:
+        rows.append(("bought for", state.identity.why))
     if state.identity.group_id:
         rows.append(("launch group", state.identity.group_id))
     if launched:

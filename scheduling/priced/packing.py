@@ -91,27 +91,27 @@ class Packing:
         """Find places for the pods of a class; why some are left, in words."""
         reason = ""
         for reading in one.readings:
-            reason = self._spread_out(one, reading, reading.variant, domain_keys(reading.rules), len(one.pods))[1]
+            reason = self._spread_out(one, reading, domain_keys(reading.rules), len(one.pods))[1]
             if not one.pods:
                 return ""
-        return reason
+        volumes = " or ".join(str(where) for where in one.volumes.alternatives)
+        return f"{reason}; its volumes need {volumes}" if volumes else reason
 
-    def _spread_out(
-        self, one: PodClass, reading: Reading, variant: Variant, keys: Sequence[str], count: int
-    ) -> tuple[int, str]:
+    def _spread_out(self, one: PodClass, reading: Reading, keys: Sequence[str], count: int) -> tuple[int, str]:
         """Up to `count` pods, domain by domain for each key that rules are about; how many, and why not more."""
         if not keys:
-            return self._fill(one, reading, variant, count)
+            return self._fill(one, reading, reading.variant, count)
         key, rest = keys[0], keys[1:]
         rules = tuple(of_key(reading.rules, key))
-        domains = Domains(self._universe(variant, key), rules)
+        universe = self._universe(reading.own, key)
+        domains = Domains(universe, rules, blocked=set(universe) - set(_allowed(universe, reading.variant, key)))
         placed, reason = 0, ""
         while placed < count:
             shares = domains.shares(self._chunk(one, rules, domains, count - placed))
             if not shares:
                 return placed, reason or self._why_no_domain(rules, key, domains)
             for name, share in shares:
-                done, why = self._spread_out(one, reading, pinned(variant, key, name), rest, share)
+                done, why = self._spread_out(one, reading.pinned(key, name), rest, share)
                 placed += done
                 if done < share:
                     domains.blocked.add(name)
@@ -136,7 +136,7 @@ class Packing:
                 return done, "no node with the pods that its affinity asks for has room"
             others = np.maximum(self.buyer.demand - vector * len(one.pods), 0)
             room = self.places.open_room(variant)
-            need = Need(variant, vector, count - done, cap, others, room, one.ports, together=company)
+            need = Need(variant, vector, count - done, cap, others, room, one.ports, one.size, together=company)
             choice = self.buyer.choose(need)
             if not isinstance(choice, Choice):
                 return done, self._reason(choice)
@@ -159,6 +159,9 @@ class Packing:
             fitting = np.minimum(fitting, caps)
         if one.ports:
             fitting = np.minimum(fitting, 1)
+        attachable = places.attachments.caps(one.volumes, places.count)
+        if attachable is not None:
+            fitting = np.minimum(fitting, attachable)
         return self._assign(one, variant, vector, _shares(fitting, count, one_place=_starts_company(reading.rules)))
 
     def _assign(self, one: PodClass, variant: Variant, vector: Amounts, shares: Amounts) -> int:
@@ -185,7 +188,10 @@ class Packing:
         pods, one.pods = one.pods[:share], one.pods[share:]
         self.places.take(place, vector, [pod.uid for pod in pods], variant)
         self.places.take_ports(place, one.ports)
+        self.places.attachments.take(place, one.volumes, share)
         self.buyer.demand = np.maximum(self.buyer.demand - vector * share, 0)
+        if one.size >= 0:
+            self.buyer.sizes.counts[one.size] -= share
         if place < self.places.first:
             name = self.places.homes.homes[place].name
             self.nominations.update((pod.uid, name) for pod in pods)
@@ -222,6 +228,9 @@ class Packing:
 
     def _keep(self, one: PodClass, pod: PodFact, home: int) -> bool:
         vector = self.places.vector(one.requests)
+        attachable = self.places.attachments.caps(one.volumes, self.places.count)
+        if attachable is not None and attachable[home] <= 0:
+            return False
         for reading in one.readings:
             if not self.places.homes.admitted(reading.variant)[home] or (vector > self.places.free[home]).any():
                 continue
@@ -239,10 +248,9 @@ class Packing:
         """The domains of a key that such pods may use: of homes, and of what can be bought now."""
         known = self._domains.get((variant, key))
         if known is None:
-            wanted = variant.requirements.get(key)
             values = {*self._standing(key), *self._offered(variant, key)}
             known = self._domains[variant, key] = sorted(
-                (value for value in values if wanted is None or wanted.has(value)),
+                _allowed(values, variant, key),
                 key=lambda value: (self._price_in(variant, key, value), value),
             )
         return known
@@ -290,6 +298,12 @@ def _may_end(offer: Offer, one: PodClass) -> bool:
         if (offer.budget.left(key) or 0) < asked * _BADLY:
             return True
     return False
+
+
+def _allowed(values: Iterable[str], variant: Variant, key: str) -> list[str]:
+    """Those of a label's values that such pods ask for."""
+    wanted = variant.requirements.get(key)
+    return [value for value in values if wanted is None or wanted.has(value)]
 
 
 def _shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:
