@@ -98,6 +98,7 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
+            static_capacity=self._settings.static_capacity,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
