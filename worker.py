@@ -167,6 +167,7 @@ def ports(
         claims=cluster.claims,
         nodes=cluster.nodes,
         pods=cluster.pods,
+        loads=cluster.loads,
         events=cluster.events,
         pools=cluster.pools,
         node_classes=cluster.node_classes,
@@ -256,10 +257,10 @@ def host_settings(settings: Settings) -> HostSettings:
         planning=PlanSettings(
             preference_policy=settings.preference_policy,
             min_values_policy=settings.min_values_policy,
-            planner=settings.planner,
             node_cost=settings.node_cost,
         ),
         not_ready_grace=settings.not_ready_grace,
+        static_capacity=settings.feature_gates["StaticCapacity"],
         others_lease=settings.leader_election_name,
     )
 

@@ -41,7 +41,6 @@ def simulate(
     nodes: Nodes = None,
     preference_policy: Preferences = "Respect",
     min_values_policy: MinValues = "Strict",
-    planner: Annotated[str, typer.Option(envvar="PLANNER", help="greedy or priced.")] = PlanSettings().planner,
     node_cost: Annotated[float, typer.Option(envvar="NODE_COST", min=0)] = PlanSettings().node_cost,
     output: Output = "table",
 ) -> None:
@@ -49,13 +48,11 @@ def simulate(
     _one_of("--output", output, "table", "json")
     _one_of("--preference-policy", preference_policy, "Respect", "Ignore")
     _one_of("--min-values-policy", min_values_policy, "Strict", "BestEffort")
-    _one_of("--planner", planner, "greedy", "priced")
     settings = PlanSettings.model_validate(
         {
             "preference_policy": preference_policy,
             "min_values_policy": min_values_policy,
             "node_cost": node_cost,
-            "planner": planner,
         }
     )
     types, reservations = read_types(instance_types)

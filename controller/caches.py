@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import structlog
 from pydantic import ValidationError
 
+from controller import storage
 from controller.dirty import Dirty, PoolView, pool_view
 from controller.occupancy import Occupancy
 from kube.facts import claim_fact, is_ours, node_fact
@@ -21,6 +22,7 @@ from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFa
 from model.kinds import EC2NodeClass
 from model.labels import NODECLASS_HASH_VERSION
 from scheduling.facts import Change, Fact, Kind
+from scheduling.storage import Storage
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +32,7 @@ _REMEMBERED_DELETIONS: Final = 2000
 
 
 class Caches:
-    """Facts of seven kinds. `now` is the wall clock; `woken` is called after every change."""
+    """Facts of eleven kinds. `now` is the wall clock; `woken` is called after every change."""
 
     def __init__(self, now: Callable[[], datetime], woken: Callable[[], None] = lambda: None) -> None:
         self._now = now
@@ -42,6 +44,7 @@ class Caches:
         self.node_classes: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.namespaces: dict[str, NamespaceFact] = {}
+        self.storage = Storage()
         self.pending: dict[str, PodFact] = {}
         """Pods that are bound nowhere and not finished."""
         self.occupancy = Occupancy()
@@ -59,10 +62,10 @@ class Caches:
 
     def hear(self, kind: str, deltas: Iterable[Delta]) -> None:
         """Take changes of one kind in. An object that cannot be read is left out and logged, not the others."""
-        take = self._takers[kind]
+        take = self._takers.get(kind)
         for delta in deltas:
             try:
-                take(self, delta)
+                take(self, delta) if take else self._hear_storage(kind, delta)
             except (ValueError, KeyError, ValidationError) as error:
                 name = delta.object.get("metadata", {}).get("name")
                 log.error("object cannot be read and is left out", kind=kind, name=name, error=str(error)[:300])
@@ -195,6 +198,14 @@ class Caches:
             _put(self.namespaces, name, new)
             self._change("namespace", name, new)
 
+    def _hear_storage(self, plural: str, delta: Delta) -> None:
+        kind, key, fact = storage.heard(plural, delta)
+        if self.storage.put(kind, key, fact):
+            self._dirty.pods = True
+            if kind == "volume_claim":
+                self._dirty.volume_claims.add(key)
+            self._change(kind, key, fact)
+
     _takers: Final[Mapping[str, Callable[["Caches", Delta], None]]] = {
         "pods": _hear_pod,
         "nodes": _hear_node,
@@ -254,6 +265,7 @@ class Caches:
         self._changes = {}
         return (
             *(Change(kind="namespace", key=key, fact=fact) for key, fact in self.namespaces.items()),
+            *(Change(kind=kind, key=key, fact=fact) for kind, key, fact in self.storage.everything()),
             *(Change(kind="pool", key=key, fact=view.fact) for key, view in self.pools.items()),
             *(Change(kind="daemonset", key=key, fact=fact) for key, fact in self.daemonsets.items()),
             *(Change(kind="node", key=key, fact=fact) for key, fact in self.nodes.items()),

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from activities.ports import Instances, Offerings
 from controller.caches import Caches
 from controller.calling import Calls
-from controller.demand import next_lapse, told_apart
+from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
 from controller.nominations import Nominations
@@ -35,7 +35,7 @@ from workflows import ids
 
 GATHER: Final = 0.1
 """Seconds for which changes are gathered before anything is made of them."""
-_WATCHED: Final = (
+WATCHED: Final = (
     resources.NODE_CLAIMS,
     resources.NODES,
     resources.PODS,
@@ -43,6 +43,10 @@ _WATCHED: Final = (
     resources.EC2_NODE_CLASSES,
     resources.DAEMON_SETS,
     resources.NAMESPACES,
+    resources.STORAGE_CLASSES,
+    resources.PERSISTENT_VOLUMES,
+    resources.PERSISTENT_VOLUME_CLAIMS,
+    resources.CSI_NODES,
 )
 
 
@@ -82,7 +86,7 @@ class Session:
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
-            for one in _WATCHED
+            for one in WATCHED
         }
 
     def _teller(self) -> Telling:
@@ -94,6 +98,7 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
+            static_capacity=self._settings.static_capacity,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
@@ -195,6 +200,7 @@ class Session:
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
+            self._calls.renew(waiting_for(self.caches, dirty.volume_claims))
             due = [moment for moment in (self._calls.again, self._lapse) if moment is not None]
             if dirty.pods or (due and min(due) <= now):
                 self._call(now)

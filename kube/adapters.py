@@ -7,6 +7,7 @@ from kube.client import KubeClient, connect
 from kube.events import KubeEvents
 from kube.inventory import KubeInventory
 from kube.leases import KubeLeases
+from kube.loads import KubeLoads
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
 from kube.pace import Pace
@@ -20,6 +21,7 @@ class KubeAdapters:
     claims: KubeClaims
     nodes: KubeNodes
     pods: KubePods
+    loads: KubeLoads
     events: KubeEvents
     pools: KubePools
     node_classes: KubeNodeClasses
@@ -40,6 +42,7 @@ def build(client: KubeClient) -> KubeAdapters:
         claims=KubeClaims(client, events),
         nodes=KubeNodes(client),
         pods=KubePods(client),
+        loads=KubeLoads(client),
         events=events,
         pools=KubePools(client, events),
         node_classes=KubeNodeClasses(client, events),

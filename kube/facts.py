@@ -91,6 +91,7 @@ def pool_fact(pool: Json) -> PoolFact:
             "ready": _is_true(pool.get("status") or {}, labels.READY),
             "deleting": "deletionTimestamp" in metadata,
             "static": spec.get("replicas") is not None,
+            "replicas": spec.get("replicas") or 0,
             "node_class": reference["name"],
             "node_class_group": reference["group"],
             "node_class_kind": reference["kind"],

@@ -1,6 +1,6 @@
 """NodePools as what can be bought from them now: a template, the types that satisfy it, and room under the limits.
 
-Between `scheduling/typetable.py` (what exists) and `scheduling/packing.py` (what is chosen).
+Between `scheduling/typetable.py` (what exists) and `scheduling/priced/packing.py` (what is chosen).
 """
 
 from collections.abc import Iterable

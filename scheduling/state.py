@@ -4,7 +4,7 @@
 NodeClaims and tells it their names. Nothing here reads a clock or touches the outside.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -15,26 +15,17 @@ from model.labels import NODEPOOL
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
-from scheduling.demand import (
-    Shape,
-    groups_of,
-    invalid,
-    is_provisionable,
-    is_reschedulable,
-    shape_of,
-    shuns_pools,
-)
-from scheduling.emission import MAX_INSTANCE_TYPES, planned_claim
+from scheduling.demand import invalid, is_provisionable, is_reschedulable, shuns_pools
+from scheduling.emission import MAX_INSTANCE_TYPES
 from scheduling.facts import Change, Facts
-from scheduling.fills import Fills
 from scheduling.homes import Homes
 from scheduling.inflight import claim_as_learnt, homes
 from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
-from scheduling.packing import Packing, unplaced
 from scheduling.pools import Offer, Refusal, Template, by_preference
-from scheduling.priced.planning import Ground, Wishes
-from scheduling.priced.planning import plan as plan_by_worth
+from scheduling.priced.demand import Shape, shape_of
+from scheduling.priced.packing import unplaced
+from scheduling.priced.planning import Ground, Wishes, plan
 from scheduling.reserved import Rooms
 
 __all__ = ["Change", "ClusterState", "PlanSettings"]
@@ -48,10 +39,8 @@ class PlanSettings(Value):
     preference_policy: Literal["Respect", "Ignore"] = "Respect"
     min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
     most_instance_types: int = MAX_INSTANCE_TYPES
-    planner: Literal["greedy", "priced"] = "greedy"
-    """`priced` chooses types by what capacity is worth and knows topology, pod affinity and host ports."""
     node_cost: float = 0.002
-    """For `priced`: US dollars an hour that a node counts for beyond its price."""
+    """US dollars an hour that a node counts for beyond its price: the more, the fewer and larger nodes."""
 
 
 class ClusterState:
@@ -102,22 +91,12 @@ class ClusterState:
         shaped = list(self._demand(now, refused))
         if not shaped:
             return Plan(unplaced=tuple(refused))
-        packing = self._packing(now, tuple(unavailable), not_ready_grace, reservations or {})
-        if self.settings.planner == "priced":
-            return self._priced([pod for _, pod in shaped], packing, refused)
-        groups = groups_of(shaped, self.settings.preference_policy)
-        packing.unplaced += refused
-        for group in packing.keep(groups, self._promised(packing.homes)):
-            packing.place(group)
-        return self._plan(packing)
-
-    def _priced(self, pods: Sequence[PodFact], packing: Packing, refused: Sequence[Unplaced]) -> Plan:
-        homes, settings = packing.homes, self.settings
-        ground = Ground(self._facts, homes, packing.offers, packing.closed, self._promised(homes))
+        ground = self._ground(now, tuple(unavailable), not_ready_grace, reservations or {})
+        settings = self.settings
         wishes = Wishes(
             settings.preference_policy, settings.min_values_policy, settings.most_instance_types, settings.node_cost
         )
-        found = plan_by_worth(pods, ground, wishes)
+        found = plan(shaped, ground, wishes)
         return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
 
     def _demand(self, now: datetime, refused: list[Unplaced]) -> Iterator[tuple[Shape, PodFact]]:
@@ -143,13 +122,13 @@ class ClusterState:
             names |= {node.name} if node else set()
         return sorted(names)
 
-    def _packing(
+    def _ground(
         self,
         now: datetime,
         unavailable: tuple[UnavailableOffering, ...],
         not_ready_grace: timedelta,
         reservations: Mapping[str, ReservationRoom],
-    ) -> Packing:
+    ) -> Ground:
         learnt = self._market.learnt
         claims = (*(claim_as_learnt(one, learnt) for one in self._facts.claims.values()), *self._ledger.unseen(now))
         templates = self._templates()
@@ -169,7 +148,8 @@ class ClusterState:
                 offers.append(self._market.offer(template, used.get(pool.name, {}), unavailable, now, rooms))
             else:
                 closed[pool.name] = template
-        return Packing(Homes(standing), offers, Fills(self.settings.min_values_policy), closed)
+        found = Homes(standing)
+        return Ground(self._facts, found, offers, closed, self._promised(found))
 
     def _templates(self) -> dict[str, Template | Refusal]:
         daemons = [daemon for daemon in self._facts.daemons.values() if not invalid(daemon.pod)]
@@ -205,20 +185,6 @@ class ClusterState:
         """Pods to the homes that were bought for them."""
         by_claim = {home.claim: home.name for home in standing.homes if home.claim}
         return {pod: by_claim[claim] for pod, claim in self._ledger.promises.items() if claim in by_claim}
-
-    def _plan(self, packing: Packing) -> Plan:
-        claims: list[PlannedClaim] = []
-        for purchase in packing.purchases:
-            settings = self.settings
-            planned = planned_claim(
-                purchase.fill, tuple(purchase.pods), settings.min_values_policy, settings.most_instance_types
-            )
-            if isinstance(planned, Refusal):
-                pods = [self._facts.pods[uid] for uid in purchase.pods]
-                packing.unplaced += [unplaced(pod, f"pool {purchase.fill.offer.name}: {planned}") for pod in pods]
-            else:
-                claims.append(planned)
-        return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(packing.unplaced))
 
     def _shape(self, pod: PodFact) -> Shape:
         known = self._shapes.get(pod.uid)

@@ -24,6 +24,8 @@ class Need:
     open_room: Amounts
     """Left on bought nodes that those others can join: no reason to buy more for them."""
     ports: tuple[HostPort, ...] = ()
+    size: int = -1
+    """Which of the buyer's sizes they are; -1 where it knows none."""
     together: bool = False
     """All of them have to be on one node."""
 

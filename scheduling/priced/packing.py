@@ -84,30 +84,31 @@ class Packing:
         """Find places for the pods of a class; why some are left, in words."""
         reason = ""
         for reading in one.readings:
-            reason = self._spread_out(one, reading, reading.variant, domain_keys(reading.rules), len(one.pods))[1]
+            reason = self._spread_out(one, reading, domain_keys(reading.rules), len(one.pods))[1]
             if not one.pods:
                 return ""
-        return reason
+        volumes = " or ".join(str(where) for where in one.volumes.alternatives)
+        return f"{reason}; its volumes need {volumes}" if volumes else reason
 
-    def _spread_out(
-        self, one: PodClass, reading: Reading, variant: Variant, keys: Sequence[str], count: int
-    ) -> tuple[int, str]:
+    def _spread_out(self, one: PodClass, reading: Reading, keys: Sequence[str], count: int) -> tuple[int, str]:
         """Up to `count` pods, domain by domain for each key that rules are about; how many, and why not more."""
         if not keys:
-            return self._fill(one, reading, variant, count)
+            return self._fill(one, reading, reading.variant, count)
         key, rest = keys[0], keys[1:]
         rules = tuple(of_key(reading.rules, key))
+        universe = self.universe.usable(reading.own, key)
         least = {rule: self.universe.counted(rule) for rule in rules if isinstance(rule, Spread)}
-        domains = Domains(self.universe.usable(variant, key), rules, least)
+        blocked = set(universe) - set(_allowed(universe, reading.variant, key))
+        domains = Domains(universe, rules, least, blocked=blocked)
         placed, reason = 0, ""
         while placed < count:
             if least:
-                domains.room = self._room(one, reading, variant, key, domains.order)
+                domains.room = self._room(one, reading, key, domains.order)
             shares = domains.shares(self._chunk(one, rules, domains, count - placed))
             if not shares:
                 return placed, reason or domains.why_not(key)
             for name, share in shares:
-                done, why = self._spread_out(one, reading, pinned(variant, key, name), rest, share)
+                done, why = self._spread_out(one, reading.pinned(key, name), rest, share)
                 placed += done
                 if done < share:
                     domains.blocked.add(name)
@@ -122,13 +123,11 @@ class Packing:
             return count
         return min(count, max(1, min(skews) * len(domains.order)))
 
-    def _room(
-        self, one: PodClass, reading: Reading, variant: Variant, key: str, names: Iterable[str]
-    ) -> dict[str, int]:
+    def _room(self, one: PodClass, reading: Reading, key: str, names: Iterable[str]) -> dict[str, int]:
         """Of domains in which no node can be bought for such pods: how many more go there."""
         vector = self.places.vector(one.requests)
         sold = new_cap(reading.rules) > 0
-        inside = {name: pinned(variant, key, name) for name in names}
+        inside = {name: pinned(reading.variant, key, name) for name in names}
         return {
             name: int(np.minimum(self._fitting(one, reading, within, vector), len(one.pods)).sum())
             for name, within in inside.items()
@@ -143,7 +142,7 @@ class Packing:
             cap = min(new_cap(reading.rules), 1 if one.ports else UNLIMITED)
             others = np.maximum(self.buyer.demand - vector * len(one.pods), 0)
             room = self.places.open_room(variant)
-            need = Need(variant, vector, count - done, cap, others, room, one.ports, together=company)
+            need = Need(variant, vector, count - done, cap, others, room, one.ports, one.size, together=company)
             if cap == 0 or (company and done):
                 if company and self._grow(reading, need):
                     joined = self._join(one, reading, variant, vector, count - done)
@@ -192,7 +191,10 @@ class Packing:
         fitting = places.counts(vector, chosen)
         if caps is not None:
             fitting = np.minimum(fitting, caps)
-        return np.minimum(fitting, 1) if one.ports else fitting
+        if one.ports:
+            fitting = np.minimum(fitting, 1)
+        attachable = places.attachments.caps(one.volumes, places.count)
+        return fitting if attachable is None else np.minimum(fitting, attachable)
 
     def _assign(self, one: PodClass, variant: Variant, vector: Amounts, shares: Amounts) -> int:
         used = np.flatnonzero(shares)
@@ -218,7 +220,10 @@ class Packing:
         pods, one.pods = one.pods[:share], one.pods[share:]
         self.places.take(place, vector, [pod.uid for pod in pods], variant)
         self.places.take_ports(place, one.ports)
+        self.places.attachments.take(place, one.volumes, share)
         self.buyer.demand = np.maximum(self.buyer.demand - vector * share, 0)
+        if one.size >= 0:
+            self.buyer.sizes.counts[one.size] -= share
         if place < self.places.first:
             name = self.places.homes.homes[place].name
             self.nominations.update((pod.uid, name) for pod in pods)
@@ -250,6 +255,9 @@ class Packing:
 
     def _keep(self, one: PodClass, pod: PodFact, home: int) -> bool:
         vector = self.places.vector(one.requests)
+        attachable = self.places.attachments.caps(one.volumes, self.places.count)
+        if attachable is not None and attachable[home] <= 0:
+            return False
         for reading in one.readings:
             chosen = self.places.ports_free(one.ports, self.places.admitted(reading.variant))
             if not chosen[home] or (vector > self.places.free[home]).any():
@@ -281,6 +289,12 @@ def _may_end(offer: Offer, one: PodClass) -> bool:
         if (offer.budget.left(key) or 0) < asked * _BADLY:
             return True
     return False
+
+
+def _allowed(values: Iterable[str], variant: Variant, key: str) -> list[str]:
+    """Those of a label's values that such pods ask for."""
+    wanted = variant.requirements.get(key)
+    return [value for value in values if wanted is None or wanted.has(value)]
 
 
 def _shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:

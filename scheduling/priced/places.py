@@ -12,6 +12,7 @@ import numpy as np
 from model.facts import HostPort
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Option, Refusal
+from scheduling.priced.attachments import Attachments
 from scheduling.priced.demand import Variant
 from scheduling.priced.ports import clash
 from scheduling.priced.topology import UNLIMITED
@@ -41,9 +42,10 @@ class Bought:
 
 
 class Places:
-    def __init__(self, homes: Homes, resources: Sequence[str]) -> None:
+    def __init__(self, homes: Homes, resources: Sequence[str], attachments: Attachments | None = None) -> None:
         """`resources` in the order of the columns of every amount here."""
         self.homes = homes
+        self.attachments = attachments or Attachments(len(homes.homes), {}, {})
         self.resources = tuple(resources)
         self.columns = {key: number for number, key in enumerate(self.resources)}
         self.first = len(homes.homes)

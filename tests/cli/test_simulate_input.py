@@ -166,7 +166,7 @@ def test_namespaces_are_selected_by_their_labels(files: Files, capsys: CaptureFi
     quiet = with_spec("quiet", **affinity("podAntiAffinity", required=[term]))
     namespace = {"kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "red"}}}
     files.write("pods.yaml", namespace, noisy, quiet)
-    found = planned(files, capsys, "--planner", "priced")
+    found = planned(files, capsys)
     zones = {node["pods"][0]: node["zones"] for node in found["nodes"] if len(node["pods"]) == 1}
     assert zones["noisy"] == ["a"] and zones["quiet"] != ["a"] and len(zones["quiet"]) == 1
 
@@ -182,7 +182,7 @@ def test_priority_comes_from_the_class(files: Files, capsys: CaptureFixture[str]
     limited["spec"]["limits"] = {"nodes": "1"}
     files.write("pools.yaml", limited)
     files.write("pods.yaml", *classes, with_spec("other", containers=[container(requests={"cpu": "7"})]), first)
-    found = planned(files, capsys, "--planner", "priced")
+    found = planned(files, capsys)
     assert placed(found) == ["first"] and list(found["unschedulable"]) == ["other"]
 
 
@@ -204,7 +204,7 @@ def test_reserved_capacity_is_used_first_and_no_further(
     large["offerings"].append({**kept, **count})
     (files.folder / "types.json").write_text(json.dumps([large]))
     files.write("pods.yaml", *(pod(f"p{n}", cpu="7") for n in range(3)))
-    found = planned(files, capsys, "--planner", "priced")
+    found = planned(files, capsys)
     kinds = [node["capacityTypes"] for node in found["nodes"]]
     assert kinds.count(["reserved"]) == reserved and len(kinds) == 3
     assert sorted(node["price"] for node in found["nodes"])[0] == 0.001
