@@ -13,10 +13,10 @@ import numpy as np
 
 from model.facts import HostPort
 from scheduling.pools import Offer, Option, Refusal
-from scheduling.priced.costs import Guide, guide
+from scheduling.priced.costs import Guide, guide, plain_worth
 from scheduling.priced.demand import Variant
 from scheduling.priced.equal import exact_mix, fit_of, fits_of
-from scheduling.priced.needs import Choice, Need
+from scheduling.priced.needs import Choice, Need, Shelf
 from scheduling.priced.patterns import MOST_SIZES, Mix, Sizes, cheapest_mix
 from scheduling.priced.shortfalls import over_limit, too_small
 from scheduling.typetable import Amounts, Indices, Prices
@@ -39,17 +39,6 @@ _SHARE: Final = 4
 _SMALL: Final = {"cpu": 16_000, "memory": 64 << 30}
 _LARGE: Final = {"cpu": 64_000, "memory": 512 << 30}
 """Between these bounds a node is as large as its share of the demand."""
-
-
-@dataclass(slots=True)
-class Shelf:
-    """An offer's option as arrays in the plan's columns: what may be bought, with room and price."""
-
-    rows: Indices
-    room: Amounts
-    useful: Amounts
-    """Of the room what pods can fill."""
-    prices: Prices
 
 
 @dataclass(slots=True)
@@ -275,12 +264,12 @@ class Buyer:
         base = offer.base()
         counts = np.zeros(len(offer.table))
         if isinstance(base, Refusal):
-            return Guide(_plain_worth(self.whole), counts=counts)
+            return Guide(plain_worth(self.whole), counts=counts)
         shelf = self._shelf(offer, base)
         covered = np.where(shelf.room.max(axis=0) > 0, self.whole, 0)
         found = guide(shelf.useful, self._judged(shelf), covered, nodes=self.least_nodes)
         if found is None:
-            return Guide(_plain_worth(covered), counts=counts)
+            return Guide(plain_worth(covered), counts=counts)
         counts[shelf.rows] = found.counts
         found.counts = counts
         return found
@@ -319,8 +308,3 @@ class Buyer:
 
     def _missing(self, offer: Offer, option: Option, shelf: Shelf, kept: list[np.intp]) -> str:
         return missing_variety(offer.table, option.requirements, shelf.rows[kept])
-
-
-def _plain_worth(demand: Amounts) -> Prices:
-    asked = demand.astype(np.float64)
-    return np.divide(1.0, asked, out=np.zeros_like(asked), where=asked > 0)

@@ -1,4 +1,4 @@
-"""What `packing.py` asks `buying.py` for, and what it is answered."""
+"""What `packing.py` asks `buying.py` for, what it is answered, and the shelf that it is chosen from."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 from model.facts import HostPort
 from scheduling.pools import Offer, Option
 from scheduling.priced.demand import Variant
-from scheduling.typetable import Amounts, Indices
+from scheduling.typetable import Amounts, Indices, Prices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,3 +56,14 @@ class Choice:
     """How many of the pods asked for go on one such node."""
     nodes: int
     """How many such nodes the mix has in mind."""
+
+
+@dataclass(slots=True)
+class Shelf:
+    """An offer's option as arrays in the plan's columns: what may be bought, with room and price."""
+
+    rows: Indices
+    room: Amounts
+    useful: Amounts
+    """Of the room what pods can fill."""
+    prices: Prices

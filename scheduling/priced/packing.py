@@ -19,7 +19,7 @@ from scheduling.priced.classes import PodClass
 from scheduling.priced.demand import Variant, pinned
 from scheduling.priced.domains import Universe
 from scheduling.priced.needs import Choice, Need
-from scheduling.priced.places import Places
+from scheduling.priced.places import Places, shares
 from scheduling.priced.rules import Reading
 from scheduling.priced.topology import (
     UNLIMITED,
@@ -144,11 +144,10 @@ class Packing:
             room = self.places.open_room(variant)
             need = Need(variant, vector, count - done, cap, others, room, one.ports, one.size, together=company)
             if cap == 0 or (company and done):
-                if company and self._grow(reading, need):
-                    joined = self._join(one, reading, variant, vector, count - done)
-                    done += joined
-                    if joined:
-                        continue
+                joined = self._grow(one, reading, need) if company else 0
+                done += joined
+                if joined:
+                    continue
                 return done, "no node with the pods that its affinity asks for has room"
             choice = self.buyer.choose(need)
             if not isinstance(choice, Choice):
@@ -156,26 +155,25 @@ class Packing:
             done += self._buy(one, variant, vector, choice, count - done, most=1 if company else choice.nodes)
         return done, ""
 
-    def _grow(self, reading: Reading, need: Need) -> bool:
-        """Make one bought node larger, which these pods have to join and cannot; False when none can be."""
+    def _grow(self, one: PodClass, reading: Reading, need: Need) -> int:
+        """Make a bought node larger, which these pods have to join and cannot; how many then do."""
         places = self.places
         caps = host_caps(reading.rules, places.count)
         open_places = np.flatnonzero(caps[places.first :]) + places.first if caps is not None else ()
         for place in map(int, open_places):
-            one, lane = places.bought[place - places.first], places.joined(place, need.variant)
-            if lane is None:
-                continue
-            wanted = replace(need, ports=(*need.ports, *one.ports))
-            found = self.buyer.larger(lane.offer, lane.option, places.used(place - places.first), one.rows, wanted)
+            node, lane = places.bought[place - places.first], places.joined(place, need.variant)
+            wanted = replace(need, ports=(*need.ports, *node.ports))
+            used = places.used(place - places.first)
+            found = self.buyer.larger(lane.offer, lane.option, used, node.rows, wanted) if lane else None
             if found is not None:
                 places.grow(place, *found)
-                return True
-        return False
+                return self._join(one, reading, need.variant, need.vector, need.count)
+        return 0
 
     def _join(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts, count: int) -> int:
         """Homes and nodes that are bought already, in their order."""
         fitting = self._fitting(one, reading, variant, vector)
-        return self._assign(one, variant, vector, _shares(fitting, count, one_place=_starts_company(reading.rules)))
+        return self._assign(one, variant, vector, shares(fitting, count, one_place=_starts_company(reading.rules)))
 
     def _fitting(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts) -> Amounts:
         """How many such pods each place takes."""
@@ -295,18 +293,6 @@ def _allowed(values: Iterable[str], variant: Variant, key: str) -> list[str]:
     """Those of a label's values that such pods ask for."""
     wanted = variant.requirements.get(key)
     return [value for value in values if wanted is None or wanted.has(value)]
-
-
-def _shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:
-    """How many of `count` each place gets, in order; with `one_place` all on the first that takes most."""
-    if one_place:
-        shares = np.zeros_like(fitting)
-        if len(fitting) and fitting.max() > 0:
-            best = int(np.minimum(fitting, count).argmax())
-            shares[best] = min(int(fitting[best]), count)
-        return shares
-    before = np.concatenate(([0], np.cumsum(np.minimum(fitting, count))[:-1]))
-    return np.asarray(np.clip(count - before, 0, fitting), dtype=np.int64)
 
 
 def _starts_company(rules: Iterable[Rule]) -> bool:

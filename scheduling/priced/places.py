@@ -185,3 +185,15 @@ class Places:
             option = lane.offer.narrowed(lane.option, variant)
             into.append(-1 if isinstance(option, Refusal) else self._lane(lane.offer, option))
         return into
+
+
+def shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:
+    """How many of `count` each place gets, in order; with `one_place` all on the first that takes most."""
+    if one_place:
+        taken = np.zeros_like(fitting)
+        if len(fitting) and fitting.max() > 0:
+            best = int(np.minimum(fitting, count).argmax())
+            taken[best] = min(int(fitting[best]), count)
+        return taken
+    before = np.concatenate(([0], np.cumsum(np.minimum(fitting, count))[:-1]))
+    return np.asarray(np.clip(count - before, 0, fitting), dtype=np.int64)
