@@ -8,16 +8,17 @@ from typing import Literal, TypeVar
 
 from model.base import Value
 from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact
+from model.overlays import OverlayFact
 
 T = TypeVar("T")
-Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace"]
-Fact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact
+Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace", "overlay"]
+Fact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact | OverlayFact
 
 
 class Change(Value):
     """One object that is new, different, or gone (`fact` is None).
 
-    The key is the UID of a pod or DaemonSet, and the name of a node, claim, pool or namespace.
+    The key is the UID of a pod or DaemonSet, and the name of a node, claim, pool, namespace or overlay.
     """
 
     kind: Kind
@@ -35,6 +36,7 @@ class Facts:
         self.pools: dict[str, PoolFact] = {}
         self.daemons: dict[str, DaemonSetFact] = {}
         self.namespaces: dict[str, NamespaceFact] = {}
+        self.overlays: dict[str, OverlayFact] = {}
         self.homeless: dict[str, PodFact] = {}
         self._bound: dict[str, dict[str, PodFact]] = {}
         self._by_provider: dict[str, str] = {}
@@ -54,6 +56,8 @@ class Facts:
                 _put(self.daemons, change.key, change.fact)
             case "namespace", NamespaceFact() | None:
                 _put(self.namespaces, change.key, change.fact)
+            case "overlay", OverlayFact() | None:
+                _put(self.overlays, change.key, change.fact)
             case _:
                 raise TypeError(f"a {change.kind} was announced and a {type(change.fact).__name__} given")
 

@@ -30,6 +30,7 @@ from scheduling.homes import Homes
 from scheduling.inflight import claim_as_learnt, homes
 from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
+from scheduling.overlays import Verdict
 from scheduling.packing import Packing, unplaced
 from scheduling.pools import Offer, Refusal, Template, by_preference
 from scheduling.priced.planning import Ground, Wishes
@@ -170,7 +171,12 @@ class ClusterState:
                 closed[pool.name] = template
         return Packing(Homes(standing), offers, Fills(self.settings.min_values_policy), closed)
 
+    def overlays(self) -> Mapping[str, Verdict]:
+        """Which NodeOverlays are heeded, by name: what plans go by from now on."""
+        return self._market.overlay(self._facts.overlays.values(), self._facts.pools.values())
+
     def _templates(self) -> dict[str, Template | Refusal]:
+        self.overlays()
         daemons = [daemon for daemon in self._facts.daemons.values() if not invalid(daemon.pod)]
         return {pool.name: self._market.template(pool, daemons) for pool in self._facts.pools.values()}
 
@@ -225,5 +231,8 @@ class ClusterState:
                 self._ledger.seen(change.key, change.fact if isinstance(change.fact, ClaimFact) else None)
             case "pool":
                 self._market.forget(change.key)
+                self._market.rejudge()
             case "daemonset":
                 self._market.forget()
+            case "overlay":
+                self._market.rejudge()

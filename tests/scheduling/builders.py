@@ -16,6 +16,7 @@ from model.facts import (
     Toleration,
 )
 from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from model.overlays import OverlayFact
 from model.plans import Plan, PlannedClaim
 from scheduling.state import Change, ClusterState, PlanSettings
 
@@ -23,6 +24,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GIB = 1 << 30
 ZONES = ("a", "b", "c")
 _numbers = count()
+AnyFact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | OverlayFact
 
 
 def expressions(*written: str) -> tuple[Expression, ...]:
@@ -187,6 +189,10 @@ def launched(name: str, planned: PlannedClaim, kind: InstanceType, zone: str = "
     return claim(name, of=planned.pool, **fields)  # type: ignore[arg-type]
 
 
+def overlay(name: str, *requirements: str, **more: object) -> OverlayFact:
+    return OverlayFact.model_validate({"name": name, "requirements": expressions(*requirements), **more})
+
+
 def toleration(key: str = "", value: str = "", effect: str = "") -> Toleration:
     return Toleration(key=key, value=value, effect=effect, operator="Equal" if value else "Exists")
 
@@ -195,7 +201,7 @@ def taint(key: str, value: str = "", effect: str = "NoSchedule") -> Taint:
     return Taint(key=key, value=value, effect=effect)
 
 
-def change(fact: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact) -> Change:
+def change(fact: AnyFact) -> Change:
     match fact:
         case PodFact():
             return Change(kind="pod", key=fact.uid, fact=fact)
@@ -207,6 +213,8 @@ def change(fact: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact) -> C
             return Change(kind="pool", key=fact.name, fact=fact)
         case DaemonSetFact():
             return Change(kind="daemonset", key=fact.uid, fact=fact)
+        case OverlayFact():
+            return Change(kind="overlay", key=fact.name, fact=fact)
 
 
 class World:
@@ -214,7 +222,7 @@ class World:
 
     def __init__(
         self,
-        *facts: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact,
+        *facts: AnyFact,
         kinds: tuple[InstanceType, ...] = COMMON,
         settings: PlanSettings | None = None,
     ) -> None:
@@ -222,7 +230,7 @@ class World:
         self.state.set_catalogue(Catalogue(by_node_class={"default": kinds}))
         self.add(*facts)
 
-    def add(self, *facts: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact) -> None:
+    def add(self, *facts: AnyFact) -> None:
         self.state.apply([change(fact) for fact in facts])
 
     def plan(self, after: float = 0, **more: object) -> Plan:
