@@ -5,7 +5,7 @@ What is planned is what the worker would plan: the same code, the same settings.
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,11 +18,13 @@ from cli.manifests import Object, of_kind, parsed, read_objects
 from cli.portable_types import read_types
 from cli.simulated import Simulation, as_json, as_table, simulation
 from cli.workloads import KINDS, pods_of
-from kube.facts import node_fact, pool_fact
+from kube.facts import node_fact, overlay_fact, pool_fact
 from kube.pod_facts import daemonset_fact, pod_fact
 from model.catalogue import Catalogue, InstanceType
 from model.facts import DaemonSetFact, NodeFact, PodFact, PoolFact
+from model.overlays import OverlayFact, lay
 from model.requirements import RequirementError, Requirements
+from scheduling.overlays import Ground, judge, labels_of
 from scheduling.state import Change, ClusterState, PlanSettings
 from scheduling.typetable import TypeTable
 
@@ -32,6 +34,7 @@ NOW = datetime(2000, 1, 2, tzinfo=UTC)
 """After everything in the manifests; plans ask no clock."""
 
 Manifests = Annotated[Path, typer.Option(help="Manifests in YAML or JSON.")]
+Pools = Annotated[Path, typer.Option(help="Manifests in YAML or JSON; NodeOverlays among them count.")]
 Maybe = Annotated[Path | None, typer.Option(help="Manifests in YAML or JSON.")]
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
 Policy = Annotated[str, typer.Option(help="Respect or Ignore.")]
@@ -40,7 +43,7 @@ Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
 
 @app.command()
 def simulate(
-    nodepools: Manifests,
+    nodepools: Pools,
     pods: Manifests,
     instance_types: Types,
     daemonsets: Maybe = None,
@@ -61,10 +64,13 @@ def simulate(
         {"preference_policy": preference_policy, "node_cost": node_cost, "planner": planner}
     )
     types = read_types(instance_types)
-    pools = _facts(nodepools, _pool, "NodePool")
+    given = of_kind(nodepools, read_objects(nodepools), "NodePool", "NodeOverlay")
+    chosen = [one for one in given if one["kind"] == "NodePool"]
+    pools = [parsed(nodepools, one, _pool) for one in of_kind(nodepools, chosen, "NodePool")]
     _sold(nodepools, pools, instance_types, types)
     found = run(
         pools=pools,
+        overlays=_heeded(nodepools, [one for one in given if one["kind"] == "NodeOverlay"], pools, types),
         pods=[parsed(pods, one, _pod) for one in pods_of(pods, of_kind(pods, read_objects(pods), *KINDS))],
         types=types,
         daemons=_facts(daemonsets, daemonset_fact, "DaemonSet") if daemonsets else [],
@@ -80,6 +86,7 @@ def simulate(
 def run(
     *,
     pools: list[PoolFact],
+    overlays: Sequence[OverlayFact] = (),
     pods: list[PodFact],
     types: tuple[InstanceType, ...],
     daemons: list[DaemonSetFact],
@@ -92,6 +99,7 @@ def run(
     state.apply(
         [
             *(Change(kind="pool", key=one.name, fact=one) for one in pools),
+            *(Change(kind="overlay", key=one.name, fact=one) for one in overlays),
             *(Change(kind="node", key=one.name, fact=one) for one in nodes),
             *(Change(kind="daemonset", key=one.uid, fact=one) for one in daemons),
             *(Change(kind="pod", key=one.uid, fact=one) for one in pods),
@@ -100,7 +108,8 @@ def run(
     began = time.perf_counter()
     plan = state.provision(now=NOW)
     seconds = time.perf_counter() - began
-    return simulation(plan, {one.uid: one for one in pods}, {one.name: one for one in types}, seconds)
+    laid = {pool.name: {one.name: one for one in lay(types, overlays, labels_of(pool))} for pool in pools}
+    return simulation(plan, {one.uid: one for one in pods}, laid, seconds)
 
 
 def _facts(path: Path, read: Callable[[Mapping[str, Any]], Any], kind: str) -> list[Any]:
@@ -115,6 +124,18 @@ def _pool(raw: Mapping[str, Any]) -> PoolFact:
     except RequirementError as error:
         raise ValueError(f"spec.template.spec.requirements: {error}") from error
     return found
+
+
+def _heeded(
+    path: Path, given: list[Object], pools: list[PoolFact], types: tuple[InstanceType, ...]
+) -> tuple[OverlayFact, ...]:
+    """A worker would leave out what it does not heed, and say so on the object. Raises `Refused`."""
+    facts = [parsed(path, one, overlay_fact) for one in given]
+    judged = judge(facts, [Ground(labels_of(pool), types) for pool in pools])
+    for name, verdict in judged.verdicts.items():
+        if verdict.reason:
+            raise Refused(f"{path}: NodeOverlay {name}: {verdict.message}")
+    return judged.heeded
 
 
 def _sold(path: Path, pools: list[PoolFact], source: Path, types: tuple[InstanceType, ...]) -> None:

@@ -45,15 +45,15 @@ class Simulation:
 
 
 def simulation(
-    plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, InstanceType], seconds: float
+    plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, Mapping[str, InstanceType]], seconds: float
 ) -> Simulation:
-    """`pods` by UID, those that run among them."""
+    """`pods` by UID, those that run among them; `types` by pool and name."""
     names = _names(pods)
     existing: dict[str, tuple[str, ...]] = {}
     for uid, node in plan.nominations.items():
         existing[node] = (*existing.get(node, ()), names[uid])
     return Simulation(
-        nodes=tuple(_node(one, names, types) for one in plan.claims),
+        nodes=tuple(_node(one, names, types[one.pool]) for one in plan.claims),
         existing=existing,
         unschedulable={names[one.pod_uid]: one.reason for one in plan.unplaced},
         seconds=seconds,

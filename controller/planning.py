@@ -18,6 +18,7 @@ from controller.learning import Learning
 from controller.limits import within_limits
 from controller.naming import claim_names, drafts, group_ids, node_claim
 from controller.nominations import Nominations
+from controller.overlays import OverlayVerdicts
 from controller.planner import PlannerProcess
 from controller.shifts import Shifts
 from controller.sizes import Sizes
@@ -54,7 +55,9 @@ class Planning:
         settings: PlanSettings,
         not_ready_grace: timedelta,
         now: Callable[[], datetime],
+        verdicts: OverlayVerdicts | None = None,
     ) -> None:
+        self._verdicts = verdicts
         self._caches, self._nominations = caches, nominations
         self._claims, self._events, self._offerings = claims, events, offerings
         self.catalogue = CatalogueFeed(caches, offerings, now)
@@ -141,6 +144,8 @@ class Planning:
             if await self.catalogue.refresh():
                 await process.set_catalogue(self.catalogue.catalogue)
                 self.catalogue.delivered()
+            if self._verdicts and self._caches.overlays and not self.catalogue.unknown():
+                await self._verdicts.say(await process.overlays())
         except Fault:
             # What it was told may be lost half-way, so it starts anew and is told all of it.
             await self.close()

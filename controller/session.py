@@ -12,6 +12,7 @@ from typing import Final
 from temporalio.client import Client
 
 from activities.ports import Instances, Offerings
+from controller import gates
 from controller.caches import Caches
 from controller.calling import Calls
 from controller.demand import next_lapse, told_apart
@@ -19,6 +20,7 @@ from controller.dirty import Dirty
 from controller.drift import Drifting
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
+from controller.overlays import OverlayVerdicts
 from controller.planning import Planning
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
@@ -82,7 +84,7 @@ class Session:
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
-            for one in _WATCHED
+            for one in (*_WATCHED, *gates.kinds(settings.gates))
         }
 
     def _teller(self) -> Telling:
@@ -106,6 +108,7 @@ class Session:
             settings=self._settings.planning,
             not_ready_grace=self._settings.not_ready_grace,
             now=self._now,
+            verdicts=OverlayVerdicts(self.caches, kube.overlays, self._now),
         )
 
     def _catalogue_changed(self) -> None:

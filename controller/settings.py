@@ -22,3 +22,5 @@ class HostSettings:
     not_ready_grace: timedelta = timedelta(minutes=5)
     others_lease: str = OTHERS_LEASE
     """Karpenter's leader lease; empty switches the check off."""
+    gates: frozenset[str] = frozenset()
+    """The feature gates that are on."""

@@ -9,6 +9,7 @@ from kube.inventory import KubeInventory
 from kube.leases import KubeLeases
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
+from kube.overlays import KubeOverlays
 from kube.pace import Pace
 from kube.pods import KubePods
 from kube.pools import KubePools
@@ -24,6 +25,7 @@ class KubeAdapters:
     pools: KubePools
     node_classes: KubeNodeClasses
     leases: KubeLeases
+    overlays: KubeOverlays
     inventory: KubeInventory
 
     async def close(self) -> None:
@@ -44,6 +46,7 @@ def build(client: KubeClient) -> KubeAdapters:
         pools=KubePools(client, events),
         node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
+        overlays=KubeOverlays(client, events),
         inventory=KubeInventory(client),
     )
 

@@ -34,6 +34,8 @@ class Resource:
 NODE_POOLS = Resource(labels.NODEPOOL_API_VERSION, "nodepools", "NodePool")
 NODE_CLAIMS = Resource(labels.NODEPOOL_API_VERSION, "nodeclaims", "NodeClaim")
 EC2_NODE_CLASSES = Resource(labels.EC2NODECLASS_API_VERSION, "ec2nodeclasses", "EC2NodeClass")
+NODE_OVERLAYS = Resource(labels.NODEOVERLAY_API_VERSION, "nodeoverlays", "NodeOverlay")
+CAPACITY_BUFFERS = Resource(labels.CAPACITYBUFFER_API_VERSION, "capacitybuffers", "CapacityBuffer", namespaced=True)
 NODES = Resource("v1", "nodes", "Node")
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
 PODS = Resource("v1", "pods", "Pod", namespaced=True)

@@ -4,14 +4,16 @@
 by `lay`, so that they agree.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from model.base import Value
 from model.catalogue import OFFERING_KEYS, InstanceType, Offering
 from model.facts import Expression
-from model.labels import INSTANCE_TYPE, MEMORY, NODEPOOL, WELL_KNOWN
-from model.requirement import Requirement
+from model.kinds.nodeoverlay import ADJUSTMENT, PRICE
+from model.labels import INSTANCE_TYPE, MEMORY, NODEPOOL, WELL_KNOWN, WELL_KNOWN_RESOURCES
+from model.requirement import Requirement, RequirementError
 from model.requirements import Requirements
 
 _HUGEPAGES: Final = "hugepages-"
@@ -47,6 +49,27 @@ class OverlayFact(Value):
         share = self.adjustment.endswith("%")
         change = price * float(self.adjustment[:-1]) / 100 if share else float(self.adjustment)
         return max(0.0, price + change)
+
+
+def problem_of(overlay: OverlayFact) -> str:
+    """What is wrong with it taken alone, and what to write instead; empty when nothing is."""
+    if overlay.problem:
+        return overlay.problem
+    try:
+        Requirements.of(overlay.requirements)
+    except RequirementError as error:
+        return f"spec.requirements: {error}"
+    for key in WELL_KNOWN_RESOURCES:
+        if key in overlay.capacity:
+            return f"spec.capacity: {key} is what the instance type has; write extended resources alone"
+    if overlay.price and not re.search(PRICE, overlay.price):
+        return f"spec.price: {overlay.price!r} is no price; write dollars an hour such as '0.25'"
+    if overlay.adjustment and not re.search(ADJUSTMENT, overlay.adjustment):
+        return f"spec.priceAdjustment: {overlay.adjustment!r} is none; write such as '+0.05', '-0.1', '+10%' or '-25%'"
+    if overlay.price and overlay.adjustment:
+        return "spec.price and spec.priceAdjustment: write one of them"
+    negative = next((key for key, amount in overlay.capacity.items() if amount < 0), "")
+    return f"spec.capacity: {negative} is below nothing; write how much a node has" if negative else ""
 
 
 def by_precedence(overlays: Iterable[OverlayFact]) -> list[OverlayFact]:

@@ -9,17 +9,8 @@ from dataclasses import dataclass, field
 from model.base import Value
 from model.catalogue import InstanceType
 from model.facts import PoolFact
-from model.labels import (
-    CONFLICT,
-    NODEPOOL,
-    RUNTIME_VALIDATION,
-    WELL_KNOWN,
-    WELL_KNOWN_RESOURCES,
-    nodeclass_label,
-)
-from model.overlays import OverlayFact, Reach, by_precedence
-from model.requirement import RequirementError
-from model.requirements import Requirements
+from model.labels import CONFLICT, NODEPOOL, RUNTIME_VALIDATION, WELL_KNOWN, nodeclass_label
+from model.overlays import OverlayFact, Reach, by_precedence, problem_of
 
 
 class Verdict(Value):
@@ -62,23 +53,6 @@ def judge(overlays: Iterable[OverlayFact], grounds: Sequence[Ground]) -> Judged:
         if verdict == HEEDED:
             heeded.append(one)
     return Judged(tuple(heeded), verdicts)
-
-
-def problem_of(overlay: OverlayFact) -> str:
-    """What is wrong with it taken alone, and what to write instead; empty when nothing is."""
-    if overlay.problem:
-        return overlay.problem
-    try:
-        Requirements.of(overlay.requirements)
-    except RequirementError as error:
-        return f"spec.requirements: {error}"
-    for key in WELL_KNOWN_RESOURCES:
-        if key in overlay.capacity:
-            return f"spec.capacity: {key} is what the instance type has; write extended resources alone"
-    if overlay.price and overlay.adjustment:
-        return "spec.price and spec.priceAdjustment: write one of them"
-    negative = next((key for key, amount in overlay.capacity.items() if amount < 0), "")
-    return f"spec.capacity: {negative} is below nothing; write how much a node has" if negative else ""
 
 
 def labels_of(pool: PoolFact) -> dict[str, str]:

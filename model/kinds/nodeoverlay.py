@@ -9,6 +9,9 @@ from model import labels
 from model.kinds.meta import Condition, KubeModel, KubeObject, Quantities
 from model.kinds.schema import ATOMIC, INT32, QUALIFIED_NAME, Crd, Rule
 
+PRICE: Final = r"^\d+(\.\d+)?$"
+ADJUSTMENT: Final = r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$"
+
 _KEY_RULES: Final = (
     Rule(
         "self in ['karpenter.sh/capacity-type', 'karpenter.sh/nodepool'] "
@@ -70,14 +73,14 @@ class NodeOverlaySpec(KubeModel):
     ] = ()
     price: Annotated[
         str | None,
-        Crd("What one costs, in US dollars an hour, such as '0.25'.", {"pattern": r"^\d+(\.\d+)?$"}),
+        Crd("What one costs, in US dollars an hour, such as '0.25'.", {"pattern": PRICE}),
     ] = None
     price_adjustment: Annotated[
         str | None,
         Crd(
             "By how much its price changes: dollars an hour such as '+0.05' or '-0.1', or a share such as '+10%' or "
             "'-25%'; never below nothing.",
-            {"pattern": r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$"},
+            {"pattern": ADJUSTMENT},
         ),
     ] = None
     capacity: Annotated[

@@ -142,6 +142,8 @@ def test_a_refused_overlay_is_in_nobodys_way() -> None:
         (overlay("o", capacity={"cpu": 1}), "write extended resources alone"),
         (overlay("o", capacity={FUSE: -1}), "spec.capacity: example.com/fuse is below nothing"),
         (overlay("o", price="1", adjustment="+1"), "write one of them"),
+        (overlay("o", price="cheap"), "spec.price: 'cheap' is no price; write dollars"),
+        (overlay("o", adjustment="10%"), "spec.priceAdjustment: '10%' is none; write such as"),
         (overlay("o", problem="spec.capacity: no"), "spec.capacity: no"),
     ),
 )
