@@ -18,6 +18,7 @@ from controller.tables import discard, put
 from kube.facts import claim_fact, is_ours, node_fact, overlay_fact
 from kube.listwatch import Delta
 from kube.pod_facts import daemonset_fact, pod_fact
+from model.buffers import BufferFact
 from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact
 from model.kinds import EC2NodeClass
 from model.labels import NODECLASS_HASH_VERSION
@@ -45,6 +46,7 @@ class Caches:
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.namespaces: dict[str, NamespaceFact] = {}
         self.overlays: dict[str, OverlayFact] = {}
+        self.buffers: dict[str, BufferFact] = {}
         self.pending: dict[str, PodFact] = {}
         """Pods that are bound nowhere and not finished."""
         self.occupancy = Occupancy()
@@ -217,6 +219,10 @@ class Caches:
         if claim.uid not in self._deleted and claim.name not in self.claims:
             self._take_claim(claim)
 
+    def take_buffer(self, uid: str, fact: BufferFact | None) -> bool:
+        """What a CapacityBuffer asks for; None: nothing. False when it is as it was."""
+        return self._replace(self.buffers, "buffer", uid, fact)
+
     def touch_claim(self, name: str) -> None:
         """Something outside these caches changed for it: its digest is due."""
         if name in self.claims:
@@ -260,6 +266,7 @@ class Caches:
         return (
             *(Change(kind="namespace", key=key, fact=fact) for key, fact in self.namespaces.items()),
             *(Change(kind="pool", key=key, fact=view.fact) for key, view in self.pools.items()),
+            *(Change(kind="buffer", key=key, fact=fact) for key, fact in self.buffers.items()),
             *(Change(kind="overlay", key=key, fact=fact) for key, fact in self.overlays.items()),
             *(Change(kind="daemonset", key=key, fact=fact) for key, fact in self.daemonsets.items()),
             *(Change(kind="node", key=key, fact=fact) for key, fact in self.nodes.items()),

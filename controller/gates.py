@@ -4,11 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from kube.client import KubeClient
-from kube.resources import NODE_OVERLAYS, Resource
+from kube.resources import CAPACITY_BUFFERS, NODE_OVERLAYS, POD_TEMPLATES, Resource
 from model.faults import BadInput, Fault
 
 NODE_OVERLAY: Final = "NodeOverlay"
-_KINDS: Final[Mapping[str, Sequence[Resource]]] = {NODE_OVERLAY: (NODE_OVERLAYS,)}
+CAPACITY_BUFFER: Final = "CapacityBuffer"
+_KINDS: Final[Mapping[str, Sequence[Resource]]] = {
+    NODE_OVERLAY: (NODE_OVERLAYS,),
+    CAPACITY_BUFFER: (CAPACITY_BUFFERS, POD_TEMPLATES),
+}
 
 
 def kinds(gates: Collection[str]) -> list[Resource]:

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from activities.ports import Claims, Events, Offerings
+from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.catalogue import CatalogueFeed
 from controller.demand import place_of, wanting
@@ -56,8 +57,9 @@ class Planning:
         not_ready_grace: timedelta,
         now: Callable[[], datetime],
         verdicts: OverlayVerdicts | None = None,
+        buffers: Buffers | None = None,
     ) -> None:
-        self._verdicts = verdicts
+        self._verdicts, self._buffers = verdicts, buffers
         self._caches, self._nominations = caches, nominations
         self._claims, self._events, self._offerings = claims, events, offerings
         self.catalogue = CatalogueFeed(caches, offerings, now)
@@ -68,6 +70,8 @@ class Planning:
         self._settings, self._grace, self._now = settings, not_ready_grace, now
         self._process: PlannerProcess | None = None
         self._lock = asyncio.Lock()
+        self._moved = False
+        """The planner was told something since the room for buffers was looked at."""
         self.passes = 0
 
     async def close(self) -> None:
@@ -78,7 +82,21 @@ class Planning:
     async def feed(self) -> None:
         """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater."""
         async with self._lock:
-            await self._fill()
+            process = await self._fill()
+            if self._buffers and self._buffers.due(self._moved) and not self._doubtful():
+                self._moved = False
+                await self._look(self._buffers, process)
+
+    async def _look(self, buffers: Buffers, process: PlannerProcess) -> None:
+        """At what stands, whatever can be bought."""
+        grace = self._grace
+        try:
+            await buffers.look(
+                lambda: process.provision(now=self._now(), unavailable=(), not_ready_grace=grace, reservations={})
+            )
+        except Fault:
+            await self.close()
+            raise
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """Raises TryLater when there is no planner to be had."""
@@ -92,7 +110,7 @@ class Planning:
             with_doubt = self._doubtful()
             if with_doubt:
                 return PlanOutcome(plan_id=request.plan_id, blocked=with_doubt, planned_at=now)
-            if not any(True for _ in wanting(self._caches, now)):
+            if not self._caches.buffers and not any(True for _ in wanting(self._caches, now)):
                 self.passes += 1
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
@@ -136,6 +154,7 @@ class Planning:
         self.learning.look_at(changes)
         try:
             if changes:
+                self._moved = True
                 await process.apply(changes)
             known = (self.learning.learnt, self.learning.specs())
             if self._heeded is None or self._heeded[0] is not known[0] or self._heeded[1] != known[1]:

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -13,6 +14,7 @@ from temporalio.client import Client
 
 from activities.ports import Instances, Offerings
 from controller import gates
+from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.calling import Calls
 from controller.demand import next_lapse, told_apart
@@ -65,6 +67,8 @@ class Session:
         self.sent = sent
         self.caches = Caches(now, self._awake.set)
         self._nominations = Nominations()
+        gated = gates.CAPACITY_BUFFER in settings.gates
+        self._buffers = Buffers(self.caches, kube.buffers, now) if gated else None
         self.caches.on_pod_bound = self._pod_bound
         self.caches.on_pod_gone = self._nominations.gone
         self._signaller = Signaller(temporal, settings.task_queue, sent)
@@ -96,6 +100,7 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
+            held=self._buffers.holds if self._buffers else lambda claim: False,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
@@ -109,6 +114,7 @@ class Session:
             not_ready_grace=self._settings.not_ready_grace,
             now=self._now,
             verdicts=OverlayVerdicts(self.caches, kube.overlays, self._now),
+            buffers=self._buffers,
         )
 
     def _catalogue_changed(self) -> None:
@@ -123,6 +129,8 @@ class Session:
                 group.create_task(self._synced(watch), name=f"watch-{name}-synced")
             group.create_task(self._signaller.run(), name="watch-signals")
             group.create_task(self._tell(), name="watch-tell")
+            if self._buffers:
+                group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
     async def close(self) -> None:
         for plan in self._plans.values():
@@ -181,6 +189,12 @@ class Session:
         self.caches.touch_pods()
         return outcome
 
+    async def _watch_buffers(self, buffers: Buffers) -> None:
+        """Once they are known, since a PodTemplate that is not known yet is not one that is missing."""
+        for kind in gates.kinds((gates.CAPACITY_BUFFER,)):
+            await self._watches[kind.plural].synced.wait()
+        await buffers.run()
+
     async def _synced(self, watch: ListWatch) -> None:
         await watch.synced.wait()
         self.caches.touch_pods()
@@ -223,7 +237,8 @@ class Session:
             return
         self._lapse = next_lapse(self.caches, self._nominations, now)
         unanswered, waiting = told_apart(self.caches, self._nominations, now)
-        demand = self._calls.decide(unanswered, now, waiting)
+        short = self._buffers.short() if self._buffers else []
+        demand = self._calls.decide([*unanswered, *short], now, waiting)
         if demand is None:
             return
         cluster = self._settings.cluster
@@ -245,10 +260,15 @@ class Session:
             pods=synced["pods"],
             pools=synced["nodepools"],
             node_classes=synced["ec2nodeclasses"],
-            unplanned=young and self._planning.passes == 0 and bool(self.caches.pending),
+            unplanned=young and (self._unsure() or (self._planning.passes == 0 and bool(self.caches.pending))),
         )
 
+    def _unsure(self) -> bool:
+        return self._buffers is not None and self._buffers.unsure
+
     def _hearer(self, kind: str) -> Callable[[list[Delta]], None]:
+        if self._buffers and kind in {one.plural for one in gates.kinds((gates.CAPACITY_BUFFER,))}:
+            return functools.partial(self._buffers.hear, kind)
         return lambda deltas: self.caches.hear(kind, deltas)
 
     def _pod_bound(self, uid: str) -> None:

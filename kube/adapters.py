@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kube.buffers import KubeBuffers
 from kube.claims import KubeClaims
 from kube.client import KubeClient, connect
 from kube.events import KubeEvents
@@ -26,6 +27,7 @@ class KubeAdapters:
     node_classes: KubeNodeClasses
     leases: KubeLeases
     overlays: KubeOverlays
+    buffers: KubeBuffers
     inventory: KubeInventory
 
     async def close(self) -> None:
@@ -47,6 +49,7 @@ def build(client: KubeClient) -> KubeAdapters:
         node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
         overlays=KubeOverlays(client, events),
+        buffers=KubeBuffers(client),
         inventory=KubeInventory(client),
     )
 

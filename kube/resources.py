@@ -45,3 +45,10 @@ DAEMON_SETS = Resource("apps/v1", "daemonsets", "DaemonSet", namespaced=True)
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io/v1", "volumeattachments", "VolumeAttachment")
 SERVICES = Resource("v1", "services", "Service", namespaced=True)
 LEASES = Resource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
+POD_TEMPLATES = Resource("v1", "podtemplates", "PodTemplate", namespaced=True)
+WORKLOADS = {
+    "Deployment": Resource("apps/v1", "deployments", "Deployment", namespaced=True),
+    "StatefulSet": Resource("apps/v1", "statefulsets", "StatefulSet", namespaced=True),
+    "ReplicaSet": Resource("apps/v1", "replicasets", "ReplicaSet", namespaced=True),
+}
+"""Those whose pods a CapacityBuffer's may be like."""

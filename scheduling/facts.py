@@ -7,18 +7,19 @@ from collections.abc import Iterable
 from typing import Literal, TypeVar
 
 from model.base import Value
+from model.buffers import BufferFact, virtual_pods
 from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact
 from model.overlays import OverlayFact
 
 T = TypeVar("T")
-Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace", "overlay"]
-Fact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact | OverlayFact
+Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace", "overlay", "buffer"]
+Fact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact | OverlayFact | BufferFact
 
 
 class Change(Value):
     """One object that is new, different, or gone (`fact` is None).
 
-    The key is the UID of a pod or DaemonSet, and the name of a node, claim, pool, namespace or overlay.
+    The key is the UID of a pod, DaemonSet or buffer, and the name of a node, claim, pool, namespace or overlay.
     """
 
     kind: Kind
@@ -38,6 +39,8 @@ class Facts:
         self.namespaces: dict[str, NamespaceFact] = {}
         self.overlays: dict[str, OverlayFact] = {}
         self.homeless: dict[str, PodFact] = {}
+        self.virtual: dict[str, tuple[PodFact, ...]] = {}
+        """By CapacityBuffer the pods for which it wants room."""
         self._bound: dict[str, dict[str, PodFact]] = {}
         self._by_provider: dict[str, str] = {}
 
@@ -58,6 +61,8 @@ class Facts:
                 _put(self.namespaces, change.key, change.fact)
             case "overlay", OverlayFact() | None:
                 _put(self.overlays, change.key, change.fact)
+            case "buffer", BufferFact() | None:
+                _put(self.virtual, change.key, virtual_pods(change.fact) if change.fact else None)
             case _:
                 raise TypeError(f"a {change.kind} was announced and a {type(change.fact).__name__} given")
 

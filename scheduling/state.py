@@ -4,7 +4,7 @@
 NodeClaims and tells it their names. Nothing here reads a clock or touches the outside.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -54,6 +54,21 @@ class PlanSettings(Value):
     """For `priced`: US dollars an hour that a node counts for beyond its price."""
 
 
+def without_virtual(plan: Plan, virtual: Collection[str]) -> Plan:
+    """Pods of CapacityBuffers are expected nowhere and told nothing: what is bought for them is bought, no more."""
+    if not virtual:
+        return plan
+    real = [tuple(uid for uid in one.pods if uid not in virtual) for one in plan.claims]
+    return plan.model_copy(
+        update={
+            "claims": tuple(one.model_copy(update={"pods": pods}) for one, pods in zip(plan.claims, real, strict=True)),
+            "nominations": {uid: home for uid, home in plan.nominations.items() if uid not in virtual},
+            "reserved": {uid: home for uid, home in plan.nominations.items() if uid in virtual},
+            "unplaced": tuple(one for one in plan.unplaced if one.pod_uid not in virtual),
+        }
+    )
+
+
 class ClusterState:
     """The cluster as planning knows it. One plan after the other; each `commit` is seen by the next."""
 
@@ -98,18 +113,28 @@ class ClusterState:
         `not_ready_grace` is how long a node that turned NotReady still counts as a home. The plan's `seconds` are left
         to the caller, who has a clock.
         """
+        virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
+        return without_virtual(self._plan_all(now, tuple(unavailable), not_ready_grace, reservations or {}), virtual)
+
+    def _plan_all(
+        self,
+        now: datetime,
+        unavailable: tuple[UnavailableOffering, ...],
+        not_ready_grace: timedelta,
+        reservations: Mapping[str, ReservationRoom],
+    ) -> Plan:
         refused: list[Unplaced] = []
         shaped = list(self._demand(now, refused))
         if not shaped:
             return Plan(unplaced=tuple(refused))
-        packing = self._packing(now, tuple(unavailable), not_ready_grace, reservations or {})
+        packing = self._packing(now, unavailable, not_ready_grace, reservations)
         if self.settings.planner == "priced":
             return self._priced([pod for _, pod in shaped], packing, refused)
         groups = groups_of(shaped, self.settings.preference_policy)
         packing.unplaced += refused
         for group in packing.keep(groups, self._promised(packing.homes)):
             packing.place(group)
-        return self._plan(packing)
+        return self._plan(packing, {pod.uid: pod for _, pod in shaped})
 
     def _priced(self, pods: Sequence[PodFact], packing: Packing, refused: Sequence[Unplaced]) -> Plan:
         homes, settings = packing.homes, self.settings
@@ -134,6 +159,8 @@ class ClusterState:
         yield from (pod for pod in self._facts.homeless.values() if is_provisionable(pod))
         for name in self._leaving():
             yield from (pod for pod in self._facts.bound_to(name) if is_reschedulable(pod, now))
+        for pods in self._facts.virtual.values():
+            yield from pods
 
     def _leaving(self) -> list[str]:
         """Nodes that are being removed."""
@@ -201,7 +228,7 @@ class ClusterState:
         by_claim = {home.claim: home.name for home in standing.homes if home.claim}
         return {pod: by_claim[claim] for pod, claim in self._ledger.promises.items() if claim in by_claim}
 
-    def _plan(self, packing: Packing) -> Plan:
+    def _plan(self, packing: Packing, wanting: Mapping[str, PodFact]) -> Plan:
         claims: list[PlannedClaim] = []
         for purchase in packing.purchases:
             settings = self.settings
@@ -209,7 +236,7 @@ class ClusterState:
                 purchase.fill, tuple(purchase.pods), settings.min_values_policy, settings.most_instance_types
             )
             if isinstance(planned, Refusal):
-                pods = [self._facts.pods[uid] for uid in purchase.pods]
+                pods = [wanting[uid] for uid in purchase.pods]
                 packing.unplaced += [unplaced(pod, f"pool {purchase.fill.offer.name}: {planned}") for pod in pods]
             else:
                 claims.append(planned)
@@ -234,5 +261,9 @@ class ClusterState:
                 self._market.rejudge()
             case "daemonset":
                 self._market.forget()
+            case "buffer":
+                gone = [uid for uid in self._shapes if uid.startswith(f"{change.key}-")]
+                for uid in gone:
+                    del self._shapes[uid]
             case "overlay":
                 self._market.rejudge()

@@ -57,7 +57,7 @@ def plan(pods: Sequence[PodFact], ground: Ground, wishes: Wishes) -> Plan:
         for one in classes:
             packing.keep(one, ground.promised)
     packing.place_all(classes)
-    return _written(ground.facts, packing, wishes)
+    return _written({pod.uid: pod for pod in pods}, packing, wishes)
 
 
 def _book(facts: Facts, shapes: Iterable[Shape]) -> Book:
@@ -99,14 +99,14 @@ def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Pac
     return Packing(places, buyer, ground.closed)
 
 
-def _written(facts: Facts, packing: Packing, wishes: Wishes) -> Plan:
+def _written(pods_by_uid: Mapping[str, PodFact], packing: Packing, wishes: Wishes) -> Plan:
     claims: list[PlannedClaim] = []
     for number, bought in enumerate(packing.places.bought):
         fill, pods = fill_of(packing.places, number), tuple(bought.pods)
         planned = planned_claim(fill, pods, wishes.min_values_policy, wishes.most_instance_types)
         if isinstance(planned, Refusal):
             reason = f"pool {fill.offer.name}: {planned}"
-            packing.unplaced += [unplaced(facts.pods[uid], reason) for uid in pods]
+            packing.unplaced += [unplaced(pods_by_uid[uid], reason) for uid in pods]
         else:
             claims.append(planned)
     return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(packing.unplaced))
