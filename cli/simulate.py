@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from cli import buffers
 from cli.exits import Refused
 from cli.manifests import Object, of_kind, parsed, read_objects
 from cli.portable_types import read_types
@@ -35,6 +36,7 @@ NOW = datetime(2000, 1, 2, tzinfo=UTC)
 
 Manifests = Annotated[Path, typer.Option(help="Manifests in YAML or JSON.")]
 Pools = Annotated[Path, typer.Option(help="Manifests in YAML or JSON; NodeOverlays among them count.")]
+Wanted = Annotated[Path, typer.Option(help="Manifests in YAML or JSON; CapacityBuffers among them want room.")]
 Maybe = Annotated[Path | None, typer.Option(help="Manifests in YAML or JSON.")]
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
 Policy = Annotated[str, typer.Option(help="Respect or Ignore.")]
@@ -44,7 +46,7 @@ Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
 @app.command()
 def simulate(
     nodepools: Pools,
-    pods: Manifests,
+    pods: Wanted,
     instance_types: Types,
     daemonsets: Maybe = None,
     nodes: Maybe = None,
@@ -68,10 +70,15 @@ def simulate(
     chosen = [one for one in given if one["kind"] == "NodePool"]
     pools = [parsed(nodepools, one, _pool) for one in of_kind(nodepools, chosen, "NodePool")]
     _sold(nodepools, pools, instance_types, types)
+    wanted = of_kind(pods, read_objects(pods), *KINDS, *buffers.KINDS)
+    running = [one for one in wanted if one["kind"] not in buffers.KINDS]
     found = run(
         pools=pools,
         overlays=_heeded(nodepools, [one for one in given if one["kind"] == "NodeOverlay"], pools, types),
-        pods=[parsed(pods, one, _pod) for one in pods_of(pods, of_kind(pods, read_objects(pods), *KINDS))],
+        pods=[
+            *(parsed(pods, one, _pod) for one in pods_of(pods, running)),
+            *buffers.room_of(pods, wanted),
+        ],
         types=types,
         daemons=_facts(daemonsets, daemonset_fact, "DaemonSet") if daemonsets else [],
         nodes=_facts(nodes, _node, "Node") if nodes else [],

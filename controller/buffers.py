@@ -35,6 +35,8 @@ WORKLOADS_EVERY: Final = 10.0
 LOOK_PAUSE: Final = timedelta(seconds=2)
 LOOK_SLOWEST: Final = timedelta(seconds=30)
 """Between two looks at where there is room: after changes, and without any."""
+_SHARE: Final = 10
+"""A look takes at most one part in so many of the planner's time."""
 
 
 class BufferPort(Protocol):
@@ -70,6 +72,7 @@ class Buffers:
         self._said: dict[str, tuple[object, ...]] = {}
         self._placed: dict[str, str] = {}
         self._looked: datetime | None = None
+        self._pause = LOOK_PAUSE
         self._changed = True
         self.heard = asyncio.Event()
         """A buffer or a PodTemplate changed."""
@@ -193,15 +196,16 @@ class Buffers:
         if self._looked is None:
             return bool(self._caches.buffers)
         since = self._now() - self._looked
-        return since >= LOOK_SLOWEST or (self._changed and since >= LOOK_PAUSE)
+        return since >= max(LOOK_SLOWEST, self._pause) or (self._changed and since >= self._pause)
 
     async def look(self, ask: Callable[[], Awaitable[Plan]]) -> None:
         """Ask the planner for a plan that nobody carries out, and take from it where there is room."""
         self._changed = False
         before, short = self._places, {pod.uid for pod in self.short()}
-        reserved = (await ask()).reserved if self._caches.buffers else {}
+        plan = await ask() if self._caches.buffers else Plan()
         self._looked = self._now()
-        self._placed = {uid: place_of(home, self._caches) for uid, home in reserved.items()}
+        self._pause = max(LOOK_PAUSE, timedelta(seconds=_SHARE * plan.seconds))
+        self._placed = {uid: place_of(home, self._caches) for uid, home in plan.reserved.items()}
         for claim in before ^ self._places:
             self._caches.touch_claim(claim)
         if short != {pod.uid for pod in self.short()}:

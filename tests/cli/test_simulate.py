@@ -219,6 +219,40 @@ def test_an_overlay_that_no_worker_would_heed_is_named(
     assert said in capsys.readouterr().err
 
 
+def buffer(**spec: Any) -> dict[str, Any]:
+    kind = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "metadata": {"name": "spare"}}
+    return {**kind, "spec": spec}
+
+
+def test_buffers_among_the_pods_want_room(files: Files, capsys: CaptureFixture[str]) -> None:
+    shape = {"kind": "PodTemplate", "metadata": {"name": "web"}, "template": {"spec": pod("x", cpu="1")["spec"]}}
+    files.write("pods.yaml", shape, buffer(podTemplateRef={"name": "web"}, replicas=2))
+    plan = planned(files, capsys)
+    assert sorted(name for node in plan["nodes"] for name in node["pods"]) == [
+        "capacity-buffer-spare-0",
+        "capacity-buffer-spare-1",
+    ]
+    reference = {"kind": "Deployment", "apiGroup": "apps", "name": "web"}
+    files.write("pods.yaml", deployment(10), buffer(scalableRef=reference, percentage=20))
+    assert sum(len(node["pods"]) for node in planned(files, capsys)["nodes"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    (
+        ({"podTemplateRef": {"name": "web"}, "replicas": 2}, "CapacityBuffer spare: spec: PodTemplate default/web"),
+        ({}, "CapacityBuffer spare: spec: it names no pods; write podTemplateRef"),
+        ({"podTemplateRef": {"name": "web"}, "replicas": "two"}, "CapacityBuffer spare: spec.replicas"),
+    ),
+)
+def test_a_buffer_that_cannot_be_resolved_is_named(
+    files: Files, capsys: CaptureFixture[str], spec: dict[str, Any], said: str
+) -> None:
+    files.write("pods.yaml", pod("one", cpu="1"), buffer(**spec))
+    assert cli_main.main(files.arguments()) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_lists_and_json_are_read_as_well(files: Files, capsys: CaptureFixture[str]) -> None:
     (files.folder / "pods.yaml").write_text(
         json.dumps({"kind": "List", "items": [pod("a", cpu="1"), pod("b", cpu="1")]})

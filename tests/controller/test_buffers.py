@@ -235,6 +235,21 @@ async def test_looks_are_seldom_without_changes_and_never_without_buffers(kept: 
     assert kept.buffers.due(changed=False)
 
 
+async def test_a_look_that_takes_long_is_repeated_seldom(kept: Kept) -> None:
+    kept.tell("podtemplates", template())
+    kept.tell("capacitybuffers", by_template())
+    await kept.buffers.resolve()
+
+    async def slow() -> Plan:
+        return Plan(seconds=6)
+
+    await kept.buffers.look(slow)
+    kept.now += timedelta(seconds=59)
+    assert not kept.buffers.due(changed=True)
+    kept.now += timedelta(seconds=1)
+    assert kept.buffers.due(changed=True)
+
+
 async def test_a_status_that_could_not_be_written_is_written_at_the_next_look(kept: Kept) -> None:
     kept.tell("podtemplates", template())
     kept.tell("capacitybuffers", by_template())
