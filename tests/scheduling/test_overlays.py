@@ -203,7 +203,6 @@ def test_an_overlay_for_one_pool_leaves_the_others_alone() -> None:
         pod("b", selector={"team": "b"}),
         overlay("o", "team In b", f"{TYPE} In m.large", price="9"),
         kinds=KINDS,
-        settings=settings,
     )
     assert {one.pool: types_of(one)[0] for one in world.plan().claims} == {"plain": "m.large", "dear": "c.large"}
 
