@@ -26,7 +26,7 @@ from activities.registry import Ports, activities_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
-from controller import logs, replicas
+from controller import gates, logs, replicas
 from controller import temporal as temporal_service
 from controller.health import Health
 from controller.host import ClusterHost
@@ -99,8 +99,12 @@ async def run(settings: Settings) -> None:
         metrics_port=settings.metrics_port,
     )
     cluster = await connect_kubernetes(settings)
-    cloud = aws.adapters.build(aws_settings(settings, cluster_dns=await dns_address(cluster.client)))
+    cloud = aws.adapters.build(
+        aws_settings(settings, cluster_dns=await dns_address(cluster.client)),
+        overlays=cluster.overlays.heeded if settings.feature_gates[gates.NODE_OVERLAY] else None,
+    )
     try:
+        await gates.check(cluster.client, settings.feature_gates)
         await cloud.zones.check()
         others = Others(cluster.leases, settings.leader_election_name, stop)
         while not stop.is_set():
@@ -262,6 +266,7 @@ def host_settings(settings: Settings) -> HostSettings:
         not_ready_grace=settings.not_ready_grace,
         static_capacity=settings.feature_gates["StaticCapacity"],
         others_lease=settings.leader_election_name,
+        gates=frozenset(name for name, on in settings.feature_gates.items() if on),
     )
 
 

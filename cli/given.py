@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from cli import buffers
 from cli.admission import EFFECTS, admitted, check_pod
 from cli.exits import Refused
 from cli.manifests import Object, of_kind, parsed, read_objects
 from cli.workloads import KINDS, pods_of
-from kube.facts import claim_fact, node_fact, pool_fact
+from kube.facts import claim_fact, node_fact, overlay_fact, pool_fact
 from kube.pod_facts import daemonset_fact, pod_fact
 from model.catalogue import InstanceType
 from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact, Taint
 from model.kinds import NodePool
+from model.overlays import OverlayFact, lay
 from model.requirement import BOUNDS, IN
 from model.requirements import Requirements
 from policy.node_pool import validate_node_pool
+from scheduling.overlays import Ground, judge, labels_of
 from scheduling.typetable import TypeTable
 
 T = TypeVar("T")
@@ -44,6 +47,11 @@ class Given:
     """Of namespaces, by name."""
     priorities: dict[str, int] = field(default_factory=lambda: dict(_BUILT_IN))
     """Of priority classes by name; that of the empty name is the default."""
+    overlays: tuple[OverlayFact, ...] = ()
+
+    def sold_by(self, pool: PoolFact) -> Iterable[InstanceType]:
+        """The instance types as its NodeOverlays make them."""
+        return lay(self.types, self.overlays, labels_of(pool)) if self.overlays else self.types
 
     def namespaces(self) -> Iterator[NamespaceFact]:
         """Those that are given and those that pods are in, with the label that each has by itself."""
@@ -55,8 +63,13 @@ def given(
     nodepools: Path, pods: Path, types: tuple[InstanceType, ...], daemonsets: Path | None, nodes: Path | None
 ) -> Given:
     """Raises `Refused`."""
-    found = Given(pools=_facts(nodepools, _read(nodepools, "NodePool"), pool), pods=[], types=types)
-    _take(found, pods, _read(pods, *KINDS, *_AROUND))
+    objects = _read(nodepools, "NodePool", "NodeOverlay")
+    chosen = of_kind(nodepools, [one for one in objects if one["kind"] == "NodePool"], "NodePool")
+    found = Given(pools=_facts(nodepools, chosen, pool), pods=[], types=types)
+    found.overlays = _heeded(nodepools, [one for one in objects if one["kind"] == "NodeOverlay"], found)
+    wanted = _read(pods, *KINDS, *_AROUND, *buffers.KINDS)
+    _take(found, pods, [one for one in wanted if one["kind"] not in buffers.KINDS])
+    found.pods += buffers.room_of(pods, wanted)
     if daemonsets:
         found.daemons = _facts(daemonsets, _read(daemonsets, "DaemonSet"), _daemonset)
     if nodes:
@@ -103,6 +116,15 @@ def check_sold(path: Path, pools: Iterable[PoolFact], source: Path, types: tuple
             raise Refused(
                 f"{path}: NodePool {one.name}: {_REQUIREMENTS}: no instance type in {source} satisfies {wanted}"
             )
+
+
+def _heeded(path: Path, objects: list[Object], found: Given) -> tuple[OverlayFact, ...]:
+    """A worker would leave out what it does not heed, and say so on the object. Raises `Refused`."""
+    judged = judge(_facts(path, objects, overlay_fact), [Ground(labels_of(one), found.types) for one in found.pools])
+    for name, verdict in judged.verdicts.items():
+        if verdict.reason:
+            raise Refused(f"{path}: NodeOverlay {name}: {verdict.message}")
+    return judged.heeded
 
 
 def _take(found: Given, path: Path, objects: list[Object]) -> None:

@@ -22,8 +22,8 @@ from scheduling.state import Change, ClusterState, PlanSettings
 
 app = typer.Typer()
 
-Pools = Annotated[Path, typer.Option(help="NodePools in YAML or JSON.")]
-Pods = Annotated[Path, typer.Option(help="Pods, workloads, Namespaces and PriorityClasses.")]
+Pools = Annotated[Path, typer.Option(help="NodePools and NodeOverlays in YAML or JSON.")]
+Pods = Annotated[Path, typer.Option(help="Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses.")]
 Daemons = Annotated[Path | None, typer.Option(help="DaemonSets in YAML or JSON.")]
 Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims, Pods, Namespaces.")]
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
@@ -74,6 +74,7 @@ def run(world: Given, settings: PlanSettings, reservations: Mapping[str, int]) -
     state.apply(
         [
             *(Change(kind="pool", key=one.name, fact=one) for one in world.pools),
+            *(Change(kind="overlay", key=one.name, fact=one) for one in world.overlays),
             *(Change(kind="node", key=one.name, fact=one) for one in world.nodes),
             *(Change(kind="claim", key=one.name, fact=one) for one in world.claims),
             *(Change(kind="daemonset", key=one.uid, fact=one) for one in world.daemons),
@@ -85,7 +86,8 @@ def run(world: Given, settings: PlanSettings, reservations: Mapping[str, int]) -
     began = time.perf_counter()
     plan = state.provision(now=now, reservations=rooms)
     seconds = time.perf_counter() - began
-    return simulation(plan, {one.uid: one for one in world.pods}, {one.name: one for one in world.types}, seconds)
+    laid = {one.name: {kind.name: kind for kind in world.sold_by(one)} for one in world.pools}
+    return simulation(plan, {one.uid: one for one in world.pods}, laid, seconds)
 
 
 def _one_of(option: str, said: str, *choices: str) -> None:

@@ -46,9 +46,9 @@ class Simulation:
 
 
 def simulation(
-    plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, InstanceType], seconds: float
+    plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, Mapping[str, InstanceType]], seconds: float
 ) -> Simulation:
-    """`pods` by UID, those that run among them."""
+    """`pods` by UID, those that run among them; `types` by pool and name."""
     names = _names(pods)
     existing: dict[str, tuple[str, ...]] = {}
     for uid, node in plan.nominations.items():
@@ -59,7 +59,7 @@ def simulation(
         if uid not in placed and uid not in unplaced and not pod.node_name and not pod.finished:
             unplaced[uid] = _left_out(pod)
     return Simulation(
-        nodes=tuple(_node(one, names, types) for one in plan.claims),
+        nodes=tuple(_node(one, names, types[one.pool]) for one in plan.claims),
         existing=existing,
         unschedulable={names[uid]: reason for uid, reason in unplaced.items()},
         seconds=seconds,

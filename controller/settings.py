@@ -24,3 +24,5 @@ class HostSettings:
     """The gate StaticCapacity."""
     others_lease: str = OTHERS_LEASE
     """Karpenter's leader lease; empty switches the check off."""
+    gates: frozenset[str] = frozenset()
+    """The feature gates that are on."""

@@ -48,7 +48,7 @@ class Known:
     pools: bool
     node_classes: bool
     unplanned: bool
-    """This host is new, pods are pending, and no plan has said yet where they go."""
+    """This host is new, pods are pending or buffers there, and no plan has said yet where they go."""
 
 
 class Telling:
@@ -64,10 +64,12 @@ class Telling:
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
         static_capacity: bool = False,
+        held: Callable[[str], bool] = lambda claim: False,
     ) -> None:
+        """`held`: whether room on a NodeClaim's node, by its name, is kept for a CapacityBuffer."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
-        self._began, self._number, self._drift = began, number, drift
+        self._began, self._number, self._drift, self._held_for_buffer = began, number, drift, held
         self._static_capacity = static_capacity
         self._due = Due()
         self._held: dict[str, set[str]] = {}
@@ -172,6 +174,7 @@ class Telling:
             nodes=nodes,
             policy=pool.policy if pool else "",
             occupied=any(self._caches.occupancy.occupied(name) for name in names)
+            or self._held_for_buffer(claim.name)
             or (known.unplanned and told_since is None),
             expected=self._nominations.expected(claim.name),
             expected_until=lapse,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kube.buffers import KubeBuffers
 from kube.claims import KubeClaims
 from kube.client import KubeClient, connect
 from kube.events import KubeEvents
@@ -10,6 +11,7 @@ from kube.leases import KubeLeases
 from kube.loads import KubeLoads
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
+from kube.overlays import KubeOverlays
 from kube.pace import Pace
 from kube.pods import KubePods
 from kube.pools import KubePools
@@ -26,6 +28,8 @@ class KubeAdapters:
     pools: KubePools
     node_classes: KubeNodeClasses
     leases: KubeLeases
+    overlays: KubeOverlays
+    buffers: KubeBuffers
     inventory: KubeInventory
 
     async def close(self) -> None:
@@ -47,6 +51,8 @@ def build(client: KubeClient) -> KubeAdapters:
         pools=KubePools(client, events),
         node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
+        overlays=KubeOverlays(client, events),
+        buffers=KubeBuffers(client),
         inventory=KubeInventory(client),
     )
 

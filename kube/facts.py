@@ -1,4 +1,4 @@
-"""Nodes, NodeClaims and NodePools, pruned to what planning and digests decide on: raw JSON in, facts out.
+"""Nodes, NodeClaims, NodePools and NodeOverlays, pruned to what planning and digests decide on: raw JSON in, facts out.
 
 `pod_facts.py` does the same for pods; `controller/caches.py` calls both for every change it is told of.
 """
@@ -9,7 +9,8 @@ from typing import Any
 from model import labels
 from model.durations import parse_duration
 from model.facts import ClaimFact, NodeFact, PoolFact
-from model.quantity import parse_resources
+from model.overlays import OverlayFact
+from model.quantity import QuantityError, parse_resources
 
 Json = Mapping[str, Any]
 
@@ -105,6 +106,31 @@ def pool_fact(pool: Json) -> PoolFact:
             "limits": parse_resources(spec.get("limits")),
             "hash": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH, ""),
             "hash_version": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH_VERSION, ""),
+        }
+    )
+
+
+def overlay_fact(overlay: Json) -> OverlayFact:
+    """What cannot be read is said in the fact, since the user is told on the object."""
+    metadata, spec = overlay["metadata"], overlay["spec"]
+    try:
+        capacity, problem = parse_resources(spec.get("capacity")), ""
+    except QuantityError as error:
+        capacity, problem = {}, f"spec.capacity: {error}"
+    return OverlayFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "generation": metadata.get("generation", 0),
+            "weight": spec.get("weight") or 0,
+            "requirements": [
+                {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
+                for one in spec.get("requirements") or ()
+            ],
+            "price": spec.get("price") or "",
+            "adjustment": spec.get("priceAdjustment") or "",
+            "capacity": capacity,
+            "problem": problem,
         }
     )
 

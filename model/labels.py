@@ -11,6 +11,8 @@ AWS_GROUP: Final = "karpenter.k8s.aws"
 TENURE_GROUP: Final = "tenure.sh"
 NODEPOOL_API_VERSION: Final = "karpenter.sh/v1"
 EC2NODECLASS_API_VERSION: Final = "karpenter.k8s.aws/v1"
+NODEOVERLAY_API_VERSION: Final = "karpenter.sh/v1alpha1"
+CAPACITYBUFFER_API_VERSION: Final = "autoscaling.x-k8s.io/v1beta1"
 COMPATIBILITY_GROUP: Final = "compatibility.karpenter.sh"
 AWS_COMPATIBILITY_GROUP: Final = "compatibility.karpenter.k8s.aws"
 
@@ -216,9 +218,14 @@ INSTANCE_PROFILE_READY: Final = "InstanceProfileReady"
 PLACEMENT_GROUP_READY: Final = "PlacementGroupReady"
 CAPACITY_RESERVATIONS_READY: Final = "CapacityReservationsReady"
 
+# CapacityBuffer
+READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
+PROVISIONING: Final = "Provisioning"
+
 # What feeds the root condition `Ready`, in Karpenter's order. CapacityReservationsReady joins the NodeClass
 # list only while the gate ReservedCapacity is on.
 NODEPOOL_CONDITIONS: Final = (VALIDATION_SUCCEEDED, NODECLASS_READY)
+NODEOVERLAY_CONDITIONS: Final = (VALIDATION_SUCCEEDED,)
 NODECLAIM_CONDITIONS: Final = (LAUNCHED, REGISTERED_CONDITION, INITIALIZED_CONDITION)
 NODECLASS_CONDITIONS: Final = (
     AMIS_READY,
@@ -288,6 +295,19 @@ UNSUPPORTED_KUBELET_CONFIGURATION: Final = "UnsupportedKubeletConfiguration"
 USER_DATA_SIZE_LIMIT_EXCEEDED: Final = "UserDataSizeLimitExceeded"
 CLUSTER_CIDR_RESOLUTION_FAILED: Final = "ClusterCIDRResolutionFailed"
 WAITING_ON_NODECLAIM_TERMINATION: Final = "WaitingOnNodeClaimTermination"
+
+# NodeOverlay
+RUNTIME_VALIDATION: Final = "RuntimeValidation"
+CONFLICT: Final = "Conflict"
+# CapacityBuffer
+RESOLVED: Final = "Resolved"
+SCALABLE_REF_NOT_FOUND: Final = "ScalableRefNotFound"
+POD_TEMPLATE_NOT_FOUND: Final = "PodTemplateNotFound"
+RESOLUTION_FAILED: Final = "ResolutionFailed"
+FITS_EXISTING_CAPACITY: Final = "FitsExistingCapacity"
+REQUIRES_NEW_CAPACITY: Final = "RequiresNewCapacity"
+NOT_READY_FOR_PROVISIONING: Final = "NotReadyForProvisioning"
+BUFFER_EMPTY: Final = "BufferEmpty"
 
 # --- Tenure's own -------------------------------------------------------------------------------------
 LAUNCH_GROUP: Final = "tenure.sh/launch-group"

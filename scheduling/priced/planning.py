@@ -88,7 +88,7 @@ def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes
     ways = [_attempt(asking, ground.again(), wishes, way, (limits, held)) for way in tried]
     found = min(ways, key=lambda one: one.cost)
     refused.sort(key=lambda one: one.pod_uid)
-    return _written(ground.facts, found, refused)
+    return _written({pod.uid: pod for _, pod in shaped}, found, refused)
 
 
 def _attempt(
@@ -102,7 +102,8 @@ def _attempt(
         for one in classes:
             packing.keep(one, ground.promised)
     packing.place_all(classes)
-    emission = Emission(packing.places, ground.facts.pods, wishes.min_values_policy, wishes.most_instance_types)
+    pods = {pod.uid: pod for _, pod in shaped}
+    emission = Emission(packing.places, pods, wishes.min_values_policy, wishes.most_instance_types)
     nodes = len(packing.places.bought)
     price = sum(emission.price(number) for number in range(nodes)) + wishes.node_cost * nodes
     return Attempt((len(packing.unplaced), price), packing, emission)
@@ -186,14 +187,14 @@ def _can_be_bought_for(one: PodClass, offers: Iterable[Offer]) -> bool:
     return False
 
 
-def _written(facts: Facts, found: Attempt, refused: Iterable[Unplaced]) -> Plan:
+def _written(pods: Mapping[str, PodFact], found: Attempt, refused: Iterable[Unplaced]) -> Plan:
     claims, packing = list[PlannedClaim](), found.packing
     unplaceable = [*refused, *packing.unplaced]
     for number, bought in enumerate(packing.places.bought):
         planned = found.emission.claim(number)
         if isinstance(planned, Refusal):
             reason = f"pool {packing.places.lanes[bought.lane].offer.name}: {planned}"
-            unplaceable += [unplaced(facts.pods[uid], reason) for uid in bought.pods]
+            unplaceable += [unplaced(pods[uid], reason) for uid in bought.pods]
         else:
             claims.append(planned)
     return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(unplaceable))
