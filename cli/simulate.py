@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from cli.exits import Refused
 from cli.manifests import Object, of_kind, parsed, read_objects
 from cli.portable_types import read_types
 from cli.simulated import Simulation, as_json, as_table, simulation
+from cli.volumes import Volumes, claims_of_sets, ephemeral_claims
 from cli.workloads import KINDS, pods_of
 from kube.facts import node_fact, pool_fact
 from kube.pod_facts import daemonset_fact, pod_fact
@@ -60,15 +62,19 @@ def simulate(
     settings = PlanSettings.model_validate(
         {"preference_policy": preference_policy, "node_cost": node_cost, "planner": planner}
     )
-    types = read_types(instance_types)
-    pools = _facts(nodepools, _pool, "NodePool")
+    types, volumes = read_types(instance_types), Volumes()
+    pools = _facts(nodepools, _pool, "NodePool", volumes)
     _sold(nodepools, pools, instance_types, types)
+    daemons = _facts(daemonsets, daemonset_fact, "DaemonSet", volumes) if daemonsets else []
+    standing = _facts(nodes, _node, "Node", volumes) if nodes else []
+    waiting = _pods(pods, volumes)
     found = run(
         pools=pools,
-        pods=[parsed(pods, one, _pod) for one in pods_of(pods, of_kind(pods, read_objects(pods), *KINDS))],
+        pods=waiting,
         types=types,
-        daemons=_facts(daemonsets, daemonset_fact, "DaemonSet") if daemonsets else [],
-        nodes=_facts(nodes, _node, "Node") if nodes else [],
+        daemons=daemons,
+        nodes=standing,
+        storage=volumes.changes(),
         settings=settings,
     )
     if output == "json":
@@ -84,6 +90,7 @@ def run(
     types: tuple[InstanceType, ...],
     daemons: list[DaemonSetFact],
     nodes: list[NodeFact],
+    storage: list[Change],
     settings: PlanSettings,
 ) -> Simulation:
     """The plan, with how long planning itself took."""
@@ -91,6 +98,7 @@ def run(
     state.set_catalogue(Catalogue(by_node_class={pool.node_class: types for pool in pools}))
     state.apply(
         [
+            *storage,
             *(Change(kind="pool", key=one.name, fact=one) for one in pools),
             *(Change(kind="node", key=one.name, fact=one) for one in nodes),
             *(Change(kind="daemonset", key=one.uid, fact=one) for one in daemons),
@@ -103,8 +111,16 @@ def run(
     return simulation(plan, {one.uid: one for one in pods}, {one.name: one for one in types}, seconds)
 
 
-def _facts(path: Path, read: Callable[[Mapping[str, Any]], Any], kind: str) -> list[Any]:
-    return [parsed(path, one, read) for one in of_kind(path, read_objects(path), kind)]
+def _facts(path: Path, read: Callable[[Mapping[str, Any]], Any], kind: str, volumes: Volumes) -> list[Any]:
+    return [parsed(path, one, read) for one in of_kind(path, volumes.taken_out(path, read_objects(path)), kind)]
+
+
+def _pods(path: Path, volumes: Volumes) -> list[PodFact]:
+    workloads = of_kind(path, volumes.taken_out(path, read_objects(path)), *KINDS)
+    found = list(pods_of(path, workloads))
+    facts = [parsed(path, one, _pod) for one in found]
+    volumes.make_up(path, chain(claims_of_sets(workloads), ephemeral_claims(found)))
+    return facts
 
 
 def _pool(raw: Mapping[str, Any]) -> PoolFact:

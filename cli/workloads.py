@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from cli.exits import Refused
 from cli.manifests import Object, described
+from cli.volumes import claim_name
 
 _COUNTS: Final[Mapping[str, str]] = {
     "Deployment": "replicas",
@@ -44,5 +45,21 @@ def _replicas(path: Path, one: Object) -> Iterator[Object]:
                 "name": f"{metadata.get('name', '')}-{index}",
                 "namespace": metadata.get("namespace", "default"),
             },
-            "spec": template["spec"],
+            "spec": _with_claims(path, one, template["spec"], index),
         }
+
+
+def _with_claims(path: Path, one: Object, spec: Object, index: int) -> Object:
+    """Each pod of a StatefulSet has claims of its own."""
+    templates = (one.get("spec") or {}).get("volumeClaimTemplates") or ()
+    if one["kind"] != "StatefulSet" or not templates:
+        return spec
+    try:
+        names = {
+            each["metadata"]["name"]: claim_name(each, one["metadata"].get("name", ""), index) for each in templates
+        }
+    except (KeyError, TypeError) as error:
+        raise Refused(f"{path}: {described(one)}: spec.volumeClaimTemplates: metadata.name is missing") from error
+    others = [volume for volume in spec.get("volumes") or () if volume.get("name") not in names]
+    own = [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim in names.items()]
+    return {**spec, "volumes": [*others, *own]}
