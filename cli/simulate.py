@@ -33,8 +33,9 @@ app = typer.Typer()
 NOW = datetime(2000, 1, 2, tzinfo=UTC)
 """After everything in the manifests; plans ask no clock."""
 
-Manifests = Annotated[Path, typer.Option(help="Manifests in YAML or JSON.")]
-Maybe = Annotated[Path | None, typer.Option(help="Manifests in YAML or JSON.")]
+_HELP = "Manifests in YAML or JSON; objects of storage, such as PersistentVolumeClaims, may stand in any of them."
+Manifests = Annotated[Path, typer.Option(help=_HELP)]
+Maybe = Annotated[Path | None, typer.Option(help=_HELP)]
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
 Policy = Annotated[str, typer.Option(help="Respect or Ignore.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
