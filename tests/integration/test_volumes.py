@@ -31,8 +31,9 @@ async def test_a_pod_waits_for_its_claim_and_runs_where_the_volume_is(product: P
 
 
 async def _one_pod(pods: Any) -> str:
-    (name,) = names(await pods())
-    return name
+    found = names(await pods())
+    assert len(found) == 1, found
+    return found[0]
 
 
 def _volume(name: str) -> dict[str, Any]:
