@@ -28,6 +28,7 @@ from model.catalogue import InstanceType, Offering
 from model.kinds import EC2NodeClass
 from model.kinds.ec2nodeclass import ResolvedCapacityReservation
 from model.learnt import Learnt, as_learnt
+from model.overlays import OverlayFact, lay
 from model.requirements import Requirements
 
 _OFFERING_DECIDES: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
@@ -77,6 +78,14 @@ class ResolvedTypes:
             found._requirements = self._requirements
             self._heeding = (learnt, spec_hash, found)
         return self._heeding[2]
+
+    def overlaid(self, overlays: Sequence[OverlayFact], labels: Mapping[str, str]) -> "ResolvedTypes":
+        """The same types as NodeOverlays say they are on nodes with these labels. Raises RequirementError."""
+        if not overlays:
+            return self
+        found = ResolvedTypes(lay(self.types, overlays, labels), self.kubelets)
+        found._requirements = self._requirements
+        return found
 
     def requirements(self, instance_type: InstanceType) -> Requirements:
         """What a node of this type is, as requirements; well-known keys it lacks are said to be absent."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cli.manifests import Object, parsed
+from cli.manifests import Object, namespace_of, of_kind, parsed
 from kube.volume_facts import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
 from model.volume_facts import StorageClassFact, StorageFact, VolumeClaimFact
 from scheduling.facts import Change
@@ -33,19 +33,16 @@ class Volumes:
 
     def taken_out(self, path: Path, objects: Iterable[Object]) -> list[Object]:
         """The objects that are not about storage."""
-        rest = []
-        for one in objects:
-            if one.get("kind") in _READERS:
-                self._take(path, one)
-            else:
-                rest.append(one)
-        return rest
+        every = list(objects)
+        storage = [one for one in every if one.get("kind") in _READERS]
+        for one in of_kind(path, storage, *_READERS) if storage else ():
+            self._take(path, one)
+        return [one for one in every if one.get("kind") not in _READERS]
 
     def make_up(self, path: Path, claims: Iterable[Object]) -> None:
         """Claims that a controller would make, as far as they are not given."""
         for one in claims:
-            metadata = one["metadata"]
-            if ("volume_claim", f"{metadata['namespace']}/{metadata['name']}") not in self._facts:
+            if ("volume_claim", f"{namespace_of(one)}/{one['metadata']['name']}") not in self._facts:
                 self._take(path, one)
 
     def changes(self) -> list[Change]:
@@ -61,7 +58,8 @@ class Volumes:
         fact = parsed(path, one, read)
         key = fact.key if isinstance(fact, VolumeClaimFact) else fact.name
         self._facts[kind, key] = fact
-        if isinstance(fact, VolumeClaimFact) and "storageClassName" not in (one.get("spec") or {}):
+        self._unnamed.discard(key)
+        if isinstance(fact, VolumeClaimFact) and "storageClassName" not in one.get("spec", {}):
             self._unnamed.add(key)
 
     def _filled(self, fact: StorageFact, default: str) -> StorageFact:
@@ -73,30 +71,32 @@ class Volumes:
 def ephemeral_claims(pods: Iterable[Object]) -> Iterator[Object]:
     """Of generic ephemeral volumes."""
     for pod in pods:
-        metadata: Mapping[str, Any] = pod.get("metadata") or {}
-        for volume in (pod.get("spec") or {}).get("volumes") or ():
-            ephemeral = volume.get("ephemeral")
-            if isinstance(ephemeral, dict):
-                named = {"name": f"{metadata.get('name')}-{volume.get('name')}"}
-                template = ephemeral.get("volumeClaimTemplate") or {}
-                yield _claim(named, metadata.get("namespace", "default"), template)
+        for volume in pod["spec"].get("volumes", ()):
+            if volume.get("ephemeral"):
+                name = f"{pod['metadata']['name']}-{volume.get('name')}"
+                yield _claim(name, namespace_of(pod), _part(volume["ephemeral"], "volumeClaimTemplate"))
 
 
 def claims_of_sets(workloads: Iterable[Object]) -> Iterator[Object]:
     """Of StatefulSets, one for each replica and template."""
     for one in workloads:
-        if one.get("kind") == "StatefulSet":
-            spec, metadata = one.get("spec") or {}, one.get("metadata") or {}
-            for index in range(spec.get("replicas", 1)):
-                for template in spec.get("volumeClaimTemplates") or ():
-                    named = {"name": claim_name(template, metadata.get("name", ""), index)}
-                    yield _claim(named, metadata.get("namespace", "default"), template)
+        if one["kind"] == "StatefulSet":
+            for index in range(one["spec"].get("replicas", 1)):
+                for template in one["spec"].get("volumeClaimTemplates", ()):
+                    name = claim_name(template["metadata"]["name"], one["metadata"]["name"], index)
+                    yield _claim(name, namespace_of(one), template)
 
 
-def claim_name(template: Object, owner: str, index: int) -> str:
+def claim_name(template: str, owner: str, index: int) -> str:
     """As StatefulSets name them."""
-    return f"{template['metadata']['name']}-{owner}-{index}"
+    return f"{template}-{owner}-{index}"
 
 
-def _claim(named: Object, namespace: str, template: Object) -> Object:
-    return {"kind": CLAIM, "metadata": {**named, "namespace": namespace}, "spec": template.get("spec") or {}}
+def _claim(name: str, namespace: str, template: Any) -> Object:
+    return {"kind": CLAIM, "metadata": {"name": name, "namespace": namespace}, "spec": _part(template, "spec")}
+
+
+def _part(holder: Any, key: str) -> Any:
+    """Empty where it is not there, or no object."""
+    found = holder.get(key) if isinstance(holder, dict) else None
+    return found if isinstance(found, dict) else {}

@@ -22,7 +22,7 @@ from controller.signaller import Signal, Signaller, Start
 from model.base import Message
 from model.coordination import NodeClassState, PoolState
 from model.facts import ClaimFact
-from model.labels import LAUNCH_GROUP, NODECLASS
+from model.labels import LAUNCH_GROUP, NODECLASS, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
 from policy.drift import Drift
@@ -48,7 +48,7 @@ class Known:
     pools: bool
     node_classes: bool
     unplanned: bool
-    """This host is new, pods are pending, and no plan has said yet where they go."""
+    """This host is new, pods are pending or buffers there, and no plan has said yet where they go."""
 
 
 class Telling:
@@ -63,10 +63,14 @@ class Telling:
         began: datetime,
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
+        static_capacity: bool = False,
+        held: Callable[[str], bool] = lambda claim: False,
     ) -> None:
+        """`held`: whether room on a NodeClaim's node, by its name, is kept for a CapacityBuffer."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
-        self._began, self._number, self._drift = began, number, drift
+        self._began, self._number, self._drift, self._held_for_buffer = began, number, drift, held
+        self._static_capacity = static_capacity
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -116,6 +120,7 @@ class Telling:
             group_id=claim.annotations.get(LAUNCH_GROUP, ""),
             alike=alike(claim),
             created=claim.created,
+            why=claim.annotations.get(WHY, ""),
         )
 
     def workflow_id(self, claim: ClaimFact) -> str:
@@ -169,6 +174,7 @@ class Telling:
             nodes=nodes,
             policy=pool.policy if pool else "",
             occupied=any(self._caches.occupancy.occupied(name) for name in names)
+            or self._held_for_buffer(claim.name)
             or (known.unplanned and told_since is None),
             expected=self._nominations.expected(claim.name),
             expected_until=lapse,
@@ -220,7 +226,8 @@ class Telling:
             self._due.set(f"pool/{name}", last + POOL_PAUSE)
             return
         node_class = self._caches.node_classes.get(view.fact.node_class)
-        seen = pool_digest(view.fact, self._caches.claims_of_pool(name), node_class)
+        claims = self._caches.claims_of_pool(name)
+        seen = pool_digest(view.fact, claims, node_class, static_capacity=self._static_capacity)
         start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = seen.model_copy(update={"number": self._number()})
         signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, fingerprint(seen), start)

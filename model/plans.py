@@ -29,6 +29,8 @@ class PlannedClaim(Value):
     """UIDs of the pods that it is bought for."""
     capacity_bound: dict[str, int] = {}
     """The largest capacity that any of its instance types has: what it may count against the pool's limits."""
+    why: str = ""
+    """What it is bought for, in a sentence."""
 
 
 class Unplaced(Value):
@@ -44,6 +46,8 @@ class Plan(Value):
     claims: tuple[PlannedClaim, ...] = ()
     nominations: dict[str, str] = {}
     """Pod UID to the name of the node or NodeClaim, existing already, that it is expected on."""
+    reserved: dict[str, str] = {}
+    """The same for virtual pods of CapacityBuffers: where there is room for them. Of the others nothing is said."""
     unplaced: tuple[Unplaced, ...] = ()
     seconds: float = 0.0
     """How long the planner took."""

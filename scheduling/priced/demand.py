@@ -4,13 +4,13 @@ Beside `scheduling/demand.py`, whose shapes know nothing of other pods; `rules.p
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from model.facts import AffinityTerm, Expression, HostPort, PodFact, SpreadConstraint, Toleration
 from model.requirement import one_of
 from model.requirements import Requirements
-from scheduling import demand
 from scheduling.demand import Constraints, Variant
 from scheduling.volumes import Attachment
 
@@ -32,8 +32,10 @@ __all__ = [
 ]
 
 
-class Company(NamedTuple):
-    """What a pod says about other pods; `namespace` is empty where it says nothing."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Company:
+    """What a pod says about other pods; `namespace` is empty where it says nothing. One object for all that say the
+    same (`_company`), since it is compared for every pod."""
 
     namespace: str
     spreads: tuple[SpreadConstraint, ...]
@@ -42,6 +44,7 @@ class Company(NamedTuple):
 
 
 ALONE: Final = Company("", (), (), ())
+ANYWHERE: Final = Constraints((), (), (), ())
 
 
 class Volumes(NamedTuple):
@@ -69,10 +72,20 @@ class Shape(NamedTuple):
 
 
 def shape_of(pod: PodFact, volumes: Volumes = NO_VOLUMES) -> Shape:
-    plain = demand.shape_of(pod)
+    requests = tuple(sorted([one for one in pod.requests.items() if one[1] > 0]))
     said = pod.spreads or pod.affinity or pod.anti_affinity
-    company = Company(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity) if said else ALONE
-    return Shape(plain.requests, plain.constraints, company, pod.host_ports, volumes)
+    company = _company(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity) if said else ALONE
+    return Shape(requests, _constraints(pod), company, pod.host_ports, volumes)
+
+
+def _constraints(pod: PodFact) -> Constraints:
+    if not (pod.node_selector or pod.required_terms or pod.preferred_terms or pod.tolerations):
+        return ANYWHERE
+    selector = tuple(sorted(pod.node_selector.items()))
+    return Constraints(selector, pod.required_terms, pod.preferred_terms, pod.tolerations)
+
+
+_company = lru_cache(maxsize=1 << 16)(Company)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -69,6 +69,8 @@ class Book:
 
     def counted(self, pod: PodFact) -> tuple[Tally, ...]:
         """The tallies that select this pod, and those of its own anti-affinity."""
+        if not self._tallies:
+            return ()
         key = (pod.namespace, frozenset(pod.labels.items()))
         known = self._counted.get(key)
         if known is None:
@@ -77,6 +79,8 @@ class Book:
                 for census, tally in self._tallies.items()
                 if not census.owners and census.selects(pod.namespace, pod.labels)
             )
+        if not pod.anti_affinity:
+            return known
         owned = tuple(
             self._tallies[census]
             for term in pod.anti_affinity
@@ -157,7 +161,9 @@ class Book:
 
     def _spread(self, one: SpreadConstraint, shape: Shape, mine: frozenset[Tally]) -> Rule:
         tally = self._tally(self._of_spread(one, shape))
-        return Spread(tally, tally in mine, one.max_skew, one.min_domains)
+        tolerations = shape.constraints.tolerations
+        strict = tuple(variant(wanted, tolerations, True) for wanted in alternatives(shape.constraints))
+        return Spread(tally, tally in mine, one.max_skew, one.min_domains, strict)
 
     def _of_spread(self, one: SpreadConstraint, shape: Shape) -> Census:
         return Census(one.key, frozenset({shape.company.namespace}), one.selector, _filter(one, shape.constraints))

@@ -11,7 +11,6 @@ from tests.cli.test_simulate import Files, planned, pod, pool
 
 Json = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
-PRICED = ("--planner", "priced")
 
 
 @pytest.fixture
@@ -67,27 +66,27 @@ def zones(found: Json) -> dict[str, list[str]]:
 
 def test_the_nodes_are_in_the_zones_of_the_volumes(files: Files, capsys: CaptureFixture[str]) -> None:
     files.write("pods.yaml", using("x", "one"), using("y", "two"), *bound("one", "b"), *bound("two", "c"))
-    assert zones(planned(files, capsys, *PRICED)) == {"x": ["b"], "y": ["c"]}
+    assert zones(planned(files, capsys)) == {"x": ["b"], "y": ["c"]}
 
 
 def test_storage_may_stand_in_any_file(files: Files, capsys: CaptureFixture[str]) -> None:
     files.write("pods.yaml", using("x", "data"), claim("data", storageClassName="gp3"))
     files.write("pools.yaml", storage_class("gp3", "b", "c"), pool())
-    assert zones(planned(files, capsys, *PRICED)) == {"x": ["b", "c"]}
+    assert zones(planned(files, capsys)) == {"x": ["b", "c"]}
 
 
 def test_a_claim_that_is_not_given_refuses_its_pod_alone(files: Files, capsys: CaptureFixture[str]) -> None:
     files.write("pods.yaml", using("x", "data"), pod("y", cpu="1"))
-    found = planned(files, capsys, *PRICED)
+    found = planned(files, capsys)
     assert found["unschedulable"] == {"x": "PersistentVolumeClaim default/data does not exist; create it"}
     assert set(zones(found)) == {"y"}
 
 
 def test_a_claim_without_a_class_has_the_default_one(files: Files, capsys: CaptureFixture[str]) -> None:
     files.write("pods.yaml", using("x", "data"), claim("data"), storage_class("gp3", "c", default=True))
-    assert zones(planned(files, capsys, *PRICED)) == {"x": ["c"]}
+    assert zones(planned(files, capsys)) == {"x": ["c"]}
     files.write("pods.yaml", using("x", "data"), claim("data", storageClassName=""), storage_class("gp3", default=True))
-    assert "names no StorageClass" in planned(files, capsys, *PRICED)["unschedulable"]["x"]
+    assert "names no StorageClass" in planned(files, capsys)["unschedulable"]["x"]
 
 
 def test_claims_of_ephemeral_volumes_are_made_up(files: Files, capsys: CaptureFixture[str]) -> None:
@@ -96,9 +95,9 @@ def test_claims_of_ephemeral_volumes_are_made_up(files: Files, capsys: CaptureFi
         {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "gp3"}}}}
     ]
     files.write("pods.yaml", raw, storage_class("gp3", "b"))
-    assert zones(planned(files, capsys, *PRICED)) == {"x": ["b"]}
+    assert zones(planned(files, capsys)) == {"x": ["b"]}
     files.write("pods.yaml", raw)
-    refused = planned(files, capsys, *PRICED)["unschedulable"]["x"]
+    refused = planned(files, capsys)["unschedulable"]["x"]
     assert refused == "PersistentVolumeClaim default/x-tmp names StorageClass gp3, which does not exist; create it"
 
 
@@ -113,7 +112,7 @@ def test_the_pods_of_a_stateful_set_have_claims_of_their_own(files: Files, capsy
         },
     }
     files.write("pods.yaml", stateful, storage_class("gp3", "b"), *bound("data-db-1", "a"))
-    assert zones(planned(files, capsys, *PRICED)) == {"db-0": ["b"], "db-1": ["a"], "db-2": ["b"]}
+    assert zones(planned(files, capsys)) == {"db-0": ["b"], "db-1": ["a"], "db-2": ["b"]}
 
 
 def test_a_csinode_tells_how_many_volumes_a_node_takes(files: Files, capsys: CaptureFixture[str]) -> None:
@@ -125,7 +124,7 @@ def test_a_csinode_tells_how_many_volumes_a_node_takes(files: Files, capsys: Cap
         {"kind": "CSINode", "metadata": {"name": "n1"}, "spec": {"drivers": drivers}},
     )
     files.write("pods.yaml", using("x", "one"), using("y", "two"), *bound("one", "b"), *bound("two", "b"))
-    found = planned(files, capsys, *PRICED, "--nodes", str(files.folder / "nodes.yaml"))
+    found = planned(files, capsys, "--nodes", str(files.folder / "nodes.yaml"))
     assert found["existing"] == {"n1": ["x"]} and zones(found) == {"y": ["b"]}
 
 
@@ -146,9 +145,9 @@ def test_a_csinode_tells_how_many_volumes_a_node_takes(files: Files, capsys: Cap
             {
                 "kind": "StatefulSet",
                 "metadata": {"name": "db"},
-                "spec": {"template": {"spec": {}}, "volumeClaimTemplates": [{}]},
+                "spec": {"template": {"spec": pod("x")["spec"]}, "volumeClaimTemplates": [{"metadata": {}}]},
             },
-            ("StatefulSet db", "spec.volumeClaimTemplates", "metadata.name is missing"),
+            ("StatefulSet db", "spec.volumeClaimTemplates[0].metadata.name is missing"),
         ),
     ],
 )

@@ -4,16 +4,15 @@ from functools import partial
 from typing import Any
 
 from model import labels
-from tests.integration.acts import Act
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from tests.integration.scene import names
+from tests.scenarios.acts import CALM
 
-VOLUMES = Act("volumes", settings={"PLANNER": "priced"})
 ZONE = "us-west-2b"
 
 
-@VOLUMES.scenario
+@CALM.scenario
 async def test_a_pod_waits_for_its_claim_and_runs_where_the_volume_is(product: Product) -> None:
     async with product.scene("volumes") as scene:
         await scene.deploy(1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": scene.name}}])

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from model.buffers import BufferFact
 from model.catalogue import Catalogue, InstanceType, Offering
 from model.facts import (
     ClaimFact,
@@ -17,6 +18,7 @@ from model.facts import (
     Toleration,
 )
 from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from model.overlays import OverlayFact
 from model.plans import Plan, PlannedClaim
 from model.volume_facts import CSINodeFact, StorageClassFact, Term, VolumeClaimFact, VolumeFact
 from scheduling.facts import Fact
@@ -190,6 +192,10 @@ def launched(name: str, planned: PlannedClaim, kind: InstanceType, zone: str = "
     return claim(name, of=planned.pool, **fields)  # type: ignore[arg-type]
 
 
+def overlay(name: str, *requirements: str, **more: object) -> OverlayFact:
+    return OverlayFact.model_validate({"name": name, "requirements": expressions(*requirements), **more})
+
+
 def toleration(key: str = "", value: str = "", effect: str = "") -> Toleration:
     return Toleration(key=key, value=value, effect=effect, operator="Equal" if value else "Exists")
 
@@ -244,6 +250,10 @@ def change(fact: Fact) -> Change:
             return Change(kind="storage_class", key=fact.name, fact=fact)
         case CSINodeFact():
             return Change(kind="csi_node", key=fact.name, fact=fact)
+        case OverlayFact():
+            return Change(kind="overlay", key=fact.name, fact=fact)
+        case BufferFact():
+            return Change(kind="buffer", key=fact.uid, fact=fact)
 
 
 class World:

@@ -8,7 +8,6 @@ from model.facts import PodFact
 from model.labels import HOSTNAME, ZONE
 from model.plans import Plan, PlannedClaim
 from model.volume_facts import CSINodeFact, StorageClassFact, StorageFact, VolumeClaimFact, VolumeFact
-from scheduling.state import PlanSettings
 from scheduling.validation import Given, violations
 from scheduling.validation_volumes import Disks
 from tests.scheduling.builders import (
@@ -57,7 +56,7 @@ def given(pods: Iterable[PodFact] = PODS, storage: Iterable[StorageFact] = STORA
 
 
 def planned() -> Plan:
-    return World(POOL, NODE, *PODS, *STORAGE, settings=PlanSettings(planner="priced")).plan()
+    return World(POOL, NODE, *PODS, *STORAGE).plan()
 
 
 def on(claims: tuple[PlannedClaim, ...] = (), **nominations: str) -> Plan:

@@ -19,7 +19,6 @@ from model.facts import (
 from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from model.plans import Plan
 from model.volume_facts import CSINodeFact, StorageClassFact, StorageFact, Term, VolumeClaimFact, VolumeFact
-from scheduling.state import PlanSettings
 from scheduling.validation import Given, violations
 from scheduling.validation_volumes import Disks
 from tests.scheduling.builders import World, csi_node, expressions, pod, pvc, storage_class, volume
@@ -32,8 +31,6 @@ from tests.scheduling.test_properties import (
     some_tolerations,
     terms,
 )
-
-PRICED = PlanSettings(planner="priced")
 
 keys = st.sampled_from([ZONE, ZONE, HOSTNAME])
 apps = st.sampled_from(["app In web", "app In db", "app Exists", "app NotIn web"]).map(expressions)
@@ -171,7 +168,7 @@ def worlds(draw: st.DrawFn) -> Drawn:
 
 def planned(drawn: Drawn) -> tuple[World, Plan, Given]:
     pods, pools, nodes, daemons, running, csi_nodes = drawn
-    world = World(*pods, *pools, *nodes, *daemons, *running, *STORAGE, *csi_nodes, kinds=KINDS, settings=PRICED)
+    world = World(*pods, *pools, *nodes, *daemons, *running, *STORAGE, *csi_nodes, kinds=KINDS)
     types: dict[str, InstanceType] = {one.name: one for one in KINDS}
     known = Given(
         pods={one.uid: one for one in pods},

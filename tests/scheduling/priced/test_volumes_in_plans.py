@@ -7,7 +7,6 @@ from model.labels import HOSTNAME, ZONE
 from model.plans import Plan
 from model.volume_facts import StorageFact
 from scheduling.facts import Fact
-from scheduling.state import PlanSettings
 from tests.scheduling.builders import (
     World,
     claim,
@@ -214,7 +213,7 @@ def test_a_pod_with_several_volumes_needs_room_for_all_of_them() -> None:
 def test_a_promised_place_is_kept_only_while_its_driver_can_attach() -> None:
     claims, members = disks(2)
     big = kind("m.2xlarge", cpu=8, memory=32)
-    here = World(pool(), WAITS, *claims, *members, kinds=(big,), settings=PlanSettings(planner="priced"))
+    here = World(pool(), WAITS, *claims, *members, kinds=(big,))
     bought = here.plan()
     ((name, planned),) = here.commit(bought).items()
     told = launched(name, planned, big, zone="b")

@@ -1,0 +1,69 @@
+"""Launches as NodeOverlays would have them: the order of types, EC2's strategy, and what the NodeClaim shows."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from aws.adapters import AwsAdapters, build
+from aws.instance_types import Region, resolve_types
+from model import labels
+from model.facts import Expression
+from model.launches import LaunchPrepared
+from model.overlays import OverlayFact
+from sandbox.aws.control import AwsControl
+from tests.aws.builders import SETTINGS, claim, node_class, resolved_status
+from tests.aws.builders import region as some_types
+from tests.aws.conftest import adapters
+from tests.aws.steps import group_of, resolved
+from tests.aws.test_selection import ON_DEMAND, chosen, names
+
+FUSE = "example.com/fuse"
+TYPES = (labels.INSTANCE_TYPE, "In", "c5.large", "m5.large")
+
+
+def overlay(*types: str, **said: object) -> OverlayFact:
+    wanted = (Expression(key=labels.INSTANCE_TYPE, operator="In", values=types),)
+    return OverlayFact.model_validate({"name": "o", "requirements": wanted, **said})
+
+
+def test_the_overlaid_price_decides_the_order() -> None:
+    of = resolve_types(some_types("m5.large", "c5.large"), node_class(resolved_status()), SETTINGS)
+    assert names(chosen(of, claim(ON_DEMAND))) == ["c5.large", "m5.large"]
+    laid = of.overlaid([overlay("m5.large", price="0.001")], {})
+    assert names(chosen(laid, claim(ON_DEMAND))) == ["m5.large", "c5.large"]
+    assert of.overlaid([], {}) is of
+
+
+def test_a_resource_of_the_overlay_may_be_asked_for() -> None:
+    of = resolve_types(some_types("m5.large", "c5.large"), node_class(resolved_status()), SETTINGS)
+    wanted = claim(ON_DEMAND, requests={FUSE: "2"})
+    assert names(chosen(of, wanted)) == []
+    assert names(chosen(of.overlaid([overlay("m5.large", capacity={FUSE: 2})], {}), wanted)) == ["m5.large"]
+
+
+@pytest.mark.sandbox
+async def test_ec2_launches_what_the_overlay_makes_cheapest(
+    endpoint: str, control: AwsControl, region: Region, cloud: AwsAdapters
+) -> None:
+    heeded = [overlay("m5.large", price="0.001", capacity={FUSE: 2})]
+
+    async def overlays() -> Sequence[OverlayFact]:
+        return heeded
+
+    plain = adapters(endpoint, region)
+    settings = SETTINGS.model_copy(update={"endpoint_url": endpoint})
+    overlaid = build(settings, region=region, clients=plain.clients, overlays=overlays)
+    one = await resolved(cloud)
+    wanted = claim(ON_DEMAND, TYPES, requests={"cpu": "1"})
+    launched: dict[str, tuple[str, int | None, int | None]] = {}
+    for name, worker in (("plain", cloud), ("overlaid", overlaid)):
+        found = await worker.fleet.prepare(wanted, one, now=datetime.now(UTC))
+        assert isinstance(found, LaunchPrepared)
+        assert found.request.prioritized == (name == "overlaid")
+        answer = await worker.fleet.create(group_of(found.request))
+        (facts,) = await worker.fleet.describe(answer, one, wanted)
+        launched[name] = facts.labels[labels.INSTANCE_TYPE], facts.capacity.get(FUSE), facts.allocatable.get(FUSE)
+    assert launched == {"plain": ("c5.large", None, None), "overlaid": ("m5.large", 2, 2)}
+    assert control.denials() == []
+    plain.close()
