@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -12,6 +13,7 @@ from cli import buffers
 from cli.admission import EFFECTS, admitted, check_pod
 from cli.exits import Refused
 from cli.manifests import Object, of_kind, parsed, read_objects
+from cli.volumes import Volumes, claims_of_sets, ephemeral_claims
 from cli.workloads import KINDS, pods_of
 from kube.facts import claim_fact, node_fact, overlay_fact, pool_fact
 from kube.pod_facts import daemonset_fact, pod_fact
@@ -48,6 +50,7 @@ class Given:
     priorities: dict[str, int] = field(default_factory=lambda: dict(_BUILT_IN))
     """Of priority classes by name; that of the empty name is the default."""
     overlays: tuple[OverlayFact, ...] = ()
+    volumes: Volumes = field(default_factory=Volumes)
 
     def sold_by(self, pool: PoolFact) -> Iterable[InstanceType]:
         """The instance types as its NodeOverlays make them."""
@@ -63,17 +66,18 @@ def given(
     nodepools: Path, pods: Path, types: tuple[InstanceType, ...], daemonsets: Path | None, nodes: Path | None
 ) -> Given:
     """Raises `Refused`."""
-    objects = _read(nodepools, "NodePool", "NodeOverlay")
+    volumes = Volumes()
+    objects = _read(volumes, nodepools, "NodePool", "NodeOverlay")
     chosen = of_kind(nodepools, [one for one in objects if one["kind"] == "NodePool"], "NodePool")
-    found = Given(pools=_facts(nodepools, chosen, pool), pods=[], types=types)
+    found = Given(pools=_facts(nodepools, chosen, pool), pods=[], types=types, volumes=volumes)
     found.overlays = _heeded(nodepools, [one for one in objects if one["kind"] == "NodeOverlay"], found)
-    wanted = _read(pods, *KINDS, *_AROUND, *buffers.KINDS)
+    wanted = _read(volumes, pods, *KINDS, *_AROUND, *buffers.KINDS)
     _take(found, pods, [one for one in wanted if one["kind"] not in buffers.KINDS])
     found.pods += buffers.room_of(pods, wanted)
     if daemonsets:
-        found.daemons = _facts(daemonsets, _read(daemonsets, "DaemonSet"), _daemonset)
+        found.daemons = _facts(daemonsets, _read(volumes, daemonsets, "DaemonSet"), _daemonset)
     if nodes:
-        _take(found, nodes, _read(nodes, *_STANDING))
+        _take(found, nodes, _read(volumes, nodes, *_STANDING))
     found.pods = [one if one.priority else _prioritised(one, found.priorities) for one in found.pods]
     return found
 
@@ -138,11 +142,14 @@ def _take(found: Given, path: Path, objects: list[Object]) -> None:
         found.labels[fact.name] = fact.labels
     for name, value, default in _facts(path, by_kind.pop("PriorityClass", []), _priority):
         found.priorities |= {name: value, "": value} if default else {name: value}
-    found.pods += _facts(path, pods_of(path, [one for kind in by_kind.values() for one in kind]), _pod)
+    workloads = [one for kind in by_kind.values() for one in kind]
+    pods = list(pods_of(path, workloads))
+    found.pods += _facts(path, pods, _pod)
+    found.volumes.make_up(path, chain(claims_of_sets(workloads), ephemeral_claims(pods)))
 
 
-def _read(path: Path, *kinds: str) -> list[Object]:
-    return of_kind(path, read_objects(path), *kinds)
+def _read(volumes: Volumes, path: Path, *kinds: str) -> list[Object]:
+    return of_kind(path, volumes.taken_out(path, read_objects(path)), *kinds)
 
 
 def _facts(path: Path, objects: Iterable[Object], read: Callable[[Mapping[str, Any]], T]) -> list[T]:

@@ -22,8 +22,10 @@ from scheduling.state import Change, ClusterState, PlanSettings
 
 app = typer.Typer()
 
+_STORAGE = "PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes may stand in any of the files."
+_PODS = f"Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses. {_STORAGE}"
 Pools = Annotated[Path, typer.Option(help="NodePools and NodeOverlays in YAML or JSON.")]
-Pods = Annotated[Path, typer.Option(help="Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses.")]
+Pods = Annotated[Path, typer.Option(help=_PODS)]
 Daemons = Annotated[Path | None, typer.Option(help="DaemonSets in YAML or JSON.")]
 Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims, Pods, Namespaces.")]
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
@@ -73,6 +75,7 @@ def run(world: Given, settings: PlanSettings, reservations: Mapping[str, int]) -
     state.set_catalogue(Catalogue(by_node_class={pool.node_class: world.types for pool in world.pools}))
     state.apply(
         [
+            *world.volumes.changes(),
             *(Change(kind="pool", key=one.name, fact=one) for one in world.pools),
             *(Change(kind="overlay", key=one.name, fact=one) for one in world.overlays),
             *(Change(kind="node", key=one.name, fact=one) for one in world.nodes),

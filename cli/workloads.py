@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from cli.admission import admitted
 from cli.manifests import Object, described, namespace_of, refusing
+from cli.volumes import claim_name
 
 _COUNTS: Final[Mapping[str, str]] = {
     "Deployment": "replicas",
@@ -42,6 +43,7 @@ def _replicas(path: Path, one: Object) -> Iterator[Object]:
         template = _object(spec, "template", f"{field}.template")
         pod = admitted(_object(template, "spec", f"{field}.template.spec"), f"{field}.template.spec")
         metadata = _object({"metadata": {}, **template}, "metadata", f"{field}.template.metadata")
+        claims = list(_claim_templates(spec)) if one["kind"] == "StatefulSet" else []
     namespace, name = namespace_of(one), one["metadata"]["name"]
     for index in range(number):
         yield {
@@ -52,8 +54,26 @@ def _replicas(path: Path, one: Object) -> Iterator[Object]:
                 "namespace": namespace,
                 "uid": f"{one['kind']}/{namespace}/{name}-{index}",
             },
-            "spec": pod,
+            "spec": _with_claims(pod, claims, name, index),
         }
+
+
+def _claim_templates(spec: Mapping[str, Any]) -> Iterator[str]:
+    """By name."""
+    for number, one in enumerate(spec.get("volumeClaimTemplates", ())):
+        metadata = _object(one, "metadata", f"spec.volumeClaimTemplates[{number}].metadata")
+        if not metadata.get("name"):
+            raise ValueError(f"spec.volumeClaimTemplates[{number}].metadata.name is missing; give it a name")
+        yield metadata["name"]
+
+
+def _with_claims(spec: Object, claims: list[str], owner: str, index: int) -> Object:
+    """Each pod of a StatefulSet has claims of its own, which stand in for volumes of the same name."""
+    if not claims:
+        return spec
+    others = [volume for volume in spec.get("volumes", ()) if volume.get("name") not in claims]
+    own = [{"name": one, "persistentVolumeClaim": {"claimName": claim_name(one, owner, index)}} for one in claims]
+    return {**spec, "volumes": [*others, *own]}
 
 
 def _object(holder: Mapping[str, Any], key: str, field: str) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Pure, over `scheduling/storage.py`. Which pods are refused is the reference's 2.
 is attached its 2.7. `priced/planning.py` asks for every pod of a pass.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from model.facts import Expression, PodFact
 from model.labels import HOSTNAME, PV_BIND_COMPLETED
 from model.requirement import RequirementError, one_of
 from model.requirements import Requirements
-from model.volume_facts import StorageClassFact, VolumeClaimFact, VolumeFact
+from model.volume_facts import StorageClassFact, Term, VolumeClaimFact
 from scheduling.pools import Refusal
 from scheduling.storage import Storage
 
@@ -37,20 +38,20 @@ def needs(pod: PodFact, storage: Storage) -> Needs | Refusal:
     """What all its volumes ask for together, or why nothing can be planned for the pod before they are mended."""
     if not pod.volumes:
         return NOTHING
-    together: tuple[Requirements, ...] = (Requirements(),)
+    together: tuple[Requirements, ...] = ()
     for name in dict.fromkeys(pod.volumes):
         found = _places(f"{pod.namespace}/{name}", storage)
         if isinstance(found, Refusal):
             return found
-        both = tuple(_both(together, found))
-        if found and not both:
+        both = _both(together, found)
+        if not both and found:
             said = " or ".join(str(one) for one in together)
             return Refusal(
                 f"its volumes are in different places: that of PersistentVolumeClaim {pod.namespace}/{name} needs a "
                 f"node with {' or '.join(str(one) for one in found)}, the others need {said}; move one of them"
             )
-        together = joined(both) if found else together
-    return Needs(together if all(together) else (), attachments(pod, storage))
+        together = both
+    return Needs(together, attachments(pod, storage))
 
 
 def attachments(pod: PodFact, storage: Storage) -> frozenset[Attachment]:
@@ -85,9 +86,19 @@ def _differing(first: Requirements, second: Requirements) -> str:
     return keys[0] if plain else ""
 
 
-def _both(first: Sequence[Requirements], second: Sequence[Requirements]) -> Iterator[Requirements]:
-    """Every pair that does not contradict itself."""
-    return (one.intersection(other) for one in first for other in second if not one.conflicts(other))
+@lru_cache(maxsize=1 << 14)
+def _both(first: tuple[Requirements, ...], second: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
+    """Every pair that does not contradict itself; what is empty leaves the other as it is."""
+    if not (first and second):
+        return first or second
+    return joined(one.intersection(other) for one in first for other in second if not one.conflicts(other))
+
+
+@lru_cache(maxsize=1 << 14)
+def _read(terms: tuple[Term, ...], without: str = "") -> tuple[Requirements, ...]:
+    """Terms as alternatives, those without expressions left out; empty if one of them lets any node do."""
+    found = joined(Requirements.of(one for one in term if one.key != without) for term in terms if term)
+    return found if all(found) else ()
 
 
 def _places(key: str, storage: Storage) -> tuple[Requirements, ...] | Refusal:
@@ -128,15 +139,10 @@ def _of_volume(claim: VolumeClaimFact, storage: Storage) -> tuple[Requirements, 
         )
     if volume.terms is None:
         return ()
-    found = joined(_affinity(volume))
-    return found or Refusal(f"{said}, whose node affinity has no expressions, which no node satisfies")
-
-
-def _affinity(volume: VolumeFact) -> Iterator[Requirements]:
-    """A local volume is given up with its node, so that its pods may go elsewhere (reference 2.15)."""
-    for term in volume.terms or ():
-        if term:
-            yield Requirements.of(one for one in term if not (volume.local and one.key == HOSTNAME))
+    if not any(volume.terms):
+        return Refusal(f"{said}, whose node affinity has no expressions, which no node satisfies")
+    # A local volume is given up with its node, so that its pods may go elsewhere (reference 2.15).
+    return _read(volume.terms, HOSTNAME if volume.local else "")
 
 
 def _of_class(claim: VolumeClaimFact, storage: Storage) -> tuple[Requirements, ...] | Refusal:
@@ -160,7 +166,7 @@ def _of_class(claim: VolumeClaimFact, storage: Storage) -> tuple[Requirements, .
             f"{said}: StorageClass {known.name} allows topologies by the label {unsupported}, which {_AUTO_MODE}; use "
             "a StorageClass without it"
         )
-    return joined(Requirements.of(term) for term in known.topologies if term)
+    return _read(known.topologies)
 
 
 def _expressions(known: StorageClassFact) -> Iterator[Expression]:
