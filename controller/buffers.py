@@ -135,6 +135,7 @@ class Buffers:
                 continue
             if uid in self._unresolved or self._looked is not None:
                 await self._say(uid)
+        self._settle()
 
     def _take(self, uid: str, fact: BufferFact | None) -> None:
         if self._caches.take_buffer(uid, fact):
@@ -174,10 +175,15 @@ class Buffers:
 
     # --- where there is room ---
 
-    @property
-    def unsure(self) -> bool:
-        """There are buffers, and nobody has looked yet where they have room."""
-        return bool(self._caches.buffers) and self._looked is None
+    unsure = True
+    """It is not known yet what buffers there are, or nobody has looked yet where they have room."""
+
+    def _settle(self) -> None:
+        """Nodes that were taken for occupied meanwhile are looked at anew."""
+        if self.unsure and (self._looked is not None or not self._caches.buffers):
+            self.unsure = False
+            for claim in tuple(self._caches.claims):
+                self._caches.touch_claim(claim)
 
     def holds(self, claim: str) -> bool:
         """Whether room on this NodeClaim's node is kept for a buffer."""
@@ -208,6 +214,7 @@ class Buffers:
         self._placed = {uid: place_of(home, self._caches) for uid, home in plan.reserved.items()}
         for claim in before ^ self._places:
             self._caches.touch_claim(claim)
+        self._settle()
         if short != {pod.uid for pod in self.short()}:
             self._caches.touch_pods()
         for uid in tuple(self._caches.buffers):

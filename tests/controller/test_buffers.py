@@ -207,6 +207,27 @@ async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(kept: K
     assert kept.asked == asked
 
 
+async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(kept: Kept) -> None:
+    kept.hear("nodeclaims", claim("c1", phase="Initialized"))
+    assert kept.buffers.unsure
+    kept.tell("podtemplates", template())
+    kept.tell("capacitybuffers", by_template())
+    kept.caches.take_dirty()
+    await kept.buffers.resolve()
+    assert kept.buffers.unsure
+    await kept.look()
+    assert not kept.buffers.unsure
+    assert kept.caches.take_dirty().claims == {"c1"}
+
+
+async def test_without_buffers_nothing_is_waited_for(kept: Kept) -> None:
+    kept.hear("nodeclaims", claim("c1", phase="Initialized"))
+    kept.caches.take_dirty()
+    await kept.buffers.resolve()
+    assert not kept.buffers.unsure
+    assert kept.caches.take_dirty().claims == {"c1"}
+
+
 async def test_a_node_that_is_still_coming_is_no_room_yet_and_no_reason_to_buy(kept: Kept) -> None:
     kept.hear("nodeclaims", claim("c1", phase="Launched"))
     kept.tell("podtemplates", template())
