@@ -123,6 +123,7 @@ class Buffers:
             self._take(gone, None)
             self._unresolved.pop(gone, None)
             self._said.pop(gone, None)
+        whole = True
         for uid, buffer in known.items():
             try:
                 self._take(uid, await self._resolved(uid, buffer))
@@ -132,10 +133,12 @@ class Buffers:
                 self._unresolved[uid] = why
             except Fault as fault:
                 log.warning("CapacityBuffer not looked at", name=buffer.name, fault=str(fault))
+                whole = False
                 continue
             if uid in self._unresolved or self._looked is not None:
                 await self._say(uid)
-        self._settle()
+        if whole:
+            self._settle()
 
     def _take(self, uid: str, fact: BufferFact | None) -> None:
         if self._caches.take_buffer(uid, fact):

@@ -220,6 +220,16 @@ async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(k
     assert kept.caches.take_dirty().claims == {"c1"}
 
 
+async def test_a_buffer_that_could_not_be_looked_at_keeps_nodes_until_it_is(kept: Kept) -> None:
+    kept.port.broken = True
+    kept.tell("capacitybuffers", buffer(scalableRef=DEPLOYMENT, replicas=1))
+    await kept.buffers.resolve()
+    assert kept.buffers.unsure
+    kept.port.broken = False
+    await kept.buffers.resolve()
+    assert not kept.buffers.unsure
+
+
 async def test_without_buffers_nothing_is_waited_for(kept: Kept) -> None:
     kept.hear("nodeclaims", claim("c1", phase="Initialized"))
     kept.caches.take_dirty()
