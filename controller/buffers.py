@@ -73,7 +73,8 @@ class Buffers:
         self._pods: dict[str, tuple[PodFact, ...]] = {}
         """By buffer, those for which it wants room."""
         self._placed: dict[str, str] = {}
-        self._places: frozenset[str] = frozenset()
+        self._needing: dict[str, str] = {}
+        """By place the buffer that needs room there."""
         self._looked: datetime | None = None
         self._pause = LOOK_PAUSE
         self._changed = True
@@ -193,9 +194,9 @@ class Buffers:
             for claim in tuple(self._caches.claims):
                 self._caches.touch_claim(claim)
 
-    def holds(self, claim: str) -> bool:
-        """Whether room on this NodeClaim's node is kept for a buffer."""
-        return claim in self._places
+    def needs(self, claim: str) -> str:
+        """The buffer, with its namespace, that needs room on this NodeClaim's node; the first of several."""
+        return self._needing.get(claim, "")
 
     def short(self) -> list[PodFact]:
         """Virtual pods for which there is room nowhere, as far as the last look says."""
@@ -214,19 +215,28 @@ class Buffers:
     async def look(self, ask: Callable[[], Awaitable[Plan]]) -> None:
         """Ask the planner for a plan that nobody carries out, and take from it where there is room."""
         self._changed = False
-        places, short = self._places, {pod.uid for pod in self.short()}
+        before, short = self._needing, {pod.uid for pod in self.short()}
         plan = await ask() if self._caches.buffers else Plan()
         self._looked = self._now()
         self._pause = max(LOOK_PAUSE, timedelta(seconds=_SHARE * plan.seconds))
         self._placed = {uid: place_of(home, self._caches) for uid, home in plan.reserved.items()}
-        self._places = frozenset(self._placed.values())
-        for claim in places ^ self._places:
+        self._needing = self._needs_by_place()
+        for claim in {one for one, _ in before.items() ^ self._needing.items()}:
             self._caches.touch_claim(claim)
         self._settle()
         if short != {pod.uid for pod in self.short()}:
             self._caches.touch_pods()
         for uid in tuple(self._caches.buffers):
             await self._say(uid)
+
+    def _needs_by_place(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for uid, pods in self._pods.items():
+            buffer = self._caches.buffers[uid]
+            name = f"{buffer.namespace}/{buffer.name}"
+            for place in {self._placed[pod.uid] for pod in pods if pod.uid in self._placed}:
+                found[place] = min(found.get(place, name), name)
+        return found
 
     # --- what their status says ---
 

@@ -100,7 +100,7 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
-            held=self._buffers.holds if self._buffers else lambda claim: False,
+            kept_for=self._buffers.needs if self._buffers else lambda claim: "",
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:

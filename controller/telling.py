@@ -63,12 +63,12 @@ class Telling:
         began: datetime,
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
-        held: Callable[[str], bool] = lambda claim: False,
+        kept_for: Callable[[str], str] = lambda claim: "",
     ) -> None:
-        """`held`: whether room on a NodeClaim's node, by its name, is kept for a CapacityBuffer."""
+        """`kept_for`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for none."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
-        self._began, self._number, self._drift, self._held_for_buffer = began, number, drift, held
+        self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -171,13 +171,13 @@ class Telling:
             nodes=nodes,
             policy=pool.policy if pool else "",
             occupied=any(self._caches.occupancy.occupied(name) for name in names)
-            or self._held_for_buffer(claim.name)
             or (known.unplanned and told_since is None),
             expected=self._nominations.expected(claim.name),
             expected_until=lapse,
             vacant_since=vacant_since or self._unseen(claim),
             drift=self._drift(claim),
             unseen=vacant_since is None,
+            kept_for=self._kept_for(claim.name),
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:
