@@ -150,9 +150,6 @@ class Settings(BaseSettings):
     min_values_policy: Literal["Strict", "BestEffort"] = _named(
         "MIN_VALUES_POLICY", default="Strict", description="Strict or BestEffort"
     )
-    planner: Literal["greedy", "priced"] = _named(
-        "PLANNER", default="greedy", description="greedy, or priced: by price, with pod affinity and topology spread"
-    )
     node_cost: float = _named(
         "NODE_COST", default=0.002, ge=0, description="dollars an hour that a node counts for beyond its price"
     )

@@ -171,6 +171,7 @@ def ports(
         claims=cluster.claims,
         nodes=cluster.nodes,
         pods=cluster.pods,
+        loads=cluster.loads,
         events=cluster.events,
         pools=cluster.pools,
         node_classes=cluster.node_classes,
@@ -231,6 +232,7 @@ async def connect_kubernetes(settings: Settings) -> kube.adapters.KubeAdapters:
 
 
 def aws_settings(settings: Settings, *, cluster_dns: str = "") -> AwsSettings:
+    """Also for commands that look at AWS with the worker's eyes."""
     return AwsSettings(
         cluster_name=settings.cluster_name,
         region=settings.aws_region,
@@ -259,10 +261,10 @@ def host_settings(settings: Settings) -> HostSettings:
         planning=PlanSettings(
             preference_policy=settings.preference_policy,
             min_values_policy=settings.min_values_policy,
-            planner=settings.planner,
             node_cost=settings.node_cost,
         ),
         not_ready_grace=settings.not_ready_grace,
+        static_capacity=settings.feature_gates["StaticCapacity"],
         others_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),
     )

@@ -6,7 +6,7 @@ from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 
 from model.kinds import NodeClaim
-from model.labels import LAUNCH_GROUP, NODECLASS, NODEPOOL
+from model.labels import LAUNCH_GROUP, NODECLASS, NODEPOOL, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.messages import GroupAnswered
 
@@ -41,6 +41,7 @@ class Lives:
             node_class=meta.labels.get(NODECLASS, claim.spec.node_class_ref.name),
             group_id=meta.annotations.get(LAUNCH_GROUP, ""),
             created=meta.creation_timestamp,
+            why=meta.annotations.get(WHY, ""),
         )
 
     async def answered(self, claim: NodeClaim, answer: GroupAnswered) -> None:

@@ -40,15 +40,23 @@ async def tell(connection: Connection, name: str) -> str:
 async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
     if not life.open:
         outcome = await lives.outcome(life)
-        return story(life, outcome.story, reason=outcome.reason)
+        return story(life, outcome.story, reason=outcome.reason, bought_for=outcome.why)
     try:
         state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
     except RPCError as unanswered:
         return story(life, (), note=f"its story needs a worker, and none answers: {unanswered.message}")
-    return story(life, state.story, drift=drifted(state))
+    return story(life, state.story, drift=drifted(state), bought_for=state.identity.why)
 
 
-def story(life: NodeLife, steps: tuple[Step, ...], *, reason: str = "", note: str = "", drift: str = "") -> str:
+def story(
+    life: NodeLife,
+    steps: tuple[Step, ...],
+    *,
+    reason: str = "",
+    note: str = "",
+    drift: str = "",
+    bought_for: str = "",
+) -> str:
     """The node as lines of text: what is so now, then how it came to be."""
     place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
     lines = [
@@ -57,6 +65,8 @@ def story(life: NodeLife, steps: tuple[Step, ...], *, reason: str = "", note: st
         f"  phase       {life.phase}" + (" (overdue)" if life.overdue else ""),
         f"  since       {_moment(life.since)}",
     ]
+    if bought_for:
+        lines.append(f"  bought for  {bought_for}")
     if life.deadline:
         lines.append(f"  deadline    {_moment(life.deadline)}")
     if life.blocked_by:

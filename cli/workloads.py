@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cli.exits import Refused
-from cli.manifests import Object, described
+from cli.admission import admitted
+from cli.manifests import Object, described, namespace_of, refusing
 
 _COUNTS: Final[Mapping[str, str]] = {
     "Deployment": "replicas",
@@ -13,36 +13,58 @@ _COUNTS: Final[Mapping[str, str]] = {
     "StatefulSet": "replicas",
     "ReplicationController": "replicas",
     "Job": "parallelism",
+    "CronJob": "parallelism",
 }
 KINDS: Final = ("Pod", *_COUNTS)
 
 
 def pods_of(path: Path, objects: list[Object]) -> Iterator[Object]:
-    """One object for each pod. Raises `Refused` for a number of replicas that is none."""
+    """One object for each pod, as the API server would have it. Raises `Refused` for what it would not let in."""
     for one in objects:
         if one["kind"] == "Pod":
-            yield one
+            with refusing(f"{path}: {described(one)}"):
+                spec = admitted(one.get("spec", {}))
+            yield {**one, "spec": spec}
         else:
             yield from _replicas(path, one)
 
 
 def _replicas(path: Path, one: Object) -> Iterator[Object]:
-    field = _COUNTS[one["kind"]]
-    spec = one.get("spec") or {}
-    number = spec.get(field, 1)
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise Refused(f"{path}: {described(one)}: spec.{field}: {number!r}; write a number that is not negative")
-    template = spec.get("template")
-    if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
-        raise Refused(f"{path}: {described(one)}: spec.template.spec is missing")
-    metadata: Mapping[str, Any] = one.get("metadata") or {}
+    """Named like a StatefulSet's; the UID tells those of two kinds apart."""
+    with refusing(f"{path}: {described(one)}"):
+        field, spec = "spec", _object(one, "spec", "spec")
+        if one["kind"] == "CronJob":
+            field = "spec.jobTemplate.spec"
+            spec = _object(_object(spec, "jobTemplate", "spec.jobTemplate"), "spec", field)
+        number = _number(spec, _COUNTS[one["kind"]], field)
+        if "completions" in spec and _COUNTS[one["kind"]] == "parallelism":
+            number = min(number, _number(spec, "completions", field))
+        template = _object(spec, "template", f"{field}.template")
+        pod = admitted(_object(template, "spec", f"{field}.template.spec"), f"{field}.template.spec")
+        metadata = _object({"metadata": {}, **template}, "metadata", f"{field}.template.metadata")
+    namespace, name = namespace_of(one), one["metadata"]["name"]
     for index in range(number):
         yield {
             "kind": "Pod",
             "metadata": {
-                **(template.get("metadata") or {}),
-                "name": f"{metadata.get('name', '')}-{index}",
-                "namespace": metadata.get("namespace", "default"),
+                **metadata,
+                "name": f"{name}-{index}",
+                "namespace": namespace,
+                "uid": f"{one['kind']}/{namespace}/{name}-{index}",
             },
-            "spec": template["spec"],
+            "spec": pod,
         }
+
+
+def _object(holder: Mapping[str, Any], key: str, field: str) -> dict[str, Any]:
+    found = holder.get(key)
+    if not isinstance(found, dict):
+        raise ValueError(f"{field} is missing" if found is None else f"{field}: {found!r:.60} is no object")
+    return found
+
+
+def _number(spec: Mapping[str, Any], key: str, field: str) -> int:
+    number = spec.get(key, 1)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{field}.{key}: {number!r}; write a number that is not negative")
+    return number

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import structlog
 from pydantic import ValidationError
 
+from controller import storage
 from controller.dirty import Dirty, PoolView, pool_view
 from controller.occupancy import Occupancy
 from controller.tables import discard, put
@@ -24,6 +25,7 @@ from model.kinds import EC2NodeClass
 from model.labels import NODECLASS_HASH_VERSION
 from model.overlays import OverlayFact
 from scheduling.facts import Change, Fact, Kind
+from scheduling.storage import Storage
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +47,7 @@ class Caches:
         self.node_classes: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.namespaces: dict[str, NamespaceFact] = {}
+        self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
         self.buffers: dict[str, BufferFact] = {}
         self.pending: dict[str, PodFact] = {}
@@ -64,10 +67,10 @@ class Caches:
 
     def hear(self, kind: str, deltas: Iterable[Delta]) -> None:
         """Take changes of one kind in. An object that cannot be read is left out and logged, not the others."""
-        take = self._takers[kind]
+        take = self._takers.get(kind)
         for delta in deltas:
             try:
-                take(self, delta)
+                take(self, delta) if take else self._hear_storage(kind, delta)
             except (ValueError, KeyError, ValidationError) as error:
                 name = delta.object.get("metadata", {}).get("name")
                 log.error("object cannot be read and is left out", kind=kind, name=name, error=str(error)[:300])
@@ -201,6 +204,14 @@ class Caches:
         if self._replace(self.overlays, "overlay", name, None if delta.gone else overlay_fact(delta.object)):
             self._dirty.pods = True
 
+    def _hear_storage(self, plural: str, delta: Delta) -> None:
+        kind, key, fact = storage.heard(plural, delta)
+        if self.storage.put(kind, key, fact):
+            self._dirty.pods = True
+            if kind == "volume_claim":
+                self._dirty.volume_claims.add(key)
+            self._change(kind, key, fact)
+
     _takers: Final[Mapping[str, Callable[["Caches", Delta], None]]] = {
         "pods": _hear_pod,
         "nodes": _hear_node,
@@ -265,6 +276,7 @@ class Caches:
         self._changes = {}
         return (
             *(Change(kind="namespace", key=key, fact=fact) for key, fact in self.namespaces.items()),
+            *(Change(kind=kind, key=key, fact=fact) for kind, key, fact in self.storage.everything()),
             *(Change(kind="pool", key=key, fact=view.fact) for key, view in self.pools.items()),
             *(Change(kind="buffer", key=key, fact=fact) for key, fact in self.buffers.items()),
             *(Change(kind="overlay", key=key, fact=fact) for key, fact in self.overlays.items()),

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from model import labels, resources
 from model.base import Message
@@ -126,8 +126,10 @@ def _reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
     return waiting if node.ready else ()
 
 
-def pool_digest(pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2NodeClass | None) -> PoolSeen:
-    """What the pool's status shows, in short."""
+def pool_digest(
+    pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2NodeClass | None, *, static_capacity: bool = False
+) -> PoolSeen:
+    """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.total(claim.capacity for claim in launched)
@@ -139,7 +141,17 @@ def pool_digest(pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2Node
         node_class_ready=_readiness(node_class),
         stamps=foreign_stamps(pool.hash_version, claims, labels.NODEPOOL_HASH_VERSION),
         deleting=pool.deleting,
+        **_static(pool, claims, static_capacity),
     )
+
+
+def _static(pool: PoolFact, claims: tuple[ClaimFact, ...], gate: bool) -> dict[str, Any]:
+    if not pool.static:
+        return {}
+    if not gate:
+        return {"static": "off"}
+    going = sum(claim.deleting for claim in claims)
+    return {"static": "on", "replicas": pool.replicas, "standing": len(claims) - going, "going": going}
 
 
 def node_class_digest(node_class: EC2NodeClass, claims: Iterable[ClaimFact]) -> NodeClassSeen:

@@ -17,7 +17,7 @@ from controller import gates
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.calling import Calls
-from controller.demand import next_lapse, told_apart
+from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
 from controller.nominations import Nominations
@@ -39,7 +39,7 @@ from workflows import ids
 
 GATHER: Final = 0.1
 """Seconds for which changes are gathered before anything is made of them."""
-_WATCHED: Final = (
+WATCHED: Final = (
     resources.NODE_CLAIMS,
     resources.NODES,
     resources.PODS,
@@ -47,6 +47,10 @@ _WATCHED: Final = (
     resources.EC2_NODE_CLASSES,
     resources.DAEMON_SETS,
     resources.NAMESPACES,
+    resources.STORAGE_CLASSES,
+    resources.PERSISTENT_VOLUMES,
+    resources.PERSISTENT_VOLUME_CLAIMS,
+    resources.CSI_NODES,
 )
 
 
@@ -88,7 +92,7 @@ class Session:
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
-            for one in (*_WATCHED, *gates.kinds(settings.gates))
+            for one in (*WATCHED, *gates.kinds(settings.gates))
         }
 
     def _teller(self) -> Telling:
@@ -101,6 +105,7 @@ class Session:
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
             kept_for=self._buffers.needs if self._buffers else lambda claim: "",
+            static_capacity=self._settings.static_capacity,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
@@ -212,6 +217,7 @@ class Session:
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
+            self._calls.renew(waiting_for(self.caches, dirty.volume_claims))
             due = [moment for moment in (self._calls.again, self._lapse) if moment is not None]
             if dirty.pods or (due and min(due) <= now):
                 self._call(now)

@@ -22,7 +22,7 @@ from controller.signaller import Signal, Signaller, Start
 from model.base import Message
 from model.coordination import NodeClassState, PoolState
 from model.facts import ClaimFact
-from model.labels import LAUNCH_GROUP, NODECLASS
+from model.labels import LAUNCH_GROUP, NODECLASS, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
 from policy.drift import Drift
@@ -64,11 +64,13 @@ class Telling:
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
         kept_for: Callable[[str], str] = lambda claim: "",
+        static_capacity: bool = False,
     ) -> None:
         """`kept_for`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for none."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
+        self._static_capacity = static_capacity
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -118,6 +120,7 @@ class Telling:
             group_id=claim.annotations.get(LAUNCH_GROUP, ""),
             alike=alike(claim),
             created=claim.created,
+            why=claim.annotations.get(WHY, ""),
         )
 
     def workflow_id(self, claim: ClaimFact) -> str:
@@ -223,7 +226,8 @@ class Telling:
             self._due.set(f"pool/{name}", last + POOL_PAUSE)
             return
         node_class = self._caches.node_classes.get(view.fact.node_class)
-        seen = pool_digest(view.fact, self._caches.claims_of_pool(name), node_class)
+        claims = self._caches.claims_of_pool(name)
+        seen = pool_digest(view.fact, claims, node_class, static_capacity=self._static_capacity)
         start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = seen.model_copy(update={"number": self._number()})
         signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, fingerprint(seen), start)

@@ -8,6 +8,7 @@ from kube.client import KubeClient, connect
 from kube.events import KubeEvents
 from kube.inventory import KubeInventory
 from kube.leases import KubeLeases
+from kube.loads import KubeLoads
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
 from kube.overlays import KubeOverlays
@@ -22,6 +23,7 @@ class KubeAdapters:
     claims: KubeClaims
     nodes: KubeNodes
     pods: KubePods
+    loads: KubeLoads
     events: KubeEvents
     pools: KubePools
     node_classes: KubeNodeClasses
@@ -44,6 +46,7 @@ def build(client: KubeClient) -> KubeAdapters:
         claims=KubeClaims(client, events),
         nodes=KubeNodes(client),
         pods=KubePods(client),
+        loads=KubeLoads(client),
         events=events,
         pools=KubePools(client, events),
         node_classes=KubeNodeClasses(client, events),

@@ -26,7 +26,7 @@ def node_fact(node: Json) -> NodeFact:
             "provider_id": spec.get("providerID", ""),
             "labels": metadata.get("labels") or {},
             "annotations": metadata.get("annotations") or {},
-            "taints": _taints(spec.get("taints")),
+            "taints": _node_taints(spec),
             "capacity": parse_resources(status.get("capacity")),
             "allocatable": parse_resources(status.get("allocatable")),
             "ready": ready.get("status") == "True",
@@ -92,6 +92,7 @@ def pool_fact(pool: Json) -> PoolFact:
             "ready": _is_true(pool.get("status") or {}, labels.READY),
             "deleting": "deletionTimestamp" in metadata,
             "static": spec.get("replicas") is not None,
+            "replicas": spec.get("replicas") or 0,
             "node_class": reference["name"],
             "node_class_group": reference["group"],
             "node_class_kind": reference["kind"],
@@ -145,6 +146,14 @@ def _condition(status: Json, wanted: str) -> Json:
 
 def _is_true(status: Json, wanted: str) -> bool:
     return bool(_condition(status, wanted).get("status") == "True")
+
+
+def _node_taints(spec: Json) -> list[dict[str, str]]:
+    """A cordoned node has its taint a moment later; kube-scheduler looks at the field."""
+    taints = _taints(spec.get("taints"))
+    if spec.get("unschedulable") and not any(one["key"] == labels.UNSCHEDULABLE_TAINT_KEY for one in taints):
+        taints.append({"key": labels.UNSCHEDULABLE_TAINT_KEY, "value": "", "effect": labels.NO_SCHEDULE})
+    return taints
 
 
 def _taints(taints: Any) -> list[dict[str, str]]:

@@ -48,6 +48,8 @@ class ClaimIdentity(Message):
     alike: str = ""
     """A hash of all that a launch is made of, where it may launch with others of its pool that ask for the same."""
     created: datetime
+    why: str = ""
+    """What the plan bought it for; empty where no plan made it."""
 
 
 class Step(Message):
@@ -108,3 +110,4 @@ class ClaimOutcome(Message):
     provider_id: str = ""
     instance_type: str = ""
     story: tuple[Step, ...] = ()
+    why: str = ""

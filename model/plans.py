@@ -29,6 +29,8 @@ class PlannedClaim(Value):
     """UIDs of the pods that it is bought for."""
     capacity_bound: dict[str, int] = {}
     """The largest capacity that any of its instance types has: what it may count against the pool's limits."""
+    why: str = ""
+    """What it is bought for, in a sentence."""
 
 
 class Unplaced(Value):

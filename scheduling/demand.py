@@ -1,13 +1,12 @@
 """Which pods want a place, and which of them are alike.
 
-`scheduling/state.py` hands over its pods; alike pods are planned together by `scheduling/packing.py`, so that a
-thousand replicas cost little more than one.
+`scheduling/state.py` hands over its pods; alike pods are planned together, so that a thousand replicas cost little more
+than one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -16,7 +15,6 @@ from model.facts import Expression, PodFact, PreferredTerm, Toleration
 from model.labels import NODEPOOL
 from model.requirement import DOES_NOT_EXIST, RequirementError, one_of
 from model.requirements import Requirements
-from model.resources import CPU, MEMORY
 
 RESPECT: Final = "Respect"
 IGNORE: Final = "Ignore"
@@ -47,19 +45,6 @@ class Shape(NamedTuple):
     constraints: Constraints
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroup:
-    """Pods of one shape, oldest first, with the ways to read their demands."""
-
-    shape: Shape
-    pods: tuple[PodFact, ...]
-    variants: tuple[Variant, ...]
-
-    @property
-    def requests(self) -> dict[str, int]:
-        return dict(self.shape.requests)
-
-
 def is_provisionable(pod: PodFact) -> bool:
     """The kube-scheduler found no place for it, and nobody else provides one (reference 2.2)."""
     homeless = pod.unschedulable and not pod.node_name and not pod.nominated_node
@@ -88,8 +73,9 @@ def holds_its_node(pod: PodFact, now: datetime) -> bool:
 
 def shuns_pools(pod: PodFact) -> bool:
     """It asks for a node of no NodePool, so it is no business of ours."""
-    alternatives = pod.required_terms or ((),)
-    return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in alternatives)
+    if not pod.required_terms:
+        return False
+    return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in pod.required_terms)
 
 
 def invalid(pod: PodFact) -> str:
@@ -112,32 +98,6 @@ def shape_of(pod: PodFact) -> Shape:
     return Shape(requests, Constraints(selector, pod.required_terms, pod.preferred_terms, pod.tolerations))
 
 
-def groups_of(pods: Iterable[tuple[Shape, PodFact]], preference_policy: str = RESPECT) -> list[PodGroup]:
-    """Alike pods together; largest CPU, then memory, then age, then UID first (reference 2.4)."""
-    by_shape: dict[Shape, list[PodFact]] = {}
-    for shape, pod in pods:
-        by_shape.setdefault(shape, []).append(pod)
-    groups = [
-        PodGroup(shape, tuple(sorted(alike, key=_age)), variants_of(shape.constraints, preference_policy))
-        for shape, alike in by_shape.items()
-    ]
-    return sorted(groups, key=_queue_order)
-
-
-@lru_cache(maxsize=1 << 14)
-def variants_of(constraints: Constraints, preference_policy: str = RESPECT) -> tuple[Variant, ...]:
-    """The readings of what a pod says, in the order in which they are tried.
-
-    Heaviest preference first; before each preference is dropped, every alternative of the required affinity is tried.
-    At the end even PreferNoSchedule is tolerated.
-    """
-    tolerations = constraints.tolerations
-    wanted = dict.fromkeys(_readings(constraints, preference_policy))
-    strict = dict.fromkeys(_alternatives(constraints))
-    keep = [Variant(requirements, tolerations) for requirements in wanted]
-    return (*keep, *(Variant(requirements, tolerations, True) for requirements in strict))
-
-
 def strict_requirements(pod: PodFact) -> Iterator[Requirements]:
     """Node selector and each alternative of the required affinity, preferences left out."""
     return _alternatives(shape_of(pod).constraints)
@@ -148,21 +108,3 @@ def _alternatives(constraints: Constraints) -> Iterator[Requirements]:
     # A term without expressions matches no node (Kubernetes' rule), so another one has to do.
     for term in filter(None, constraints.required_terms) if constraints.required_terms else ((),):
         yield selector.intersection(Requirements.of(term))
-
-
-def _readings(constraints: Constraints, preference_policy: str) -> Iterator[Requirements]:
-    if preference_policy == RESPECT:
-        for preferred in sorted(constraints.preferred_terms, key=lambda term: -term.weight):
-            wish = Requirements.of(preferred.expressions)
-            for strict in _alternatives(constraints):
-                yield strict.intersection(wish)
-    yield from _alternatives(constraints)
-
-
-def _age(pod: PodFact) -> tuple[datetime, str]:
-    return pod.created, pod.uid
-
-
-def _queue_order(group: PodGroup) -> tuple[int, int, datetime, str]:
-    requests = group.requests
-    return -requests.get(CPU, 0), -requests.get(MEMORY, 0), *_age(group.pods[0])

@@ -1,10 +1,10 @@
 """A filled node as the NodeClaim that is to be made for it (reference 2.12).
 
-The last step after `scheduling/packing.py`; `controller/` gives the claim its name and creates it.
+The last step after `scheduling/priced/packing.py`; `controller/` gives the claim its name and creates it.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,11 +22,23 @@ from model.labels import (
 )
 from model.plans import PlannedClaim
 from model.requirements import Requirements, one_of
-from scheduling.fills import STRICT, Fill, missing_variety
-from scheduling.pools import INTERNAL, Refusal, without_internal
-from scheduling.typetable import Indices, Mask
+from scheduling.pools import INTERNAL, Offer, Option, Refusal, without_internal
+from scheduling.typetable import Amounts, Indices, Mask
+from scheduling.variety import STRICT, missing_variety
 
 MAX_INSTANCE_TYPES: Final = 600
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fill:
+    """What a node to be bought holds, and the instance types that fit it."""
+
+    offer: Offer
+    option: Option
+    used: Amounts
+    """Without DaemonSets, in the columns of the pool's table."""
+    rows: Indices
+    """The instance types that are possible, as rows of the pool's table."""
 
 
 def planned_claim(

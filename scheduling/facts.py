@@ -10,16 +10,20 @@ from model.base import Value
 from model.buffers import BufferFact, virtual_pods
 from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact
 from model.overlays import OverlayFact
+from model.volume_facts import StorageFact
+from scheduling.storage import Storage, StorageKind
 
 T = TypeVar("T")
-Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace", "overlay", "buffer"]
-Fact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact | OverlayFact | BufferFact
+Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace", "overlay", "buffer"] | StorageKind
+Fact = (
+    PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact | StorageFact | OverlayFact | BufferFact
+)
 
 
 class Change(Value):
     """One object that is new, different, or gone (`fact` is None).
 
-    The key is the UID of a pod, DaemonSet or buffer, and the name of a node, claim, pool, namespace or overlay.
+    The key is the UID of a pod, DaemonSet or buffer, `namespace/name` of a PersistentVolumeClaim, else the name.
     """
 
     kind: Kind
@@ -37,6 +41,7 @@ class Facts:
         self.pools: dict[str, PoolFact] = {}
         self.daemons: dict[str, DaemonSetFact] = {}
         self.namespaces: dict[str, NamespaceFact] = {}
+        self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
         self.homeless: dict[str, PodFact] = {}
         self.virtual: dict[str, tuple[PodFact, ...]] = {}
@@ -59,6 +64,8 @@ class Facts:
                 _put(self.daemons, change.key, change.fact)
             case "namespace", NamespaceFact() | None:
                 _put(self.namespaces, change.key, change.fact)
+            case ("volume_claim" | "volume" | "storage_class" | "csi_node") as kind, fact:
+                self.storage.put(kind, change.key, fact)
             case "overlay", OverlayFact() | None:
                 _put(self.overlays, change.key, change.fact)
             case "buffer", BufferFact() | None:

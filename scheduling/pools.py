@@ -1,6 +1,6 @@
 """NodePools as what can be bought from them now: a template, the types that satisfy it, and room under the limits.
 
-Between `scheduling/typetable.py` (what exists) and `scheduling/packing.py` (what is chosen).
+Between `scheduling/typetable.py` (what exists) and `scheduling/priced/packing.py` (what is chosen).
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from model.facts import DaemonSetFact, PoolFact
+from model.facts import DaemonSetFact, HostPort, PoolFact
 from model.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_TYPE,
@@ -22,6 +22,7 @@ from model.requirements import Requirements, one_of
 from model.resources import NODES, Resources
 from scheduling.daemons import overhead, ports
 from scheduling.demand import Variant
+from scheduling.priced.ports import clash
 from scheduling.reserved import Rooms
 from scheduling.tolerance import describe, untolerated
 from scheduling.typetable import Amounts, Indices, Mask, Prices, TypeTable
@@ -46,8 +47,20 @@ class Template:
         )
         daemons = tuple(daemons)
         self.overhead = overhead(table, daemons, self.requirements, pool.taints)
-        self.ports = ports(daemons, self.requirements, pool.taints)
+        self._ports = ports(table, daemons, self.requirements, pool.taints)
         self.room = table.allocatable - self.overhead
+
+    def ports_of(self, rows: Indices) -> tuple[HostPort, ...]:
+        """Host ports that DaemonSets take on any of these types."""
+        return tuple(port for port, taken in self._ports if taken[rows].any())
+
+    def ports_free(self, wanted: Iterable[HostPort]) -> Mask:
+        """The types on which no DaemonSet takes any of these host ports."""
+        free: Mask = np.ones(len(self.table), dtype=bool)
+        for port, taken in self._ports:
+            if any(clash(port, one) for one in wanted):
+                free &= ~taken
+        return free
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,37 +4,29 @@
 NodeClaims and tells it their names. Nothing here reads a clock or touches the outside.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from model.base import Value
 from model.catalogue import Catalogue, ReservationRoom, UnavailableOffering
-from model.facts import ClaimFact, PodFact
+from model.facts import ClaimFact, NodeFact, PodFact
+from model.labels import NODEPOOL
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
-from scheduling.demand import (
-    Shape,
-    groups_of,
-    invalid,
-    is_provisionable,
-    is_reschedulable,
-    shape_of,
-    shuns_pools,
-)
-from scheduling.emission import MAX_INSTANCE_TYPES, planned_claim
+from scheduling.demand import invalid, is_provisionable, is_reschedulable, shuns_pools
+from scheduling.emission import MAX_INSTANCE_TYPES
 from scheduling.facts import Change, Facts
-from scheduling.fills import Fills
 from scheduling.homes import Homes
 from scheduling.inflight import claim_as_learnt, homes
 from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
 from scheduling.overlays import Verdict
-from scheduling.packing import Packing, unplaced
 from scheduling.pools import Offer, Refusal, Template, by_preference
-from scheduling.priced.planning import Ground, Wishes
-from scheduling.priced.planning import plan as plan_by_worth
+from scheduling.priced.demand import Shape, shape_of
+from scheduling.priced.packing import unplaced
+from scheduling.priced.planning import Ground, Wishes, plan
 from scheduling.reserved import Rooms
 
 __all__ = ["Change", "ClusterState", "PlanSettings"]
@@ -48,10 +40,8 @@ class PlanSettings(Value):
     preference_policy: Literal["Respect", "Ignore"] = "Respect"
     min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
     most_instance_types: int = MAX_INSTANCE_TYPES
-    planner: Literal["greedy", "priced"] = "greedy"
-    """`priced` chooses types by what capacity is worth and knows topology, pod affinity and host ports."""
     node_cost: float = 0.002
-    """For `priced`: US dollars an hour that a node counts for beyond its price."""
+    """US dollars an hour that a node counts for beyond its price: the more, the fewer and larger nodes."""
 
 
 def without_virtual(plan: Plan, virtual: Collection[str]) -> Plan:
@@ -127,22 +117,12 @@ class ClusterState:
         shaped = list(self._demand(now, refused))
         if not shaped:
             return Plan(unplaced=tuple(refused))
-        packing = self._packing(now, unavailable, not_ready_grace, reservations)
-        if self.settings.planner == "priced":
-            return self._priced([pod for _, pod in shaped], packing, refused)
-        groups = groups_of(shaped, self.settings.preference_policy)
-        packing.unplaced += refused
-        for group in packing.keep(groups, self._promised(packing.homes)):
-            packing.place(group)
-        return self._plan(packing, {pod.uid: pod for _, pod in shaped})
-
-    def _priced(self, pods: Sequence[PodFact], packing: Packing, refused: Sequence[Unplaced]) -> Plan:
-        homes, settings = packing.homes, self.settings
-        ground = Ground(self._facts, homes, packing.offers, packing.closed, self._promised(homes))
+        ground = self._ground(now, unavailable, not_ready_grace, reservations)
+        settings = self.settings
         wishes = Wishes(
             settings.preference_policy, settings.min_values_policy, settings.most_instance_types, settings.node_cost
         )
-        found = plan_by_worth(pods, ground, wishes)
+        found = plan(shaped, ground, wishes)
         return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
 
     def _demand(self, now: datetime, refused: list[Unplaced]) -> Iterator[tuple[Shape, PodFact]]:
@@ -170,13 +150,13 @@ class ClusterState:
             names |= {node.name} if node else set()
         return sorted(names)
 
-    def _packing(
+    def _ground(
         self,
         now: datetime,
         unavailable: tuple[UnavailableOffering, ...],
         not_ready_grace: timedelta,
         reservations: Mapping[str, ReservationRoom],
-    ) -> Packing:
+    ) -> Ground:
         learnt = self._market.learnt
         claims = (*(claim_as_learnt(one, learnt) for one in self._facts.claims.values()), *self._ledger.unseen(now))
         templates = self._templates()
@@ -196,7 +176,8 @@ class ClusterState:
                 offers.append(self._market.offer(template, used.get(pool.name, {}), unavailable, now, rooms))
             else:
                 closed[pool.name] = template
-        return Packing(Homes(standing), offers, Fills(self.settings.min_values_policy), closed)
+        found = Homes(standing)
+        return Ground(self._facts, found, offers, closed, self._promised(found))
 
     def overlays(self) -> Mapping[str, Verdict]:
         """Which NodeOverlays are heeded, by name: what plans go by from now on."""
@@ -216,7 +197,17 @@ class ClusterState:
             template = templates.get(claim.pool)
             if not claim.deleting and isinstance(template, Template):
                 used[claim.pool] = add(used.get(claim.pool, {}), self._capacity(claim, template), {NODES: 1})
+        for node in self._unclaimed():
+            pool = node.labels[NODEPOOL]
+            used[pool] = add(used.get(pool, {}), node.capacity or node.allocatable, {NODES: 1})
         return used
+
+    def _unclaimed(self) -> Iterator[NodeFact]:
+        """A pool's nodes whose NodeClaim is not there (any more)."""
+        owned = {node.name for claim in self._facts.claims.values() if (node := self._facts.node_of(claim))}
+        for node in self._facts.nodes.values():
+            if NODEPOOL in node.labels and node.name not in owned and not node.deleting:
+                yield node
 
     def _capacity(self, claim: ClaimFact, template: Template) -> Mapping[str, int]:
         node = self._facts.node_of(claim)
@@ -227,20 +218,6 @@ class ClusterState:
         """Pods to the homes that were bought for them."""
         by_claim = {home.claim: home.name for home in standing.homes if home.claim}
         return {pod: by_claim[claim] for pod, claim in self._ledger.promises.items() if claim in by_claim}
-
-    def _plan(self, packing: Packing, wanting: Mapping[str, PodFact]) -> Plan:
-        claims: list[PlannedClaim] = []
-        for purchase in packing.purchases:
-            settings = self.settings
-            planned = planned_claim(
-                purchase.fill, tuple(purchase.pods), settings.min_values_policy, settings.most_instance_types
-            )
-            if isinstance(planned, Refusal):
-                pods = [wanting[uid] for uid in purchase.pods]
-                packing.unplaced += [unplaced(pod, f"pool {purchase.fill.offer.name}: {planned}") for pod in pods]
-            else:
-                claims.append(planned)
-        return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(packing.unplaced))
 
     def _shape(self, pod: PodFact) -> Shape:
         known = self._shapes.get(pod.uid)

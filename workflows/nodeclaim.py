@@ -155,4 +155,5 @@ def _outcome(state: ClaimState) -> ClaimOutcome:
         provider_id=launched.provider_id if launched else "",
         instance_type=launched.instance_type if launched else "",
         story=state.story,
+        why=state.identity.why,
     )

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-_NO_EVENT: Final = frozenset({"query_workflow", "remove_from_cache"})
+_FROM_OUTSIDE: Final = frozenset({"signal_workflow", "fire_timer", "cancel_workflow"})
 
 
 class OutOfTurn(Exception):
@@ -47,11 +47,10 @@ class TimelyInstance(WorkflowInstance):
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """Raises OutOfTurn."""
-        if any(job.WhichOneof("variant") not in _NO_EVENT for job in act.jobs):
-            time = act.timestamp.ToNanoseconds()
-            if time == self._last and not act.is_replaying:
-                raise OutOfTurn("events came with a query, before their workflow task: ask again")
-            self._last = time
+        time = act.timestamp.ToNanoseconds()
+        if time == self._last and not act.is_replaying and any(_is_event(job) for job in act.jobs):
+            raise OutOfTurn("events came with a query, before their workflow task: ask again")
+        self._last = time
         return self._inner.activate(act)
 
     def get_serialization_context(self, command_info: Any) -> Any:
@@ -65,3 +64,10 @@ class TimelyInstance(WorkflowInstance):
 
     def get_thread_id(self) -> int | None:
         return self._inner.get_thread_id()
+
+
+def _is_event(job: WorkflowActivationJob) -> bool:
+    """It comes from outside. An activity that is cancelled ends within the task that asks for it."""
+    kind = job.WhichOneof("variant")
+    ended = kind == "resolve_activity" and job.resolve_activity.result.WhichOneof("status") in ("completed", "failed")
+    return ended or kind in _FROM_OUTSIDE

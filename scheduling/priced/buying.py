@@ -13,21 +13,28 @@ import numpy as np
 
 from model.facts import HostPort
 from model.quantity import format_amount
-from scheduling.fills import STRICT, missing_variety
 from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.costs import Guide, guide
 from scheduling.priced.demand import Variant
-from scheduling.priced.ports import clash
+from scheduling.priced.equal import exact_mix
+from scheduling.priced.patterns import MOST_SIZES, Mix, Sizes, cheapest_mix
 from scheduling.typetable import Amounts, Indices, Prices
+from scheduling.variety import STRICT, missing_variety
 
 _NEAR: Final = 1.02
 """Types this close to the best are as good; among them the planned mix and then the size decide."""
-_DISCOURAGED: Final = 10.0
+_DISCOURAGED: Final = 1.1
+"""So much dearer a node above that share seems: losing one is then not losing all."""
+_IN_MIX: Final = 1.03
+"""A type of the mix is taken when it is so near to the best for these very pods."""
+_WEIGHED: Final = 48
+"""Types that are filled with whole pods before one is chosen; the others are ruled out by what their room is worth."""
 _NOTHING: Final = 1e-12
+_ROUNDED: Final = 1e-6
 _EXACT: Final = 200
 """So many equal pods that nobody joins are given their cheapest nodes exactly."""
 _SHARE: Final = 4
-"""A node is meant to hold at most this part of the demand, so that losing one is not losing all."""
+"""A node is meant to hold at most this part of the demand."""
 _SMALL: Final = {"cpu": 16_000, "memory": 64 << 30}
 _LARGE: Final = {"cpu": 64_000, "memory": 512 << 30}
 """Between these bounds a node is as large as its share of the demand."""
@@ -47,6 +54,8 @@ class Need:
     open_room: Amounts
     """Left on bought nodes that those others can join: no reason to buy more for them."""
     ports: tuple[HostPort, ...] = ()
+    size: int = -1
+    """Which of the buyer's sizes they are; -1 where it knows none."""
     together: bool = False
     """All of them have to be on one node."""
 
@@ -101,12 +110,15 @@ class Buyer:
     """The amounts that pods come in; see `classes.py`."""
     fullest: Amounts
     """The most that one node can be asked for."""
+    sizes: Sizes
+    """Of all that is to be placed; its counts are kept up to date too."""
     least_nodes: int = 0
     min_values_policy: str = STRICT
     node_cost: float = 0.0
     """US dollars an hour that each node counts for beyond its price: the more, the fewer and larger nodes."""
     _shelves: dict[tuple[int, Option], Shelf] = field(default_factory=dict)
     _guides: dict[int, Guide] = field(default_factory=dict)
+    _mixes: dict[int, Mix | None] = field(default_factory=dict)
     whole: Amounts = field(init=False)
     """The demand at the start."""
 
@@ -128,10 +140,17 @@ class Buyer:
                 return min(found, key=lambda one: one[0])[1]
         return refusals
 
+    def sells(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
+        """Whether some pool has a type that takes such a pod, limits aside."""
+        for offer in self.offers:
+            option = offer.narrowed(None, variant)
+            if not isinstance(option, Refusal):
+                shelf = self._shelf(offer, option)
+                if ((shelf.room >= vector).all(axis=1) & offer.template.ports_free(ports)[shelf.rows]).any():
+                    return True
+        return False
+
     def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
-        taken = next((one for one in need.ports for held in offer.template.ports if clash(one, held)), None)
-        if taken is not None:
-            return Refusal(f"host port {taken.port} is taken by a DaemonSet on each of its nodes")
         reserved = self._reserved(offer, need)
         if reserved is not None:
             return 0.0, reserved
@@ -142,6 +161,10 @@ class Buyer:
         fitting = (shelf.room >= need.vector).all(axis=1)
         if not fitting.any():
             return _too_small(self.resources, shelf.room, need.vector)
+        fitting &= offer.template.ports_free(need.ports)[shelf.rows]
+        if not fitting.any():
+            shown = ", ".join(str(one.port) for one in need.ports)
+            return Refusal(f"host port {shown} is taken by a DaemonSet on each instance type that fits")
         allowed = fitting & offer.within_limits(option.types)[shelf.rows] if offer.limited else fitting
         if not allowed.any():
             return over_limit(offer, shelf.rows[fitting])
@@ -156,7 +179,8 @@ class Buyer:
             if isinstance(option, Refusal):
                 continue
             shelf = self._shelf(offer, option)
-            allowed = (shelf.room >= need.vector).all(axis=1) & offer.within_limits(option.types)[shelf.rows]
+            possible = offer.within_limits(option.types) & offer.template.ports_free(need.ports)
+            allowed = (shelf.room >= need.vector).all(axis=1) & possible[shelf.rows]
             for row in np.flatnonzero(allowed):
                 pods = min(need.count, need.cap, _fit(shelf.room[row], need.vector))
                 choice = Choice(offer, option, shelf.rows[[row]], shelf.room[row], pods, offer.rooms.left(one))
@@ -173,7 +197,13 @@ class Buyer:
         varied = any(one.min_values is not None for one in option.requirements.values())
         if need.count <= _EXACT and not need.for_others and not varied:
             among = among[
-                [exact_mix(shelf.prices[among] + self.node_cost, _fits(shelf.room[among], need.vector), need)]
+                [
+                    exact_mix(
+                        shelf.prices[among] + self.node_cost,
+                        np.minimum(_fits(shelf.room[among], need.vector), need.cap),
+                        need.count,
+                    )
+                ]
             ]
         guiding = self._guide(offer)
         own = need.own
@@ -181,22 +211,41 @@ class Buyer:
         wanted = np.maximum(need.others - need.open_room - coming, 0) + own
         value = np.maximum(guiding.value(shelf.useful[among], wanted, forced=need.forced), _NOTHING)
         ratio = (shelf.prices[among] + self.node_cost) / value
-        order = self._order(guiding, shelf, among, ratio, need)
+        mix = self._mix(offer)
+        if mix is not None and need.size >= 0 and not varied:
+            near = np.argsort(ratio, kind="stable")[:_WEIGHED]
+            among = among[np.union1d(near, np.flatnonzero(mix.counts[shelf.rows[among]]))]
+            ratio = (shelf.prices[among] + self.node_cost) / self._whole_pods(mix, shelf.room[among], need)
+        order = self._order(guiding, mix, shelf, among, ratio, need)
         kept = self._variety(offer, option, shelf, among[order])
         if isinstance(kept, Refusal):
             return kept
         together = shelf.room[kept].min(axis=0)
         pods = int(min(need.count, need.cap, _fit(together, need.vector)))
-        planned = int(guiding.counts[shelf.rows[kept[0]]])
+        planned = int((mix or guiding).counts[shelf.rows[kept[0]]])
         return float(ratio[order[0]]), Choice(offer, option, shelf.rows[kept], together, pods, max(1, planned))
 
-    def _order(self, guiding: Guide, shelf: Shelf, among: Indices, ratio: Prices, need: Need) -> Indices:
+    def _whole_pods(self, mix: Mix, room: Amounts, need: Need) -> Prices:
+        """What each row of room is worth when it is filled with these pods, and with others that are left."""
+        most = min(need.count, need.cap)
+        counts = self.sizes.counts.copy()
+        counts[need.size] = max(0, counts[need.size] - need.count)
+        asked = np.maximum(need.others, 1)
+        counts = (counts * np.clip(1 - (need.open_room / asked)[need.vector > 1], 0, 1).max(initial=0)).astype(np.int64)
+        value = mix.value(room, counts, need.size, most + int(counts[need.size]), forced=need.forced)
+        return np.maximum(value, _NOTHING)
+
+    def _order(
+        self, guiding: Guide, mix: Mix | None, shelf: Shelf, among: Indices, ratio: Prices, need: Need
+    ) -> Indices:
         """The best first: of the planned mix; else near the lowest price for what is of use, not too large, large.
 
         Of the mix the largest; or, where a rule limits how many pods a node takes, the smallest that takes so many.
         """
         room = shelf.room[among]
-        planned = guiding.counts[shelf.rows[among]] > 0
+        planned = (mix or guiding).counts[shelf.rows[among]] > 0
+        if mix is not None:
+            planned &= ratio <= ratio.min() * _IN_MIX
         near = ratio <= ratio.min() * _NEAR
         size = room.astype(np.float64) @ guiding.worth
         fewer = -np.minimum(_fits(room, need.vector), need.cap) if need.forced else np.zeros(len(among))
@@ -216,8 +265,9 @@ class Buyer:
 
     def bought(self, choice: Choice) -> None:
         """One such node is bought: the mix has one less in mind."""
-        counts, target = self._guide(choice.offer).counts, choice.rows[0]
-        counts[target] = max(0.0, counts[target] - 1)
+        for plan in (self._guide(choice.offer), self._mix(choice.offer)):
+            if plan is not None:
+                plan.counts[choice.rows[0]] = max(0.0, plan.counts[choice.rows[0]] - 1)
 
     def _guide(self, offer: Offer) -> Guide:
         """What capacity is worth in this pool, all pods that wait taken together."""
@@ -226,6 +276,26 @@ class Buyer:
             known = self._guides[id(offer)] = self._reckon(offer)
         return known
 
+    def _mix(self, offer: Offer) -> Mix | None:
+        """Which machines pods go on together; None where nobody knows, or there are too many sizes."""
+        if id(offer) not in self._mixes:
+            base, found = offer.base(), None
+            if 0 < len(self.sizes.counts) <= MOST_SIZES and not isinstance(base, Refusal):
+                shelf = self._shelf(offer, base)
+                found = cheapest_mix(shelf.room, self._judged(shelf), self.sizes, nodes=self.least_nodes)
+                if found is not None:
+                    counts = np.zeros(len(offer.table))
+                    counts[shelf.rows] = np.ceil(found.counts - _ROUNDED)
+                    found.counts = counts
+            self._mixes[id(offer)] = found
+        return self._mixes[id(offer)]
+
+    def _judged(self, shelf: Shelf) -> Prices:
+        """Prices with the burden that a node is, and more for those that are too large."""
+        small = self._too_large(shelf.room, np.zeros_like(self.demand)) == 0
+        prices = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0) * (shelf.prices + self.node_cost)
+        return np.asarray(prices, dtype=np.float64)
+
     def _reckon(self, offer: Offer) -> Guide:
         base = offer.base()
         counts = np.zeros(len(offer.table))
@@ -233,9 +303,7 @@ class Buyer:
             return Guide(_plain_worth(self.whole), counts=counts)
         shelf = self._shelf(offer, base)
         covered = np.where(shelf.room.max(axis=0) > 0, self.whole, 0)
-        small = self._too_large(shelf.room, np.zeros_like(self.demand)) == 0
-        prices = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0) * (shelf.prices + self.node_cost)
-        found = guide(shelf.useful, prices, covered, nodes=self.least_nodes)
+        found = guide(shelf.useful, self._judged(shelf), covered, nodes=self.least_nodes)
         if found is None:
             return Guide(_plain_worth(covered), counts=counts)
         counts[shelf.rows] = found.counts
@@ -276,25 +344,6 @@ class Buyer:
 
     def _missing(self, offer: Offer, option: Option, shelf: Shelf, kept: list[np.intp]) -> str:
         return missing_variety(offer.table, option.requirements, shelf.rows[kept])
-
-
-def exact_mix(prices: Prices, fits: Amounts, need: Need) -> int:
-    """The largest node of the cheapest way to hold all of equal pods; by dynamic programming over their number."""
-    fits = np.minimum(np.minimum(fits, need.cap), need.count)
-    best: dict[int, int] = {}
-    for row in np.lexsort((np.arange(len(fits)), prices)):
-        best.setdefault(int(fits[row]), int(row))
-    cost, last = [0.0], [0]
-    for pods in range(1, need.count + 1):
-        ways = ((float(prices[row]) + cost[max(0, pods - held)], -held) for held, row in best.items())
-        paid, held = min(ways)
-        cost.append(paid)
-        last.append(-held)
-    pods, largest = need.count, 0
-    while pods > 0:
-        largest = max(largest, last[pods])
-        pods -= last[pods]
-    return best[largest]
 
 
 def _fits(room: Amounts, vector: Amounts) -> Amounts:

@@ -4,31 +4,38 @@ Beside `scheduling/demand.py`, whose shapes know nothing of other pods; `rules.p
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from model.facts import AffinityTerm, Expression, HostPort, PodFact, SpreadConstraint, Toleration
 from model.requirement import one_of
 from model.requirements import Requirements
-from scheduling import demand
 from scheduling.demand import Constraints, Variant
+from scheduling.volumes import Attachment
 
 __all__ = [
     "ALONE",
+    "NO_VOLUMES",
     "Company",
     "Constraints",
     "Shape",
     "Variant",
+    "Volumes",
     "alternatives",
+    "astray",
     "pinned",
     "shape_of",
     "variant",
     "wishes",
+    "with_volumes",
 ]
 
 
-class Company(NamedTuple):
-    """What a pod says about other pods; `namespace` is empty where it says nothing."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Company:
+    """What a pod says about other pods; `namespace` is empty where it says nothing. One object for all that say the
+    same (`_company`), since it is compared for every pod."""
 
     namespace: str
     spreads: tuple[SpreadConstraint, ...]
@@ -37,6 +44,21 @@ class Company(NamedTuple):
 
 
 ALONE: Final = Company("", (), (), ())
+ANYWHERE: Final = Constraints((), (), (), ())
+
+
+class Volumes(NamedTuple):
+    """What a pod's volumes ask of its node."""
+
+    alternatives: tuple[Requirements, ...] = ()
+    """Where they can be used; empty: anywhere. They restrict the node, and no count of pods takes notice of them."""
+    own: tuple[tuple[str, int], ...] = ()
+    """By CSI driver how many are attached for this pod alone."""
+    shared: frozenset[Attachment] = frozenset()
+    """Those that other pods use as well."""
+
+
+NO_VOLUMES: Final = Volumes()
 
 
 class Shape(NamedTuple):
@@ -46,13 +68,24 @@ class Shape(NamedTuple):
     constraints: Constraints
     company: Company = ALONE
     ports: tuple[HostPort, ...] = ()
+    volumes: Volumes = NO_VOLUMES
 
 
-def shape_of(pod: PodFact) -> Shape:
-    plain = demand.shape_of(pod)
+def shape_of(pod: PodFact, volumes: Volumes = NO_VOLUMES) -> Shape:
+    requests = tuple(sorted([one for one in pod.requests.items() if one[1] > 0]))
     said = pod.spreads or pod.affinity or pod.anti_affinity
-    company = Company(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity) if said else ALONE
-    return Shape(plain.requests, plain.constraints, company, pod.host_ports)
+    company = _company(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity) if said else ALONE
+    return Shape(requests, _constraints(pod), company, pod.host_ports, volumes)
+
+
+def _constraints(pod: PodFact) -> Constraints:
+    if not (pod.node_selector or pod.required_terms or pod.preferred_terms or pod.tolerations):
+        return ANYWHERE
+    selector = tuple(sorted(pod.node_selector.items()))
+    return Constraints(selector, pod.required_terms, pod.preferred_terms, pod.tolerations)
+
+
+_company = lru_cache(maxsize=1 << 16)(Company)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -79,6 +112,21 @@ def alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
     return tuple(
         selector.intersection(Requirements.of(term)) for term in (terms if constraints.required_terms else ((),))
     )
+
+
+@lru_cache(maxsize=1 << 14)
+def with_volumes(strict: Requirements, volumes: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
+    """What the pod asks for, and beside it one place of its volumes after the other; without those that exclude it."""
+    return tuple(strict.intersection(one) for one in volumes if not strict.conflicts(one)) if volumes else (strict,)
+
+
+def astray(shape: Shape) -> str:
+    """Why no node suits both the pod and its volumes; empty when one may."""
+    own, needed = alternatives(shape.constraints), shape.volumes.alternatives
+    if any(with_volumes(strict, needed) for strict in own):
+        return ""
+    asked, found = (" or ".join(str(one) for one in many) for many in (own, needed))
+    return f"its volumes need a node with {found}, while its node selector and affinity ask for {asked}"
 
 
 @lru_cache(maxsize=1 << 14)

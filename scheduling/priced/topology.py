@@ -4,7 +4,7 @@
 tells where it went. The rules are the kube-scheduler's, with the reference's 2.14 where a node is yet to be made.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ import numpy as np
 from model.facts import Expression, Selector, Toleration
 from model.labels import HOSTNAME
 from model.requirements import Requirements
+from scheduling.priced.demand import Variant
 from scheduling.typetable import Amounts
 
 UNLIMITED: Final = np.iinfo(np.int64).max
@@ -80,6 +81,8 @@ class Spread:
     """The pods are counted themselves."""
     max_skew: int
     min_domains: int = 1
+    strict: tuple[Variant, ...] = ()
+    """What the pods ask of their nodes, preferences left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,10 @@ class Domains:
 
     order: list[str]
     rules: tuple[Rule, ...]
+    counted: Mapping[Spread, Sequence[str]] = field(default_factory=dict)
+    """The domains in which each spread looks for the emptiest; all that may be used where nothing is said."""
+    room: Mapping[str, int] = field(default_factory=dict)
+    """How many more go where no node can be bought."""
     blocked: set[str] = field(default_factory=set)
 
     def shares(self, count: int) -> list[tuple[str, int]]:
@@ -147,7 +154,11 @@ class Domains:
     def _emptiest(
         self, allowed: Iterable[str], taken: Mapping[str, int], spreads: Iterable[Spread], most: int
     ) -> str | None:
-        fitting = [name for name in allowed if taken[name] < most and all(self._level(s, name, taken) for s in spreads)]
+        fitting = [
+            name
+            for name in allowed
+            if taken[name] < min(most, self.room.get(name, most)) and all(self._level(s, name, taken) for s in spreads)
+        ]
         first = next(iter(spreads))
         return min(fitting, key=lambda name: first.tally.count(name) + taken[name] * first.own, default=None)
 
@@ -155,7 +166,8 @@ class Domains:
         def here(domain: str) -> int:
             return spread.tally.count(domain) + (taken.get(domain, 0) if spread.own else 0)
 
-        least = min((here(domain) for domain in self.order), default=0) if len(self.order) >= spread.min_domains else 0
+        counted = self.counted.get(spread, self.order)
+        least = min(map(here, counted), default=0) if len(counted) >= spread.min_domains else 0
         return here(name) + spread.own - least <= spread.max_skew
 
     def _key(self, name: str) -> tuple[int, int]:

@@ -51,3 +51,9 @@ def test_a_node_that_has_drifted_says_from_what_and_what_comes_of_it() -> None:
     lines = story(life, (), drift=drifted(ClaimState(identity=identity, seen=seen))).splitlines()
     assert "  drifted     AMIDrift: m6i.large runs ami-1; replacement comes with voluntary disruption" in lines
     assert "drifted" not in story(life, (), drift=drifted(ClaimState(identity=identity)))
+
+
+def test_a_node_that_a_plan_made_says_what_it_was_bought_for() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
+    assert "  bought for  default/web: m5.large" in story(life, (), bought_for="default/web: m5.large").splitlines()
+    assert "bought for" not in story(life, ())

@@ -3,11 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from model.buffers import BufferFact
 from model.catalogue import Catalogue, InstanceType, Offering
 from model.facts import (
     ClaimFact,
     DaemonSetFact,
     Expression,
+    NamespaceFact,
     NodeFact,
     PodFact,
     PoolFact,
@@ -18,13 +20,14 @@ from model.facts import (
 from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from model.overlays import OverlayFact
 from model.plans import Plan, PlannedClaim
+from model.volume_facts import CSINodeFact, StorageClassFact, Term, VolumeClaimFact, VolumeFact
+from scheduling.facts import Fact
 from scheduling.state import Change, ClusterState, PlanSettings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GIB = 1 << 30
 ZONES = ("a", "b", "c")
 _numbers = count()
-AnyFact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | OverlayFact
 
 
 def expressions(*written: str) -> tuple[Expression, ...]:
@@ -201,7 +204,31 @@ def taint(key: str, value: str = "", effect: str = "NoSchedule") -> Taint:
     return Taint(key=key, value=value, effect=effect)
 
 
-def change(fact: AnyFact) -> Change:
+EBS = "ebs.csi.aws.com"
+
+
+def pvc(name: str, *, volume: str = "", of: str = "", **more: object) -> VolumeClaimFact:
+    """Bound to a volume, or waiting for one of a StorageClass `of`."""
+    fields: dict[str, object] = {"namespace": "default", "name": name, "volume": volume, "bound": bool(volume)}
+    return VolumeClaimFact.model_validate({**fields, "storage_class": of, **more})
+
+
+def volume(name: str, *terms: str | Term, driver: str = EBS, **more: object) -> VolumeFact:
+    """Each term is one expression or several; none: usable anywhere."""
+    found = tuple(expressions(one) if isinstance(one, str) else one for one in terms)
+    return VolumeFact.model_validate({"name": name, "driver": driver, "terms": found or None, **more})
+
+
+def storage_class(name: str, *terms: str | Term, driver: str = EBS, waits: bool = True) -> StorageClassFact:
+    found = tuple(expressions(one) if isinstance(one, str) else one for one in terms)
+    return StorageClassFact(name=name, driver=driver, waits=waits, topologies=found)
+
+
+def csi_node(name: str, limit: int, driver: str = EBS) -> CSINodeFact:
+    return CSINodeFact(name=name, limits={driver: limit})
+
+
+def change(fact: Fact) -> Change:
     match fact:
         case PodFact():
             return Change(kind="pod", key=fact.uid, fact=fact)
@@ -213,8 +240,20 @@ def change(fact: AnyFact) -> Change:
             return Change(kind="pool", key=fact.name, fact=fact)
         case DaemonSetFact():
             return Change(kind="daemonset", key=fact.uid, fact=fact)
+        case NamespaceFact():
+            return Change(kind="namespace", key=fact.name, fact=fact)
+        case VolumeClaimFact():
+            return Change(kind="volume_claim", key=fact.key, fact=fact)
+        case VolumeFact():
+            return Change(kind="volume", key=fact.name, fact=fact)
+        case StorageClassFact():
+            return Change(kind="storage_class", key=fact.name, fact=fact)
+        case CSINodeFact():
+            return Change(kind="csi_node", key=fact.name, fact=fact)
         case OverlayFact():
             return Change(kind="overlay", key=fact.name, fact=fact)
+        case BufferFact():
+            return Change(kind="buffer", key=fact.uid, fact=fact)
 
 
 class World:
@@ -222,7 +261,7 @@ class World:
 
     def __init__(
         self,
-        *facts: AnyFact,
+        *facts: Fact,
         kinds: tuple[InstanceType, ...] = COMMON,
         settings: PlanSettings | None = None,
     ) -> None:
@@ -230,7 +269,7 @@ class World:
         self.state.set_catalogue(Catalogue(by_node_class={"default": kinds}))
         self.add(*facts)
 
-    def add(self, *facts: AnyFact) -> None:
+    def add(self, *facts: Fact) -> None:
         self.state.apply([change(fact) for fact in facts])
 
     def plan(self, after: float = 0, **more: object) -> Plan:

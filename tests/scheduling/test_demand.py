@@ -6,16 +6,10 @@ import pytest
 
 from model.facts import PodFact, PreferredTerm
 from model.labels import NODEPOOL
-from scheduling.demand import (
-    IGNORE,
-    groups_of,
-    invalid,
-    is_provisionable,
-    is_reschedulable,
-    shape_of,
-    shuns_pools,
-    variants_of,
-)
+from scheduling.demand import IGNORE, RESPECT, Variant, invalid, is_provisionable, is_reschedulable, shuns_pools
+from scheduling.priced.classes import classes_of
+from scheduling.priced.demand import shape_of
+from scheduling.priced.rules import Book
 from tests.scheduling.builders import NOW, expressions, pod, toleration
 
 
@@ -55,6 +49,10 @@ def test_pods_that_leave_a_node_and_come_back(one: PodFact, counts: bool) -> Non
     assert is_reschedulable(one, NOW) is counts
 
 
+def variants_of(one: PodFact, policy: str = RESPECT) -> list[Variant]:
+    return [reading.variant for reading in Book().readings(shape_of(one), one, policy)]
+
+
 def test_a_pod_that_shuns_every_pool_is_left_alone() -> None:
     shunning = expressions(f"{NODEPOOL} DoesNotExist")
     assert shuns_pools(pod(terms=(shunning,)))
@@ -71,8 +69,8 @@ def test_a_pod_that_cannot_be_planned_says_why() -> None:
 
 def test_pods_that_differ_only_in_name_are_one_group_and_large_ones_come_first() -> None:
     small, old_small, large, roomy = pod("b", cpu=1), pod("a", cpu=1, age=9), pod("c", cpu=4), pod("d", cpu=1, memory=9)
-    groups = groups_of((shape_of(one), one) for one in (small, old_small, large, roomy))
-    assert [[one.name for one in group.pods] for group in groups] == [["c"], ["d"], ["a", "b"]]
+    found = classes_of([(shape_of(one), one) for one in (small, old_small, large, roomy)], Book(), RESPECT)
+    assert [[one.name for one in alike.pods] for alike in found] == [["c"], ["d"], ["a", "b"]]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,7 @@ def test_the_heaviest_preference_goes_last_to_first_and_alternatives_before_it()
         terms=(expressions("zone In a"), expressions("zone In b")),
         preferred={"disk In ssd": 1, "cpu In new": 9},
     )
-    read = [str(variant.requirements) for variant in variants_of(shape_of(one).constraints)]
+    read = [str(variant.requirements) for variant in variants_of(one)]
     assert read == [
         "cpu In [new], os In [x], zone In [a]",
         "cpu In [new], os In [x], zone In [b]",
@@ -107,7 +105,7 @@ def test_the_heaviest_preference_goes_last_to_first_and_alternatives_before_it()
         "os In [x], zone In [a]",
         "os In [x], zone In [b]",
     ]
-    assert [variant.tolerate_preferences for variant in variants_of(shape_of(one).constraints)] == [False] * 6 + [
+    assert [variant.tolerate_preferences for variant in variants_of(one)] == [False] * 6 + [
         True,
         True,
     ]
@@ -115,13 +113,13 @@ def test_the_heaviest_preference_goes_last_to_first_and_alternatives_before_it()
 
 def test_preferences_can_be_ignored_from_the_start() -> None:
     one = pod(preferred={"disk In ssd": 1})
-    assert [str(v.requirements) for v in variants_of(shape_of(one).constraints, IGNORE)] == ["", ""]
+    assert [str(v.requirements) for v in variants_of(one, IGNORE)] == ["", ""]
 
 
 def test_a_preference_with_several_expressions_holds_as_a_whole() -> None:
     term = PreferredTerm(weight=1, expressions=expressions("disk In ssd", "cpu Gt 4"))
     one = pod(preferred_terms=(term,))
-    assert str(variants_of(shape_of(one).constraints)[0].requirements) == "cpu Gte [5], disk In [ssd]"
+    assert str(variants_of(one)[0].requirements) == "cpu Gte [5], disk In [ssd]"
 
 
 def test_do_not_disrupt_lasts_from_the_pods_creation() -> None:

@@ -6,7 +6,7 @@ from model.catalogue import Catalogue
 from model.labels import CAPACITY_OVERLAY_APPLIED, CAPACITY_TYPE, NODEPOOL, PRICE_OVERLAY_APPLIED, ZONE
 from model.overlays import OverlayFact, lay
 from scheduling.overlays import HEEDED, Ground, judge
-from scheduling.state import Change, PlanSettings
+from scheduling.state import Change
 from tests.scheduling.builders import GIB, World, kind, overlay, pod, pool, types_of
 
 SMALL = kind("m.large", cpu=2, memory=8, price=0.1, capacity_types=("on-demand", "spot"))
@@ -164,13 +164,8 @@ def test_huge_pages_come_off_the_memory_for_anything_else() -> None:
 # --- plans ---
 
 
-@pytest.fixture(params=["priced", "greedy"])
-def settings(request: pytest.FixtureRequest) -> PlanSettings:
-    return PlanSettings.model_validate({"planner": request.param})
-
-
-def test_a_plan_buys_what_is_cheapest_with_the_overlay(settings: PlanSettings) -> None:
-    world = World(pool(), pod("p"), kinds=KINDS, settings=settings)
+def test_a_plan_buys_what_is_cheapest_with_the_overlay() -> None:
+    world = World(pool(), pod("p"), kinds=KINDS)
     (before,) = world.plan().claims
     assert types_of(before)[0] == "m.large"
     assert PRICE_OVERLAY_APPLIED not in before.annotations
@@ -181,8 +176,8 @@ def test_a_plan_buys_what_is_cheapest_with_the_overlay(settings: PlanSettings) -
     assert CAPACITY_OVERLAY_APPLIED not in after.annotations
 
 
-def test_an_overlay_that_goes_leaves_nothing_behind(settings: PlanSettings) -> None:
-    world = World(pool(), pod("p"), overlay("o", f"{TYPE} In m.large", price="9"), kinds=KINDS, settings=settings)
+def test_an_overlay_that_goes_leaves_nothing_behind() -> None:
+    world = World(pool(), pod("p"), overlay("o", f"{TYPE} In m.large", price="9"), kinds=KINDS)
     assert types_of(world.plan().claims[0])[0] == "c.large"
     world.state.apply([Change(kind="overlay", key="o", fact=None)])
     (claim,) = world.plan().claims
@@ -190,8 +185,8 @@ def test_an_overlay_that_goes_leaves_nothing_behind(settings: PlanSettings) -> N
     assert PRICE_OVERLAY_APPLIED not in claim.annotations
 
 
-def test_a_pod_gets_a_resource_that_only_the_overlay_knows_of(settings: PlanSettings) -> None:
-    world = World(pool(), pod("p", extra={FUSE: 1}), kinds=KINDS, settings=settings)
+def test_a_pod_gets_a_resource_that_only_the_overlay_knows_of() -> None:
+    world = World(pool(), pod("p", extra={FUSE: 1}), kinds=KINDS)
     assert not world.plan().claims
     world.add(overlay("o", f"{TYPE} In c.large", capacity={FUSE: 2}))
     (claim,) = world.plan().claims
@@ -200,7 +195,7 @@ def test_a_pod_gets_a_resource_that_only_the_overlay_knows_of(settings: PlanSett
     assert claim.requests[FUSE] == 1
 
 
-def test_an_overlay_for_one_pool_leaves_the_others_alone(settings: PlanSettings) -> None:
+def test_an_overlay_for_one_pool_leaves_the_others_alone() -> None:
     world = World(
         pool("plain", weight=1, template_labels={"team": "a"}),
         pool("dear", weight=2, template_labels={"team": "b"}),
@@ -208,13 +203,12 @@ def test_an_overlay_for_one_pool_leaves_the_others_alone(settings: PlanSettings)
         pod("b", selector={"team": "b"}),
         overlay("o", "team In b", f"{TYPE} In m.large", price="9"),
         kinds=KINDS,
-        settings=settings,
     )
     assert {one.pool: types_of(one)[0] for one in world.plan().claims} == {"plain": "m.large", "dear": "c.large"}
 
 
-def test_a_refused_overlay_counts_in_no_plan(settings: PlanSettings) -> None:
-    world = World(pool(), pod("p"), kinds=KINDS, settings=settings)
+def test_a_refused_overlay_counts_in_no_plan() -> None:
+    world = World(pool(), pod("p"), kinds=KINDS)
     world.add(overlay("b", price="0.01"), overlay("a", f"{TYPE} In m.large", price="9"))
     assert world.state.overlays()["a"].reason == "Conflict"
     assert "m.large" in types_of(world.plan().claims[0])
@@ -223,8 +217,8 @@ def test_a_refused_overlay_counts_in_no_plan(settings: PlanSettings) -> None:
     assert types_of(world.plan().claims[0])[0] == "c.large"
 
 
-def test_another_catalogue_is_overlaid_too(settings: PlanSettings) -> None:
-    world = World(pool(), pod("p"), overlay("o", f"{TYPE} In new.large", price="0.001"), kinds=KINDS, settings=settings)
+def test_another_catalogue_is_overlaid_too() -> None:
+    world = World(pool(), pod("p"), overlay("o", f"{TYPE} In new.large", price="0.001"), kinds=KINDS)
     world.plan()
     world.state.set_catalogue(
         Catalogue(by_node_class={"default": (*KINDS, kind("new.large", cpu=2, memory=8, price=5))})

@@ -20,6 +20,7 @@ from tests.integration.eventually import eventually
 from workflows.timely import OutOfTurn, TimelyInstance, TimelyRunner
 
 SIGNAL, QUERY, EVICTION, TIMER = "signal_workflow", "query_workflow", "remove_from_cache", "fire_timer"
+STARTED, CANCEL, DONE, CANCELLED = "initialize_workflow", "cancel_workflow", "completed", "cancelled"
 ROUNDS = 4
 """Times that a worker starts to a query and a signal; without the runner about every second one goes wrong."""
 
@@ -70,7 +71,8 @@ def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActiva
     found.timestamp.FromNanoseconds(time)
     for one in jobs:
         job = WorkflowActivationJob()
-        getattr(job, one).SetInParent()
+        ended = one in (DONE, CANCELLED)
+        getattr(job.resolve_activity.result if ended else job, one).SetInParent()
         found.jobs.append(job)
     return found
 
@@ -80,8 +82,11 @@ def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActiva
     [
         ([activation(1, SIGNAL, replaying=True), activation(1, SIGNAL)], True),
         ([activation(1, SIGNAL), activation(2, TIMER), activation(2, TIMER)], True),
+        ([activation(1, SIGNAL), activation(1, DONE)], True),
+        ([activation(1, STARTED, replaying=True), activation(1, SIGNAL)], True),
+        ([activation(1, CANCEL), activation(1, CANCELLED)], False),
         ([activation(1, SIGNAL, replaying=True), activation(2, SIGNAL)], False),
-        ([activation(1, SIGNAL), activation(2, SIGNAL), activation(3, QUERY), activation(3, SIGNAL)], False),
+        ([activation(1, SIGNAL), activation(2, SIGNAL), activation(2, QUERY), activation(3, SIGNAL)], False),
         ([activation(1, SIGNAL), activation(1, QUERY), activation(1, QUERY), activation(1, EVICTION)], False),
         ([activation(1, SIGNAL, replaying=True), activation(1, SIGNAL, replaying=True)], False),
     ],

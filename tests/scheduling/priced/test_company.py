@@ -29,7 +29,7 @@ APP = {"app": "web"}
 
 
 def world(*facts: Any, kinds: tuple[InstanceType, ...] = COMMON, **settings: Any) -> World:
-    return World(*facts, kinds=kinds, settings=PlanSettings.model_validate({"planner": "priced", **settings}))
+    return World(*facts, kinds=kinds, settings=PlanSettings.model_validate(settings))
 
 
 WEB = expressions("app In web")
