@@ -4,7 +4,7 @@
 the cheapest wins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -90,6 +90,26 @@ class Shelf:
     prices: Prices
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stock:
+    """What the pools of one weight sell to some pods, row by row."""
+
+    offers: Sequence[tuple[Offer, Option]]
+    of: Indices
+    """Which of the offers a row is of."""
+    rows: Indices
+    room: Amounts
+    useful: Amounts
+    prices: Prices
+
+    def choice(self, row: int) -> Choice | None:
+        """To buy such a node; None when a limit forbids it."""
+        offer, option = self.offers[self.of[row]]
+        if offer.limited and not offer.within_limits(option.types)[self.rows[row]]:
+            return None
+        return Choice(offer, option, self.rows[[row]], self.room[row], 1, 1)
+
+
 @dataclass(slots=True)
 class Buyer:
     """One pass. `demand` is what is still to be placed, kept up to date by the packing."""
@@ -127,6 +147,29 @@ class Buyer:
             if found:
                 return min(found, key=lambda one: one[0])[1]
         return refusals
+
+    def shelves(self, variant: Variant) -> Iterator[Stock]:
+        """What such pods can be given, by the weight of the pools. Ends where more than the price decides: at
+        capacity that is reserved, and at minValues."""
+        for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
+            found = [(offer, option, self._shelf(offer, option)) for offer, option in _open(tier, variant)]
+            if any(offer.reservations() or _varied(option) for offer, option, _ in found):
+                return
+            if found:
+                yield self._stock(found)
+
+    def _stock(self, found: Sequence[tuple[Offer, Option, Shelf]]) -> Stock:
+        room = np.concatenate([shelf.room for _, _, shelf in found])
+        small = self._too_large(room, np.zeros_like(self.demand)) == 0
+        penalty = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0)
+        return Stock(
+            [(offer, option) for offer, option, _ in found],
+            np.repeat(np.arange(len(found)), [len(shelf.rows) for _, _, shelf in found]),
+            np.concatenate([shelf.rows for _, _, shelf in found]),
+            room,
+            np.concatenate([shelf.useful for _, _, shelf in found]),
+            (np.concatenate([shelf.prices for _, _, shelf in found]) + self.node_cost) * penalty,
+        )
 
     def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
         taken = next((one for one in need.ports for held in offer.template.ports if clash(one, held)), None)
@@ -170,8 +213,7 @@ class Buyer:
         if need.together:
             fits = np.minimum(_fits(shelf.room[among], need.vector), need.count)
             among = among[fits == fits.max()]
-        varied = any(one.min_values is not None for one in option.requirements.values())
-        if need.count <= _EXACT and not need.for_others and not varied:
+        if need.count <= _EXACT and not need.for_others and not _varied(option):
             among = among[
                 [exact_mix(shelf.prices[among] + self.node_cost, _fits(shelf.room[among], need.vector), need)]
             ]
@@ -218,6 +260,10 @@ class Buyer:
         """One such node is bought: the mix has one less in mind."""
         counts, target = self._guide(choice.offer).counts, choice.rows[0]
         counts[target] = max(0.0, counts[target] - 1)
+
+    def worth(self, offer: Offer) -> Prices:
+        """Of one unit of each resource, in this pool."""
+        return self._guide(offer).worth
 
     def _guide(self, offer: Offer) -> Guide:
         """What capacity is worth in this pool, all pods that wait taken together."""
@@ -276,6 +322,17 @@ class Buyer:
 
     def _missing(self, offer: Offer, option: Option, shelf: Shelf, kept: list[np.intp]) -> str:
         return missing_variety(offer.table, option.requirements, shelf.rows[kept])
+
+
+def _open(offers: Iterable[Offer], variant: Variant) -> Iterator[tuple[Offer, Option]]:
+    for offer in offers:
+        option = offer.narrowed(None, variant)
+        if not isinstance(option, Refusal):
+            yield offer, option
+
+
+def _varied(option: Option) -> bool:
+    return any(one.min_values is not None for one in option.requirements.values())
 
 
 def exact_mix(prices: Prices, fits: Amounts, need: Need) -> int:

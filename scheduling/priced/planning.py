@@ -12,7 +12,7 @@ from model.facts import PodFact
 from model.plans import Plan, PlannedClaim
 from scheduling.facts import Facts
 from scheduling.homes import Homes
-from scheduling.pools import Offer, Refusal
+from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes
 from scheduling.priced.demand import ALONE, Shape, shape_of
@@ -20,6 +20,7 @@ from scheduling.priced.emission import Emission
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
+from scheduling.typetable import Amounts
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def _count_standing(facts: Facts, book: Book, packing: Packing, moving: set[str]
 def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
     places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}))
-    wanting = [one for one in classes if _can_be_bought_for(one, ground.offers)]
+    sold: dict[Option, Amounts] = {}
+    wanting = [one for one in classes if _can_be_bought_for(one, ground.offers, sold)]
     demand = sum((places.vector(one.requests) * len(one.pods) for one in wanting), places.vector({}))
     buyer = Buyer(
         ground.offers,
@@ -98,14 +100,22 @@ def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Pac
     return Packing(places, buyer, ground.closed)
 
 
-def _can_be_bought_for(one: PodClass, offers: Iterable[Offer]) -> bool:
-    """Pods for which no machine is made are no reason to buy others larger."""
+def _can_be_bought_for(one: PodClass, offers: Iterable[Offer], sold: dict[Option, Amounts]) -> bool:
+    """Pods for which no machine is made are no reason to buy others larger. `sold` remembers what options have."""
     for offer in offers:
         vector = offer.table.vector(one.requests)
-        options = (offer.narrowed(None, reading.variant) for reading in reversed(one.readings))
-        found = (option.types for option in options if not isinstance(option, Refusal))
-        if vector is not None and any((offer.template.room[types] >= vector).all(axis=1).any() for types in found):
-            return True
+        if vector is None:
+            continue
+        for option in (offer.narrowed(None, reading.variant) for reading in reversed(one.readings)):
+            if isinstance(option, Refusal):
+                continue
+            if option not in sold:
+                room = offer.template.room[option.types]
+                sold[option] = room[np.argsort(-(room / np.maximum(room.max(axis=0), 1)).sum(axis=1))]
+            room = sold[option]
+            # Most pods fit the roomiest.
+            if (room[0] >= vector).all() or (room >= vector).all(axis=1).any():
+                return True
     return False
 
 
