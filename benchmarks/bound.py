@@ -1,14 +1,17 @@
-"""What no plan can undercut: the lowest price of nodes whose room covers all pods, as a linear programme.
+"""What no plan can undercut: the lowest price of nodes that hold all pods, as a linear programme.
 
-It knows which pods may use which pools, types, zones and capacity types, what DaemonSets take, and how many nodes
-rules about single nodes make necessary. It leaves out that pods and nodes are whole, that a pod's CPU and memory have
-to be on the same node, that pools have weights and limits, every other rule about other pods, and all preferences. So
-the true optimum is above it: little for small pods that may go anywhere, much where rules decide.
+Pods and nodes may be cut into parts, but a part of a pod takes CPU and memory from the same type of node. It knows
+which pods may use which pools, types, zones and capacity types, what DaemonSets take, and how many nodes rules about
+single nodes make necessary. It leaves out that pods and nodes are whole, that pools have weights and limits, every
+other rule about other pods, and all preferences. So the true optimum is above it: little for small pods that may go
+anywhere, much where rules decide.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import highspy
 import numpy as np
@@ -16,17 +19,20 @@ import numpy as np
 from model.catalogue import InstanceType, Offering
 from model.facts import DaemonSetFact, PodFact, PoolFact
 from model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE, ZONE_ID
+from model.resources import CPU
 from scheduling.validation import endures, matches, selects
 
 Room = tuple[int, ...]
+_STEP: Final = 0.02
+"""Of the logarithm of a proportion: pods within a fiftieth are one kind."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Pods that may go to the same places, and what they ask for together."""
+    """Pods that may go to the same places and ask for resources in the same proportions, and all that they ask for."""
 
     example: PodFact
-    asked: Mapping[str, int]
+    asked: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,19 @@ def _kinds(pods: Iterable[PodFact]) -> list[Kind]:
     examples: dict[object, PodFact] = {}
     asked: dict[object, Counter[str]] = defaultdict(Counter)
     for pod in pods:
-        key = (tuple(sorted(pod.node_selector.items())), pod.required_terms, pod.tolerations)
+        place = (tuple(sorted(pod.node_selector.items())), pod.required_terms, pod.tolerations)
+        steps = _proportions(pod.requests)
+        key = place, tuple(steps.items())
         examples.setdefault(key, pod)
-        asked[key].update(pod.requests)
-    return [Kind(examples[key], {name: n for name, n in asked[key].items() if n}) for key in examples]
+        base = pod.requests.get(CPU, 0) or 1
+        asked[key].update({name: base * math.exp(step * _STEP) for name, step in steps.items()})
+    return [Kind(examples[key], dict(asked[key])) for key in examples]
+
+
+def _proportions(requests: Mapping[str, int]) -> dict[str, int]:
+    """How much of each resource comes with a millicore, rounded down, since the bound must not be too high."""
+    base = requests.get(CPU, 0) or 1
+    return {key: math.floor(math.log(amount / base) / _STEP) for key, amount in sorted(requests.items()) if amount}
 
 
 def _cheapest(
@@ -94,7 +109,22 @@ def _cheapest(
                 running = [one.pod for one in daemons if selects(one.pod, labels) and endures(one.pod, pool.taints)]
                 key = _room(kind, running, resources), usable
                 found[key] = min(found.get(key, offering.price), offering.price)
-    return [Node(room, usable, price) for (room, usable), price in found.items()]
+    return _undominated([Node(room, usable, price) for (room, usable), price in found.items()])
+
+
+def _undominated(nodes: Sequence[Node]) -> list[Node]:
+    """Without those for whose price parts of another one have as much room of everything, and as many nodes."""
+    kept: list[Node] = []
+    offered = np.array([(*node.room, 1.0) for node in nodes]) / np.array([[node.price] for node in nodes])
+    for number, node in enumerate(nodes):
+        better = (offered >= offered[number]).all(axis=1) & (offered > offered[number]).any(axis=1)
+        if not any(_serves(nodes[other].usable, node.usable) for other in np.flatnonzero(better).tolist()):
+            kept.append(node)
+    return kept
+
+
+def _serves(one: tuple[bool, ...], other: tuple[bool, ...]) -> bool:
+    return all(mine or not theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def _outcomes(pool: PoolFact, types: Iterable[InstanceType]) -> Iterator[tuple[InstanceType, Offering, dict[str, str]]]:
@@ -123,32 +153,24 @@ def _room(kind: InstanceType, running: Iterable[PodFact], resources: Iterable[st
 
 
 def _solve(kinds: Sequence[Kind], resources: Sequence[str], nodes: Sequence[Node], least: int) -> float:
-    """Nodes are bought in parts, and so is each resource shared out: by groups of nodes that the same kinds may use."""
-    groups = sorted({node.usable for node in nodes})
-    room = np.array([node.room for node in nodes], dtype=np.float64)
+    """How many of which node are bought, and which part of each kind is on them."""
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     bought = [solver.addVariable(lb=0, obj=node.price) for node in nodes]
-    for column, key in enumerate(resources):
-        total = float(sum(kind.asked.get(key, 0) for kind in kinds)) or 1.0
-        given = {
-            (number, group): solver.addVariable(lb=0)
-            for group in groups
-            for number, kind in enumerate(kinds)
-            if group[number] and kind.asked.get(key)
-        }
-        for group in groups:
-            there = [number for number, node in enumerate(nodes) if node.usable == group and room[number, column]]
-            wanted = [one for (_, other), one in given.items() if other == group]
-            if wanted:
-                have = sum((room[number, column] / total * bought[number] for number in there), 0.0 * bought[0])
-                solver.addConstr(have - sum(wanted) >= 0)
-        for number, kind in enumerate(kinds):
-            if kind.asked.get(key):
-                parts = [one for (other, _), one in given.items() if other == number]
-                if not parts:
-                    raise ValueError(f"no pool has a node for pods such as {kind.example.name}")
-                solver.addConstr(sum(parts) >= kind.asked[key] / total)
+    placed: list[list[Any]] = [[] for _ in kinds]
+    for number, node in enumerate(nodes):
+        parts = {one: solver.addVariable(lb=0) for one, usable in enumerate(node.usable) if usable}
+        for one, part in parts.items():
+            placed[one].append(part)
+        for column, key in enumerate(resources):
+            asked = [kinds[one].asked[key] * part for one, part in parts.items() if kinds[one].asked.get(key)]
+            if asked:
+                unit = max(node.room[column], 1)
+                solver.addConstr(sum(asked) * (1 / unit) <= (node.room[column] / unit) * bought[number])
+    for kind, parts_of in zip(kinds, placed, strict=True):
+        if not parts_of:
+            raise ValueError(f"no pool has a node for pods such as {kind.example.name}")
+        solver.addConstr(sum(parts_of) >= 1)
     solver.addConstr(sum(bought) >= least)
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:

@@ -4,7 +4,7 @@
 the cheapest wins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -16,7 +16,7 @@ from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.costs import Guide, guide, plain_worth
 from scheduling.priced.demand import Variant
 from scheduling.priced.equal import exact_mix, fit_of, fits_of
-from scheduling.priced.needs import Choice, Need, Shelf
+from scheduling.priced.needs import Choice, Need, Shelf, Stock
 from scheduling.priced.patterns import MOST_SIZES, Mix, Sizes, cheapest_mix
 from scheduling.priced.shortfalls import over_limit, too_small
 from scheduling.typetable import Amounts, Indices, Prices
@@ -114,6 +114,28 @@ class Buyer:
         offer.spend(rows)
         return None
 
+    def shelves(self, variant: Variant) -> Iterator[Stock]:
+        """What such pods can be given, by the weight of the pools. Ends where more than the price decides: at
+        capacity that is reserved, and at minValues."""
+        for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
+            found = [(offer, option, self._shelf(offer, option)) for offer, option in _open(tier, variant)]
+            if any(offer.reservations() or _varied(option) for offer, option, _ in found):
+                return
+            if found:
+                yield self._stock(found)
+
+    def _stock(self, found: Sequence[tuple[Offer, Option, Shelf]]) -> Stock:
+        room = np.concatenate([shelf.room for _, _, shelf in found])
+        prices = np.concatenate([shelf.prices for _, _, shelf in found])
+        return Stock(
+            [(offer, option) for offer, option, _ in found],
+            np.repeat(np.arange(len(found)), [len(shelf.rows) for _, _, shelf in found]),
+            np.concatenate([shelf.rows for _, _, shelf in found]),
+            room,
+            np.concatenate([shelf.useful for _, _, shelf in found]),
+            self._judged(room, prices),
+        )
+
     def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
         reserved = self._reserved(offer, need)
         if reserved is not None:
@@ -158,17 +180,9 @@ class Buyer:
         if need.together:
             fits = np.minimum(fits_of(shelf.room[among], need.vector), need.count)
             among = among[fits == fits.max()]
-        varied = any(one.min_values is not None for one in option.requirements.values())
-        if need.count <= _EXACT and not need.for_others and not varied:
-            among = among[
-                [
-                    exact_mix(
-                        shelf.prices[among] + self.node_cost,
-                        np.minimum(fits_of(shelf.room[among], need.vector), need.cap),
-                        need.count,
-                    )
-                ]
-            ]
+        if need.count <= _EXACT and not need.for_others and not _varied(option):
+            fits = np.minimum(fits_of(shelf.room[among], need.vector), need.cap)
+            among = among[[exact_mix(shelf.prices[among] + self.node_cost, fits, need.count)]]
         guiding = self._guide(offer)
         own = need.own
         coming = guiding.counts[shelf.rows].astype(np.int64) @ shelf.useful
@@ -176,7 +190,7 @@ class Buyer:
         value = np.maximum(guiding.value(shelf.useful[among], wanted, forced=need.forced), _NOTHING)
         ratio = (shelf.prices[among] + self.node_cost) / value
         mix = self._mix(offer)
-        if mix is not None and need.size >= 0 and not varied:
+        if mix is not None and need.size >= 0 and not _varied(option):
             near = np.argsort(ratio, kind="stable")[:_WEIGHED]
             among = among[np.union1d(near, np.flatnonzero(mix.counts[shelf.rows[among]]))]
             ratio = (shelf.prices[among] + self.node_cost) / self._whole_pods(mix, shelf.room[among], need)
@@ -233,6 +247,10 @@ class Buyer:
             if plan is not None:
                 plan.counts[choice.rows[0]] = max(0.0, plan.counts[choice.rows[0]] - 1)
 
+    def worth(self, offer: Offer) -> Prices:
+        """Of one unit of each resource, in this pool."""
+        return self._guide(offer).worth
+
     def _guide(self, offer: Offer) -> Guide:
         """What capacity is worth in this pool, all pods that wait taken together."""
         known = self._guides.get(id(offer))
@@ -246,7 +264,9 @@ class Buyer:
             base, found = offer.base(), None
             if 0 < len(self.sizes.counts) <= MOST_SIZES and not isinstance(base, Refusal):
                 shelf = self._shelf(offer, base)
-                found = cheapest_mix(shelf.room, self._judged(shelf), self.sizes, nodes=self.least_nodes)
+                found = cheapest_mix(
+                    shelf.room, self._judged(shelf.room, shelf.prices), self.sizes, nodes=self.least_nodes
+                )
                 if found is not None:
                     counts = np.zeros(len(offer.table))
                     counts[shelf.rows] = np.ceil(found.counts - _ROUNDED)
@@ -254,11 +274,11 @@ class Buyer:
             self._mixes[id(offer)] = found
         return self._mixes[id(offer)]
 
-    def _judged(self, shelf: Shelf) -> Prices:
+    def _judged(self, room: Amounts, prices: Prices) -> Prices:
         """Prices with the burden that a node is, and more for those that are too large."""
-        small = self._too_large(shelf.room, np.zeros_like(self.demand)) == 0
-        prices = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0) * (shelf.prices + self.node_cost)
-        return np.asarray(prices, dtype=np.float64)
+        small = self._too_large(room, np.zeros_like(self.demand)) == 0
+        burdened = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0) * (prices + self.node_cost)
+        return np.asarray(burdened, dtype=np.float64)
 
     def _reckon(self, offer: Offer) -> Guide:
         base = offer.base()
@@ -267,7 +287,7 @@ class Buyer:
             return Guide(plain_worth(self.whole), counts=counts)
         shelf = self._shelf(offer, base)
         covered = np.where(shelf.room.max(axis=0) > 0, self.whole, 0)
-        found = guide(shelf.useful, self._judged(shelf), covered, nodes=self.least_nodes)
+        found = guide(shelf.useful, self._judged(shelf.room, shelf.prices), covered, nodes=self.least_nodes)
         if found is None:
             return Guide(plain_worth(covered), counts=counts)
         counts[shelf.rows] = found.counts
@@ -308,3 +328,14 @@ class Buyer:
 
     def _missing(self, offer: Offer, option: Option, shelf: Shelf, kept: list[np.intp]) -> str:
         return missing_variety(offer.table, option.requirements, shelf.rows[kept])
+
+
+def _open(offers: Iterable[Offer], variant: Variant) -> Iterator[tuple[Offer, Option]]:
+    for offer in offers:
+        option = offer.narrowed(None, variant)
+        if not isinstance(option, Refusal):
+            yield offer, option
+
+
+def _varied(option: Option) -> bool:
+    return any(one.min_values is not None for one in option.requirements.values())

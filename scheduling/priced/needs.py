@@ -1,5 +1,6 @@
 """What `packing.py` asks `buying.py` for, what it is answered, and the shelf that it is chosen from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,3 +68,23 @@ class Shelf:
     useful: Amounts
     """Of the room what pods can fill."""
     prices: Prices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stock:
+    """What the pools of one weight sell to some pods, row by row."""
+
+    offers: Sequence[tuple[Offer, Option]]
+    of: Indices
+    """Which of the offers a row is of."""
+    rows: Indices
+    room: Amounts
+    useful: Amounts
+    prices: Prices
+
+    def choice(self, row: int) -> Choice | None:
+        """To buy such a node; None when a limit forbids it."""
+        offer, option = self.offers[self.of[row]]
+        if offer.limited and not offer.within_limits(option.types)[self.rows[row]]:
+            return None
+        return Choice(offer, option, self.rows[[row]], self.room[row], 1, 1)

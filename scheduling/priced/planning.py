@@ -14,7 +14,7 @@ from model.facts import PodFact
 from model.plans import Plan, PlannedClaim, Unplaced
 from scheduling.facts import Facts
 from scheduling.homes import Homes
-from scheduling.pools import Offer, Refusal
+from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.attachments import Attachments, alike, standing
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes, sizes_of
@@ -23,6 +23,7 @@ from scheduling.priced.emission import Emission
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
+from scheduling.typetable import Amounts
 from scheduling.volumes import NOTHING, Attachment, Needs, needs
 
 Standing = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]
@@ -32,13 +33,16 @@ _FEW: Final = 300
 
 
 class Way(NamedTuple):
-    """How machines are judged: filled with whole pods or by room, and how much a node counts for beyond the wish."""
+    """How a plan is made. `blended`: pods that may go anywhere are put on nodes by a mix, not class by class.
+    `whole_pods`: machines are judged by patterns, not by room. `lean`: how much a node counts for beyond the wish."""
 
-    whole_pods: bool = True
+    blended: bool = True
+    whole_pods: bool = False
     lean: float = 0.0
 
 
-_WAYS: Final = (Way(), Way(whole_pods=False), Way(lean=0.05))
+_WAYS: Final = (Way(), Way(whole_pods=True), Way(blended=False, whole_pods=True), Way(False, True, lean=0.05))
+"""The first does for many pods."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,8 @@ def _packing(
 ) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
     places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}), attachments)
-    wanting = [one for one in classes if _can_be_bought_for(one, ground.offers)]
+    sold: dict[Option, Amounts] = {}
+    wanting = [one for one in classes if _can_be_bought_for(one, ground.offers, sold)]
     demand = sum((places.vector(one.requests) * len(one.pods) for one in wanting), places.vector({}))
     buyer = Buyer(
         ground.offers,
@@ -173,17 +178,25 @@ def _packing(
         min_values_policy=wishes.min_values_policy,
         node_cost=wishes.node_cost + way.lean,
     )
-    return Packing(places, buyer, ground.closed)
+    return Packing(places, buyer, ground.closed, way.blended)
 
 
-def _can_be_bought_for(one: PodClass, offers: Iterable[Offer]) -> bool:
-    """Pods for which no machine is made are no reason to buy others larger."""
+def _can_be_bought_for(one: PodClass, offers: Iterable[Offer], sold: dict[Option, Amounts]) -> bool:
+    """Pods for which no machine is made are no reason to buy others larger. `sold` remembers what options have."""
     for offer in offers:
         vector = offer.table.vector(one.requests)
-        options = (offer.narrowed(None, reading.variant) for reading in reversed(one.readings))
-        found = (option.types for option in options if not isinstance(option, Refusal))
-        if vector is not None and any((offer.template.room[types] >= vector).all(axis=1).any() for types in found):
-            return True
+        if vector is None:
+            continue
+        for option in (offer.narrowed(None, reading.variant) for reading in reversed(one.readings)):
+            if isinstance(option, Refusal):
+                continue
+            if option not in sold:
+                room = offer.template.room[option.types]
+                sold[option] = room[np.argsort(-(room / np.maximum(room.max(axis=0), 1)).sum(axis=1))]
+            room = sold[option]
+            # Most pods fit the roomiest.
+            if (room[0] >= vector).all() or (room >= vector).all(axis=1).any():
+                return True
     return False
 
 
