@@ -99,10 +99,8 @@ async def run(settings: Settings) -> None:
         metrics_port=settings.metrics_port,
     )
     cluster = await connect_kubernetes(settings)
-    cloud = aws.adapters.build(
-        aws_settings(settings, cluster_dns=await dns_address(cluster.client)),
-        overlays=cluster.overlays.heeded if settings.feature_gates[gates.NODE_OVERLAY] else None,
-    )
+    dns = await dns_address(cluster.client)
+    cloud = aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.heeded)
     try:
         await gates.check(cluster.client, settings.feature_gates)
         await cloud.zones.check()

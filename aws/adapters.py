@@ -48,7 +48,7 @@ def build(
 ) -> AwsAdapters:
     """Opens no connection; takes some tenths of a second where it makes the clients itself.
 
-    `region`: as read by an earlier one. `overlays`: None where NodeOverlays are not heeded."""
+    `region`: as read by an earlier one. `overlays`: None where nothing is launched."""
     clients = clients or AwsClients(settings)
     clusters = Clusters(clients, settings)
     templates = LaunchTemplates(clients, settings)

@@ -22,7 +22,7 @@ from aws.network import FreeAddresses
 from aws.offerings import AwsOfferings
 from aws.reservations import Reservations
 from aws.selection import NOTHING_LEFT, Selection, select
-from aws.settings import AwsSettings
+from aws.settings import NODE_OVERLAY, AwsSettings
 from aws.tags import node_tags
 from aws.unavailable import Unavailable
 from aws.user_data import UserDataError, render
@@ -152,8 +152,14 @@ class AwsFleet:
     async def _types(self, claim: NodeClaim, node_class: EC2NodeClass, learnt: Learnt) -> ResolvedTypes:
         """As the plan saw them that the claim came from."""
         types = (await self._offerings.resolved(node_class)).heeding(learnt, _hash(node_class))
-        overlays = await self._overlays() if self._overlays else ()
-        return types.overlaid(overlays, claim.metadata.labels)
+        if self._overlays is None or not self._is_overlaid(claim):
+            return types
+        return types.overlaid(await self._overlays(), claim.metadata.labels)
+
+    def _is_overlaid(self, claim: NodeClaim) -> bool:
+        """A plan says so on its claims, whatever gates this worker has."""
+        said = claim.metadata.annotations.keys() & {labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED}
+        return bool(said) or self._settings.gate(NODE_OVERLAY)
 
     def _templates_for(
         self,

@@ -66,7 +66,7 @@ async def test_ec2_launches_what_the_overlay_makes_cheapest(
         return heeded
 
     plain = adapters(endpoint, region)
-    settings = SETTINGS.model_copy(update={"endpoint_url": endpoint})
+    settings = SETTINGS.model_copy(update={"endpoint_url": endpoint, "feature_gates": {"NodeOverlay": True}})
     overlaid = build(settings, region=region, clients=plain.clients, overlays=overlays)
     one = await resolved(cloud)
     wanted = claim(ON_DEMAND, TYPES, requests={"cpu": "1"})
@@ -84,6 +84,31 @@ async def test_ec2_launches_what_the_overlay_makes_cheapest(
 
 
 @pytest.mark.sandbox
+async def test_a_worker_without_the_gate_heeds_what_the_plan_heeded(
+    endpoint: str, control: AwsControl, region: Region, cloud: AwsAdapters
+) -> None:
+    asked = 0
+
+    async def overlays() -> Sequence[OverlayFact]:
+        nonlocal asked
+        asked += 1
+        return [overlay("m5.large", price="0.001")]
+
+    plain = adapters(endpoint, region)
+    settings = SETTINGS.model_copy(update={"endpoint_url": endpoint})
+    ungated = build(settings, region=region, clients=plain.clients, overlays=overlays)
+    one = await resolved(cloud)
+    first: list[str] = []
+    for annotations in ({}, {labels.PRICE_OVERLAY_APPLIED: "true"}):
+        wanted = claim(ON_DEMAND, TYPES, requests={"cpu": "1"}, annotations=annotations)
+        found = await ungated.fleet.prepare(wanted, one, now=datetime.now(UTC))
+        assert isinstance(found, LaunchPrepared)
+        first.append(found.request.overrides[0].instance_type)
+    assert (first, asked) == (["c5.large", "m5.large"], 1)
+    plain.close()
+
+
+@pytest.mark.sandbox
 async def test_enclaves_are_on_for_who_asks_for_them(
     endpoint: str, control: AwsControl, region: Region, cloud: AwsAdapters
 ) -> None:
@@ -91,7 +116,7 @@ async def test_enclaves_are_on_for_who_asks_for_them(
         return [overlay("m5.xlarge", capacity={labels.NITRO_SANDBOX_RESOURCE: 1})]
 
     plain = adapters(endpoint, region)
-    settings = SETTINGS.model_copy(update={"endpoint_url": endpoint})
+    settings = SETTINGS.model_copy(update={"endpoint_url": endpoint, "feature_gates": {"NodeOverlay": True}})
     overlaid = build(settings, region=region, clients=plain.clients, overlays=overlays)
     one, ec2 = await resolved(cloud), outsider(endpoint)
     enclaves: list[bool] = []
