@@ -6,7 +6,7 @@ Manifests have not been there yet. `simulate.py` sends the pods and the template
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from kube.pod_company import PREFERRED
+from kube.pod_company import PREFERRED, REQUIRED
 from kube.requests import pod_requests
 from model.facts import AffinityTerm, Expression, PodFact, Selector, Toleration
 from model.quantity import QuantityError, parse_amount
@@ -36,6 +36,8 @@ def admitted(spec: Any, field: str = "spec") -> dict[str, Any]:
         _check_spread(one, where)
     for key, terms in _a(dict, filled.get("affinity", {}), f"{field}.affinity").items():
         _check_weights(_a(dict, terms, f"{field}.affinity.{key}"), f"{field}.affinity.{key}")
+        _check_required(key, terms, f"{field}.affinity.{key}")
+    list(_each(filled, "tolerations", field))
     return filled
 
 
@@ -106,6 +108,15 @@ def _check_spread(one: Mapping[str, Any], where: str) -> None:
     for key, choices in _CHOICES.items():
         if key in one and one[key] not in choices:
             raise ValueError(f"{where}.{key}: {one[key]!r}; write {' or '.join(choices)}")
+
+
+def _check_required(kind: str, terms: Mapping[str, Any], where: str) -> None:
+    if kind != "nodeAffinity":
+        list(_each(terms, REQUIRED, where))
+    elif REQUIRED in terms:
+        required = _a(dict, terms[REQUIRED], f"{where}.{REQUIRED}")
+        if not list(_each(required, "nodeSelectorTerms", f"{where}.{REQUIRED}")):
+            raise ValueError(f"{where}.{REQUIRED}.nodeSelectorTerms is missing; write at least one")
 
 
 def _check_requirements(expressions: Iterable[Expression], where: str) -> None:

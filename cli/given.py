@@ -30,7 +30,8 @@ from scheduling.typetable import TypeTable
 T = TypeVar("T")
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _REQUIREMENTS: Final = "spec.template.spec.requirements"
-_AROUND: Final = ("Namespace",)
+_AROUND: Final = ("Namespace", "PriorityClass")
+_BUILT_IN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _STANDING: Final = ("Node", "NodeClaim", "Pod", *_AROUND)
 
 
@@ -46,6 +47,8 @@ class Given:
     claims: list[ClaimFact] = field(default_factory=list)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     """Of namespaces, by name."""
+    priorities: dict[str, int] = field(default_factory=lambda: dict(_BUILT_IN))
+    """Of priority classes by name; that of the empty name is the default."""
     overlays: tuple[OverlayFact, ...] = ()
     volumes: Volumes = field(default_factory=Volumes)
 
@@ -75,6 +78,7 @@ def given(
         found.daemons = _facts(daemonsets, _read(volumes, daemonsets, "DaemonSet"), _daemonset)
     if nodes:
         _take(found, nodes, _read(volumes, nodes, *_STANDING))
+    found.pods = [one if one.priority else _prioritised(one, found.priorities) for one in found.pods]
     return found
 
 
@@ -136,6 +140,8 @@ def _take(found: Given, path: Path, objects: list[Object]) -> None:
     found.claims += _facts(path, by_kind.pop("NodeClaim", []), claim_fact)
     for fact in _facts(path, by_kind.pop("Namespace", []), _namespace):
         found.labels[fact.name] = fact.labels
+    for name, value, default in _facts(path, by_kind.pop("PriorityClass", []), _priority):
+        found.priorities |= {name: value, "": value} if default else {name: value}
     workloads = [one for kind in by_kind.values() for one in kind]
     pods = list(pods_of(path, workloads))
     found.pods += _facts(path, pods, _pod)
@@ -175,6 +181,19 @@ def _pod(raw: Mapping[str, Any]) -> PodFact:
     check_pod(found)
     waits = not found.node_name and not raw["spec"].get("schedulingGates")
     return found.model_copy(update={"unschedulable": True}) if waits else found
+
+
+def _priority(raw: Mapping[str, Any]) -> tuple[str, int, bool]:
+    value = raw["value"]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"value: {value!r}; write a whole number")
+    return raw["metadata"]["name"], value, bool(raw.get("globalDefault"))
+
+
+def _prioritised(pod: PodFact, priorities: Mapping[str, int]) -> PodFact:
+    """A class that is not given counts for nothing."""
+    value = priorities.get(pod.priority_class, 0)
+    return pod.model_copy(update={"priority": value}) if value else pod
 
 
 def _check_taints(taints: Iterable[Taint], where: str) -> None:

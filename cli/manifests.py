@@ -73,9 +73,9 @@ def of_kind(path: Path, objects: Iterable[Object], *kinds: str) -> list[Object]:
     if not chosen:
         raise Refused(f"{path}: it has no object; write {' or '.join(kinds)}")
     named = Counter((one["kind"], namespace_of(one), str(one["metadata"]["name"])) for one in chosen)
-    for (kind, namespace, name), times in named.items():
+    for (kind, _, name), times in named.items():
         if times > 1:
-            raise Refused(f"{path}: {kind} {name}: metadata.name stands {times} times in namespace {namespace}")
+            raise Refused(f"{path}: {kind} {name}: metadata.name stands {times} times; give each a name of its own")
     return chosen
 
 

@@ -23,11 +23,11 @@ from scheduling.state import Change, ClusterState, PlanSettings
 app = typer.Typer()
 
 _STORAGE = "PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes may stand in any of the files."
-_PODS = f"Pods, workloads, CapacityBuffers and Namespaces in YAML or JSON. {_STORAGE}"
+_PODS = f"Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses. {_STORAGE}"
 Pools = Annotated[Path, typer.Option(help="NodePools and NodeOverlays in YAML or JSON.")]
 Pods = Annotated[Path, typer.Option(help=_PODS)]
 Daemons = Annotated[Path | None, typer.Option(help="DaemonSets in YAML or JSON.")]
-Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims, Pods and Namespaces.")]
+Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims, Pods, Namespaces.")]
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
 Preferences = Annotated[str, typer.Option(envvar="PREFERENCE_POLICY", help="Respect or Ignore.")]
 MinValues = Annotated[str, typer.Option(envvar="MIN_VALUES_POLICY", help="Strict or BestEffort.")]

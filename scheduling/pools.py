@@ -159,10 +159,10 @@ class Offer:
                 allowed = allowed & (self.table.capacity[:, self.table.columns[key]] <= left)
         return allowed
 
-    def spend(self, rows: Indices) -> None:
-        """Count one node against the limits, as the largest of these types in each resource (reference 2.11)."""
+    def spend(self, rows: Indices, nodes: int = 1) -> None:
+        """Count nodes against the limits, as the largest of these types in each resource (reference 2.11)."""
         if self.limited:
-            self.budget.spend({**self.bound(rows), NODES: 1})
+            self.budget.spend({key: nodes * amount for key, amount in {**self.bound(rows), NODES: 1}.items()})
 
     def bound(self, rows: Indices) -> dict[str, int]:
         """The largest capacity among these types."""

@@ -12,12 +12,13 @@ from typing import Final
 import numpy as np
 
 from model.facts import HostPort
-from model.quantity import format_amount
 from scheduling.pools import Offer, Option, Refusal
-from scheduling.priced.costs import Guide, guide
+from scheduling.priced.costs import Guide, guide, plain_worth
 from scheduling.priced.demand import Variant
-from scheduling.priced.equal import exact_mix
+from scheduling.priced.equal import exact_mix, fit_of, fits_of
+from scheduling.priced.needs import Choice, Need, Shelf
 from scheduling.priced.patterns import MOST_SIZES, Mix, Sizes, cheapest_mix
+from scheduling.priced.shortfalls import over_limit, too_small
 from scheduling.typetable import Amounts, Indices, Prices
 from scheduling.variety import STRICT, missing_variety
 
@@ -38,65 +39,6 @@ _SHARE: Final = 4
 _SMALL: Final = {"cpu": 16_000, "memory": 64 << 30}
 _LARGE: Final = {"cpu": 64_000, "memory": 512 << 30}
 """Between these bounds a node is as large as its share of the demand."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Need:
-    """Equal pods that found no place."""
-
-    variant: Variant
-    vector: Amounts
-    count: int
-    cap: int
-    """The most of them that rules let on one node."""
-    others: Amounts
-    """What pods of other classes still ask for."""
-    open_room: Amounts
-    """Left on bought nodes that those others can join: no reason to buy more for them."""
-    ports: tuple[HostPort, ...] = ()
-    size: int = -1
-    """Which of the buyer's sizes they are; -1 where it knows none."""
-    together: bool = False
-    """All of them have to be on one node."""
-
-    @property
-    def forced(self) -> bool:
-        """A node is needed even where room is not."""
-        return self.cap < self.count
-
-    @property
-    def for_others(self) -> bool:
-        """Pods of other classes would fill what these leave. Slots for pods alone are no matter: ones do not count."""
-        return bool((self.others > self.open_room)[self.vector > 1].any())
-
-    @property
-    def own(self) -> Amounts:
-        """What one node can be asked for by them."""
-        return np.asarray(self.vector * min(self.count, self.cap), dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    offer: Offer
-    option: Option
-    rows: Indices
-    """The target first; the others only where minValues asks for variety."""
-    room: Amounts
-    pods: int
-    """How many of the pods asked for go on one such node."""
-    nodes: int
-    """How many such nodes the mix has in mind."""
-
-
-@dataclass(slots=True)
-class Shelf:
-    """An offer's option as arrays in the plan's columns: what may be bought, with room and price."""
-
-    rows: Indices
-    room: Amounts
-    useful: Amounts
-    """Of the room what pods can fill."""
-    prices: Prices
 
 
 @dataclass(slots=True)
@@ -150,6 +92,28 @@ class Buyer:
                     return True
         return False
 
+    def larger(
+        self, offer: Offer, option: Option, used: Amounts, rows: Indices, need: Need
+    ) -> tuple[Indices, Amounts] | None:
+        """What a node that holds so much already, now `rows`, may become to take most of such pods: rows and room.
+
+        The limits count the new one instead of the old one.
+        """
+        shelf = self._shelf(offer, option)
+        offer.spend(rows, nodes=-1)
+        free = offer.template.ports_free(need.ports) & offer.within_limits(option.types)
+        left = shelf.room - used
+        fits = np.minimum(np.where((left >= 0).all(axis=1), fits_of(np.maximum(left, 0), need.vector), 0), need.count)
+        fits = np.where(free[shelf.rows], fits, 0)
+        for most in np.unique(fits[fits > 0])[::-1]:
+            enough = np.flatnonzero(fits >= most)
+            kept = self._variety(offer, option, shelf, enough[np.lexsort((enough, shelf.prices[enough]))])
+            if not isinstance(kept, Refusal):
+                offer.spend(shelf.rows[kept])
+                return shelf.rows[kept], shelf.room[kept].min(axis=0)
+        offer.spend(rows)
+        return None
+
     def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
         reserved = self._reserved(offer, need)
         if reserved is not None:
@@ -160,7 +124,7 @@ class Buyer:
         shelf = self._shelf(offer, option)
         fitting = (shelf.room >= need.vector).all(axis=1)
         if not fitting.any():
-            return _too_small(self.resources, shelf.room, need.vector)
+            return too_small(self.resources, shelf.room, need.vector)
         fitting &= offer.template.ports_free(need.ports)[shelf.rows]
         if not fitting.any():
             shown = ", ".join(str(one.port) for one in need.ports)
@@ -182,7 +146,7 @@ class Buyer:
             possible = offer.within_limits(option.types) & offer.template.ports_free(need.ports)
             allowed = (shelf.room >= need.vector).all(axis=1) & possible[shelf.rows]
             for row in np.flatnonzero(allowed):
-                pods = min(need.count, need.cap, _fit(shelf.room[row], need.vector))
+                pods = min(need.count, need.cap, fit_of(shelf.room[row], need.vector))
                 choice = Choice(offer, option, shelf.rows[[row]], shelf.room[row], pods, offer.rooms.left(one))
                 found.append((-pods, float(shelf.prices[row]), choice))
         return min(found, key=lambda one: one[:2])[2] if found else None
@@ -192,7 +156,7 @@ class Buyer:
     ) -> tuple[float, Choice] | Refusal:
         """Price for what is of use, and the choice."""
         if need.together:
-            fits = np.minimum(_fits(shelf.room[among], need.vector), need.count)
+            fits = np.minimum(fits_of(shelf.room[among], need.vector), need.count)
             among = among[fits == fits.max()]
         varied = any(one.min_values is not None for one in option.requirements.values())
         if need.count <= _EXACT and not need.for_others and not varied:
@@ -200,7 +164,7 @@ class Buyer:
                 [
                     exact_mix(
                         shelf.prices[among] + self.node_cost,
-                        np.minimum(_fits(shelf.room[among], need.vector), need.cap),
+                        np.minimum(fits_of(shelf.room[among], need.vector), need.cap),
                         need.count,
                     )
                 ]
@@ -221,7 +185,7 @@ class Buyer:
         if isinstance(kept, Refusal):
             return kept
         together = shelf.room[kept].min(axis=0)
-        pods = int(min(need.count, need.cap, _fit(together, need.vector)))
+        pods = int(min(need.count, need.cap, fit_of(together, need.vector)))
         planned = int((mix or guiding).counts[shelf.rows[kept[0]]])
         return float(ratio[order[0]]), Choice(offer, option, shelf.rows[kept], together, pods, max(1, planned))
 
@@ -248,7 +212,7 @@ class Buyer:
             planned &= ratio <= ratio.min() * _IN_MIX
         near = ratio <= ratio.min() * _NEAR
         size = room.astype(np.float64) @ guiding.worth
-        fewer = -np.minimum(_fits(room, need.vector), need.cap) if need.forced else np.zeros(len(among))
+        fewer = -np.minimum(fits_of(room, need.vector), need.cap) if need.forced else np.zeros(len(among))
         large = np.where(planned & need.forced, size, -size)
         over = self._too_large(room, need.vector)
         price = np.where(near | planned, 0.0, ratio)
@@ -300,12 +264,12 @@ class Buyer:
         base = offer.base()
         counts = np.zeros(len(offer.table))
         if isinstance(base, Refusal):
-            return Guide(_plain_worth(self.whole), counts=counts)
+            return Guide(plain_worth(self.whole), counts=counts)
         shelf = self._shelf(offer, base)
         covered = np.where(shelf.room.max(axis=0) > 0, self.whole, 0)
         found = guide(shelf.useful, self._judged(shelf), covered, nodes=self.least_nodes)
         if found is None:
-            return Guide(_plain_worth(covered), counts=counts)
+            return Guide(plain_worth(covered), counts=counts)
         counts[shelf.rows] = found.counts
         found.counts = counts
         return found
@@ -344,44 +308,3 @@ class Buyer:
 
     def _missing(self, offer: Offer, option: Option, shelf: Shelf, kept: list[np.intp]) -> str:
         return missing_variety(offer.table, option.requirements, shelf.rows[kept])
-
-
-def _fits(room: Amounts, vector: Amounts) -> Amounts:
-    asked = np.flatnonzero(vector)
-    return np.asarray((room[:, asked] // vector[asked]).min(axis=1), dtype=np.int64) if len(asked) else room[:, 0]
-
-
-def _fit(room: Amounts, vector: Amounts) -> int:
-    asked = np.flatnonzero(vector)
-    return int((room[asked] // vector[asked]).min()) if len(asked) else 1 << 30
-
-
-def _plain_worth(demand: Amounts) -> Prices:
-    asked = demand.astype(np.float64)
-    return np.divide(1.0, asked, out=np.zeros_like(asked), where=asked > 0)
-
-
-def _too_small(resources: Sequence[str], room: Amounts, vector: Amounts) -> Refusal:
-    """Names the first resource that no type has enough of; else that none has enough of all together."""
-    most = room.max(axis=0)
-    for number in map(int, np.flatnonzero(vector > most)):
-        key = resources[number]
-        asked, found = format_amount(key, int(vector[number])), format_amount(key, max(0, int(most[number])))
-        if not most[number]:
-            return Refusal(f"no instance type has {key}")
-        return Refusal(f"needs {asked} {key}; the largest instance type allowed has {found} beside its DaemonSets")
-    asked = ", ".join(f"{format_amount(key, int(n))} {key}" for key, n in zip(resources, vector, strict=True) if n)
-    return Refusal(f"no single instance type allowed has {asked} together beside its DaemonSets")
-
-
-def over_limit(offer: Offer, fitting: Indices) -> Refusal:
-    for key, limit in offer.budget.limits.items():
-        left = offer.budget.left(key) or 0
-        column = offer.table.columns.get(key)
-        least = 1 if column is None else int(offer.table.capacity[fitting, column].min())
-        if least > left:
-            shown = [format_amount(key, amount) for amount in (limit, max(left, 0), least)]
-            return Refusal(
-                f"limit {key} {shown[0]}: {shown[1]} left, the smallest instance type that fits has {shown[2]}"
-            )
-    return Refusal("the limits together leave no instance type that fits")

@@ -68,3 +68,9 @@ def solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices
         return None
     found = solver.getSolution()
     return np.array(found.col_value), np.array(found.row_dual)
+
+
+def plain_worth(demand: Amounts) -> Prices:
+    """Each resource for the inverse of what is asked of it: where nothing better is known."""
+    asked = demand.astype(np.float64)
+    return np.divide(1.0, asked, out=np.zeros_like(asked), where=asked > 0)

@@ -1,4 +1,4 @@
-"""The cheapest nodes for equal pods that nobody joins, exactly."""
+"""Equal pods: how many a machine holds, and the cheapest nodes for those that nobody joins, exactly."""
 
 import numpy as np
 
@@ -22,6 +22,16 @@ def exact_mix(prices: Prices, fits: Amounts, count: int) -> int:
         largest = max(largest, last[pods])
         pods -= last[pods]
     return best[largest]
+
+
+def fits_of(room: Amounts, vector: Amounts) -> Amounts:
+    asked = np.flatnonzero(vector)
+    return np.asarray((room[:, asked] // vector[asked]).min(axis=1), dtype=np.int64) if len(asked) else room[:, 0]
+
+
+def fit_of(room: Amounts, vector: Amounts) -> int:
+    asked = np.flatnonzero(vector)
+    return int((room[asked] // vector[asked]).min()) if len(asked) else 1 << 30
 
 
 def _worthwhile(prices: Prices, fits: Amounts) -> list[tuple[int, float, int]]:

@@ -5,7 +5,7 @@ to `scheduling/emission.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -14,17 +14,17 @@ from model.facts import PodFact
 from model.plans import Unplaced
 from model.resources import NODES
 from scheduling.pools import Offer, Refusal
-from scheduling.priced.buying import Buyer, Choice, Need
+from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass
 from scheduling.priced.demand import Variant, pinned
 from scheduling.priced.domains import Universe
-from scheduling.priced.places import Places
+from scheduling.priced.needs import Choice, Need
+from scheduling.priced.places import Places, shares
 from scheduling.priced.rules import Reading
 from scheduling.priced.topology import (
     UNLIMITED,
     Domains,
     Rule,
-    Settled,
     Spread,
     Tally,
     domain_keys,
@@ -106,7 +106,7 @@ class Packing:
                 domains.room = self._room(one, reading, key, domains.order)
             shares = domains.shares(self._chunk(one, rules, domains, count - placed))
             if not shares:
-                return placed, reason or self._why_no_domain(rules, key, domains)
+                return placed, reason or domains.why_not(key)
             for name, share in shares:
                 done, why = self._spread_out(one, reading.pinned(key, name), rest, share)
                 placed += done
@@ -140,21 +140,40 @@ class Packing:
         done = self._join(one, reading, variant, vector, count)
         while done < count:
             cap = min(new_cap(reading.rules), 1 if one.ports else UNLIMITED)
-            if cap == 0 or (company and done):
-                return done, "no node with the pods that its affinity asks for has room"
             others = np.maximum(self.buyer.demand - vector * len(one.pods), 0)
             room = self.places.open_room(variant)
             need = Need(variant, vector, count - done, cap, others, room, one.ports, one.size, together=company)
+            if cap == 0 or (company and done):
+                joined = self._grow(one, reading, need) if company else 0
+                done += joined
+                if joined:
+                    continue
+                return done, "no node with the pods that its affinity asks for has room"
             choice = self.buyer.choose(need)
             if not isinstance(choice, Choice):
                 return done, self._reason(choice)
             done += self._buy(one, variant, vector, choice, count - done, most=1 if company else choice.nodes)
         return done, ""
 
+    def _grow(self, one: PodClass, reading: Reading, need: Need) -> int:
+        """Make a bought node larger, which these pods have to join and cannot; how many then do."""
+        places = self.places
+        caps = host_caps(reading.rules, places.count)
+        open_places = np.flatnonzero(caps[places.first :]) + places.first if caps is not None else ()
+        for place in map(int, open_places):
+            node, lane = places.bought[place - places.first], places.joined(place, need.variant)
+            wanted = replace(need, ports=(*need.ports, *node.ports))
+            used = places.used(place - places.first)
+            found = self.buyer.larger(lane.offer, lane.option, used, node.rows, wanted) if lane else None
+            if found is not None:
+                places.grow(place, *found)
+                return self._join(one, reading, need.variant, need.vector, need.count)
+        return 0
+
     def _join(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts, count: int) -> int:
         """Homes and nodes that are bought already, in their order."""
         fitting = self._fitting(one, reading, variant, vector)
-        return self._assign(one, variant, vector, _shares(fitting, count, one_place=_starts_company(reading.rules)))
+        return self._assign(one, variant, vector, shares(fitting, count, one_place=_starts_company(reading.rules)))
 
     def _fitting(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts) -> Amounts:
         """How many such pods each place takes."""
@@ -251,12 +270,6 @@ class Packing:
             return True
         return False
 
-    def _why_no_domain(self, rules: Iterable[Rule], key: str, domains: Domains) -> str:
-        kinds = {type(rule).__name__ for rule in rules if not isinstance(rule, Settled)}
-        words = {"Spread": "topology spread", "Together": "pod affinity", "Apart": "pod anti-affinity"}
-        said = " and ".join(sorted(words[kind] for kind in kinds)) or "topology"
-        return f"{said} on {key} leaves none of {', '.join(domains.order) or 'no domain'}"
-
     def _reason(self, refusals: Mapping[str, Refusal]) -> str:
         said = {offer.name: refusals[offer.name] for offer in self.buyer.offers if offer.name in refusals}
         every = [f"pool {name}: {refusal}" for name, refusal in {**said, **self.closed}.items()]
@@ -280,18 +293,6 @@ def _allowed(values: Iterable[str], variant: Variant, key: str) -> list[str]:
     """Those of a label's values that such pods ask for."""
     wanted = variant.requirements.get(key)
     return [value for value in values if wanted is None or wanted.has(value)]
-
-
-def _shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:
-    """How many of `count` each place gets, in order; with `one_place` all on the first that takes most."""
-    if one_place:
-        shares = np.zeros_like(fitting)
-        if len(fitting) and fitting.max() > 0:
-            best = int(np.minimum(fitting, count).argmax())
-            shares[best] = min(int(fitting[best]), count)
-        return shares
-    before = np.concatenate(([0], np.cumsum(np.minimum(fitting, count))[:-1]))
-    return np.asarray(np.clip(count - before, 0, fitting), dtype=np.int64)
 
 
 def _starts_company(rules: Iterable[Rule]) -> bool:

@@ -125,6 +125,21 @@ class Places:
         self.count += 1
         return self.count - 1
 
+    def joined(self, place: int, variant: Variant) -> Lane | None:
+        """What a bought node becomes when such pods join it, whatever type it was meant to be; None: they cannot."""
+        lane = self._into(variant)[self.bought[place - self.first].lane]
+        return self.lanes[lane] if lane >= 0 else None
+
+    def grow(self, place: int, rows: Indices, room: Amounts) -> None:
+        """A bought node is to be another, larger type."""
+        one, number = self.bought[place - self.first], place - self.first
+        self.free[place] += room - one.room
+        one.rows, one.room = rows, room
+        self._target[number] = rows[0]
+        lane = self.lanes[one.lane]
+        for port in lane.offer.template.ports_of(rows):
+            self._ports.setdefault(port, set()).add(place)
+
     def used(self, number: int) -> Amounts:
         """What the pods of a bought node ask for together."""
         return np.asarray(self.bought[number].room - self.free[self.first + number], dtype=np.int64)
@@ -170,3 +185,15 @@ class Places:
             option = lane.offer.narrowed(lane.option, variant)
             into.append(-1 if isinstance(option, Refusal) else self._lane(lane.offer, option))
         return into
+
+
+def shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:
+    """How many of `count` each place gets, in order; with `one_place` all on the first that takes most."""
+    if one_place:
+        taken = np.zeros_like(fitting)
+        if len(fitting) and fitting.max() > 0:
+            best = int(np.minimum(fitting, count).argmax())
+            taken[best] = min(int(fitting[best]), count)
+        return taken
+    before = np.concatenate(([0], np.cumsum(np.minimum(fitting, count))[:-1]))
+    return np.asarray(np.clip(count - before, 0, fitting), dtype=np.int64)

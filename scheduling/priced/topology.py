@@ -139,6 +139,29 @@ class Domains:
             taken[name] += 1
         return sorted(((name, number) for name, number in taken.items() if number), key=lambda one: self._key(one[0]))
 
+    def why_not(self, key: str) -> str:
+        """Why there is no share for one more pod, in words: which rule, and how near it is."""
+        if not self.order:
+            return f"no node that could be had, and none that stands, has the label {key}"
+        where, said = ", ".join(self.order), []
+        for rule in self.rules:
+            match rule:
+                case Spread():
+                    counts = ", ".join(f"{name} has {rule.tally.count(name)}" for name in self._counted(rule))
+                    short = len(self._counted(rule)) < rule.min_domains
+                    domains = f", minDomains {rule.min_domains} takes the least for 0" if short else ""
+                    said.append(
+                        f"topology spread on {key} with maxSkew {rule.max_skew} takes no more: {counts}{domains}"
+                    )
+                case Together():
+                    said.append(f"pod affinity on {key}: none of the pods that it asks for is in {where}")
+                case Apart():
+                    said.append(f"pod anti-affinity on {key}: there are such pods in each of {where}")
+        return "; ".join(dict.fromkeys(said)) or f"{key}: none of {where} is left"
+
+    def _counted(self, rule: Spread) -> Sequence[str]:
+        return self.counted.get(rule, self.order)
+
     def _open(self, name: str) -> bool:
         return not any(isinstance(rule, Apart) and rule.tally.count(name) for rule in self.rules)
 
@@ -166,7 +189,7 @@ class Domains:
         def here(domain: str) -> int:
             return spread.tally.count(domain) + (taken.get(domain, 0) if spread.own else 0)
 
-        counted = self.counted.get(spread, self.order)
+        counted = self._counted(spread)
         least = min(map(here, counted), default=0) if len(counted) >= spread.min_domains else 0
         return here(name) + spread.own - least <= spread.max_skew
 

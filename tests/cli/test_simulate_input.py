@@ -33,6 +33,11 @@ def container(**resources: Any) -> dict[str, Any]:
     return {"name": "main", "image": "none", "resources": resources}
 
 
+def placed(found: dict[str, Any]) -> list[str]:
+    """Names of pods on new nodes."""
+    return sorted(name for node in found["nodes"] for name in node["pods"])
+
+
 def refused(files: Files, capsys: CaptureFixture[str], *more: str) -> str:
     assert cli_main.main(files.arguments(*more)) == 2
     captured = capsys.readouterr()
@@ -71,21 +76,20 @@ def test_what_is_null_is_absent(files: Files, capsys: CaptureFixture[str]) -> No
     made["metadata"]["creationTimestamp"] = None
     made["spec"]["template"]["metadata"]["creationTimestamp"] = None
     files.write("pods.yaml", {**made, "status": {}})
-    assert [name for node in planned(files, capsys)["nodes"] for name in node["pods"]] == ["web-0", "web-1"]
+    assert placed(planned(files, capsys)) == ["web-0", "web-1"]
 
 
 def test_dates_without_quotes_are_read(files: Files, capsys: CaptureFixture[str]) -> None:
     one = "kind: Pod\nmetadata: {name: a, creationTimestamp: 2024-01-01T00:00:00Z}\nspec: {containers: [{name: a}]}\n"
     (files.folder / "pods.yaml").write_text(one + "---\n" + one.replace("name: a,", "name: b,"))
-    assert sorted(planned(files, capsys)["nodes"][0]["pods"]) == ["a", "b"]
+    assert placed(planned(files, capsys)) == ["a", "b"]
 
 
 def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixture[str]) -> None:
     job = {**deployment(1), "kind": "Job"}
     job["spec"] = {**job["spec"], "parallelism": 3, "completions": 2}
     files.write("pods.yaml", deployment(2), job, pod("web-0", cpu="1"))
-    found = planned(files, capsys)
-    assert sorted(name for node in found["nodes"] for name in node["pods"]) == [
+    assert placed(planned(files, capsys)) == [
         "Deployment/default/web-0",
         "Deployment/default/web-1",
         "Job/default/web-0",
@@ -97,7 +101,7 @@ def test_workloads_of_one_name_are_all_planned(files: Files, capsys: CaptureFixt
 def test_a_cron_job_is_one_run_of_its_job(files: Files, capsys: CaptureFixture[str]) -> None:
     job = {"spec": {"parallelism": 2, "template": deployment(1)["spec"]["template"]}}
     files.write("pods.yaml", {"kind": "CronJob", "metadata": {"name": "tick"}, "spec": {"jobTemplate": job}})
-    assert [name for node in planned(files, capsys)["nodes"] for name in node["pods"]] == ["tick-0", "tick-1"]
+    assert placed(planned(files, capsys)) == ["tick-0", "tick-1"]
 
 
 def test_pods_that_nobody_plans_for_say_why(files: Files, capsys: CaptureFixture[str]) -> None:
@@ -165,6 +169,21 @@ def test_namespaces_are_selected_by_their_labels(files: Files, capsys: CaptureFi
     found = planned(files, capsys)
     zones = {node["pods"][0]: node["zones"] for node in found["nodes"] if len(node["pods"]) == 1}
     assert zones["noisy"] == ["a"] and zones["quiet"] != ["a"] and len(zones["quiet"]) == 1
+
+
+@pytest.mark.parametrize("kind", ["high", "system-node-critical", ""])
+def test_priority_comes_from_the_class(files: Files, capsys: CaptureFixture[str], kind: str) -> None:
+    classes = [
+        {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9},
+        {"kind": "PriorityClass", "metadata": {"name": "usual"}, "value": 5, "globalDefault": True},
+    ]
+    first = with_spec("first", **({"priorityClassName": kind} if kind else {"priority": 6}))
+    limited = pool()
+    limited["spec"]["limits"] = {"nodes": "1"}
+    files.write("pools.yaml", limited)
+    files.write("pods.yaml", *classes, with_spec("other", containers=[container(requests={"cpu": "7"})]), first)
+    found = planned(files, capsys)
+    assert placed(found) == ["first"] and list(found["unschedulable"]) == ["other"]
 
 
 def test_min_values_are_lowered_where_that_is_wanted(files: Files, capsys: CaptureFixture[str]) -> None:
@@ -242,6 +261,7 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"overhead": {"memory": "lots"}}, "spec.overhead.memory: 'lots'"),
         (node_terms({"key": "team", "operator": "Near", "values": ["x"]}), "operator 'Near'"),
         (node_terms({"key": "cpu", "operator": "Gt", "values": ["many"]}), "many"),
+        (affinity("nodeAffinity", required={"nodeSelectorTerms": []}), "nodeSelectorTerms is missing"),
         (affinity("nodeAffinity", preferred=[{"weight": 500, "preference": {}}]), "weight: 500"),
         (affinity("podAffinity", preferred=[{"weight": 0, "podAffinityTerm": ZONE_TERM}]), "weight: 0"),
         (affinity("podAffinity", required=[{**ZONE_TERM, "labelSelector": NEAR}]), "operator 'Near'"),
@@ -252,6 +272,8 @@ NEAR = {"matchExpressions": [{"key": "app", "operator": "Near", "values": ["x"]}
         ({"topologySpreadConstraints": [{**SPREAD, "minDomains": -1}]}, "minDomains: -1"),
         ({"topologySpreadConstraints": [{**SPREAD, "whenUnsatisfiable": "Never"}]}, "whenUnsatisfiable: 'Never'"),
         ({"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Maybe"}]}, "nodeTaintsPolicy: 'Maybe'"),
+        (affinity("podAffinity", required={"topologyKey": "a"}), "DuringExecution: {'topologyKey': 'a'} is no list"),
+        ({"tolerations": ["all"]}, "spec.tolerations[0]: 'all' is no object"),
         ({"tolerations": [{"key": "a", "operator": "Like"}]}, "operator: 'Like'"),
         ({"tolerations": [{"key": "a", "effect": "Never"}]}, "effect: 'Never'"),
         ({"containers": [{"name": "a", "ports": [{"hostPort": 70000}]}]}, "hostPort: 70000"),

@@ -19,7 +19,7 @@ from tests.scheduling.builders import (
     types_of,
     values_of,
 )
-from tests.scheduling.priced.test_company import APP, by_zone, spread, web, world
+from tests.scheduling.priced.test_company import APP, by_zone, sizes, spread, term, web, world
 
 TEAM = "team"
 
@@ -96,6 +96,7 @@ def test_enough_domains_are_counted_over_what_the_pods_may_use() -> None:
         *web(6, spreads=spread(min_domains=4), selector={TEAM: "y"}),
     ).plan()
     assert by_zone(plan) == {"a": 1, "b": 1, "c": 1}
+    assert "a has 1, b has 1, c has 1, minDomains 4 takes the least for 0" in reasons(plan)[0]
 
 
 def test_pods_spread_over_the_values_that_they_choose_themselves() -> None:
@@ -116,6 +117,15 @@ def test_other_labels_of_offerings_are_spread_over(key: str) -> None:
         (value,) = values_of(one, key)
         found[value] += len(one.pods)
     assert sorted(found.values()) == ([3, 3] if key == CAPACITY_TYPE else [2, 2, 2])
+
+
+def test_the_reason_says_where_those_are_that_a_pod_keeps_away_from() -> None:
+    plan = world(pool(), *web(4, anti_affinity=term())).plan()
+    assert reasons(plan) == [f"pod anti-affinity on {ZONE}: there are such pods in each of a, b, c"]
+    plan = world(pool(), pod(affinity=term(ZONE, "app In none"))).plan()
+    assert reasons(plan) == [f"pod affinity on {ZONE}: none of the pods that it asks for is in a, b, c"]
+    plan = world(pool(), *web(1, spreads=spread("rack"))).plan()
+    assert reasons(plan) == ["no node that could be had, and none that stands, has the label rack"]
 
 
 # --- host ports of DaemonSets ---
@@ -152,6 +162,37 @@ def test_a_port_that_a_daemonset_takes_everywhere_is_named() -> None:
 def test_hostname_spread_needs_no_other_node_to_be_full() -> None:
     plan = world(pool(), node("n", cpu=0.5), *web(3, spreads=spread(HOSTNAME))).plan()
     assert len(plan.claims) == 3 and not plan.unplaced
+
+
+# --- pods that have to join a node of this plan ---
+
+
+def follower(number: int, key: str = HOSTNAME) -> list[PodFact]:
+    terms = term(key, "app In db")
+    return [pod(f"f{n}", labels={"app": "f"}, affinity=terms) for n in range(number)]
+
+
+def test_a_new_node_grows_with_the_pods_that_must_be_on_it() -> None:
+    plan = world(pool(), pod("db", labels={"app": "db"}, cpu=1.5), *follower(4)).plan()
+    (bought,) = plan.claims
+    assert types_of(bought) == ("m.2xlarge",) and len(bought.pods) == 5 and not plan.unplaced
+
+
+def test_a_new_node_grows_as_far_as_types_go_and_the_rest_is_told() -> None:
+    plan = world(pool(), pod("db", labels={"app": "db"}, cpu=1.5), *follower(9)).plan()
+    assert sizes(plan) == [7] and "affinity" in reasons(plan)[0] and len(plan.unplaced) == 3
+
+
+@pytest.mark.parametrize(("limit", "together"), [(8000, 5), (7999, 3), (3000, 1)])
+def test_a_new_node_grows_no_further_than_the_limits(limit: int, together: int) -> None:
+    plan = world(pool(limits={"cpu": limit}), pod("db", labels={"app": "db"}, cpu=1.5), *follower(4)).plan()
+    assert sizes(plan) == [together]
+
+
+def test_a_new_node_that_grows_keeps_its_variety() -> None:
+    needed = "node.kubernetes.io/instance-type Exists minValues=2"
+    plan = world(pool("default", needed), pod("db", labels={"app": "db"}, cpu=1.5), *follower(4)).plan()
+    assert sizes(plan) == [3] and len(types_of(plan.claims[0])) == 2
 
 
 # --- limits ---
