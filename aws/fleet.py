@@ -215,6 +215,7 @@ class AwsFleet:
             placement=place,
             reservation=Target(reservation_id=numbers.reservation, market=selection.market),
             efa_interfaces=numbers.efa,
+            enclaves=bool(parse_resources(claim.spec.resources.requests).get(labels.NITRO_SANDBOX_RESOURCE)),
         )
 
     def _request(

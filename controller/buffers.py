@@ -70,7 +70,11 @@ class Buffers:
         self._templates: dict[tuple[str, str], Json] = {}
         self._unresolved: dict[str, Unresolved] = {}
         self._said: dict[str, tuple[object, ...]] = {}
+        self._pods: dict[str, tuple[PodFact, ...]] = {}
+        """By buffer, those for which it wants room."""
         self._placed: dict[str, str] = {}
+        self._needing: dict[str, str] = {}
+        """By place the buffer that needs room there."""
         self._looked: datetime | None = None
         self._pause = LOOK_PAUSE
         self._changed = True
@@ -91,9 +95,8 @@ class Buffers:
                 else:
                     self._templates[metadata["namespace"], metadata["name"]] = delta.object
             except ValidationError as error:
-                log.error(
-                    "object cannot be read and is left out", kind=kind, name=metadata.get("name"), error=str(error)
-                )
+                said = str(error)[:300]
+                log.error("object cannot be read and is left out", kind=kind, name=metadata["name"], error=said)
         self.heard.set()
 
     def _hear_buffer(self, uid: str, delta: Delta) -> None:
@@ -119,10 +122,11 @@ class Buffers:
     async def resolve(self) -> None:
         """Each buffer's fact as it is now; one that cannot be resolved keeps no room, and says why."""
         known = {uid: one for uid, one in self._buffers.items() if one.spec.provisioning_strategy == ACTIVE}
-        for gone in [uid for uid in self._caches.buffers if uid not in known]:
+        for gone in {*self._caches.buffers, *self._unresolved} - known.keys():
             self._take(gone, None)
             self._unresolved.pop(gone, None)
             self._said.pop(gone, None)
+        whole = True
         for uid, buffer in known.items():
             try:
                 self._take(uid, await self._resolved(uid, buffer))
@@ -132,12 +136,18 @@ class Buffers:
                 self._unresolved[uid] = why
             except Fault as fault:
                 log.warning("CapacityBuffer not looked at", name=buffer.name, fault=str(fault))
+                whole = False
                 continue
             if uid in self._unresolved or self._looked is not None:
                 await self._say(uid)
+        if whole:
+            self._settle()
 
     def _take(self, uid: str, fact: BufferFact | None) -> None:
         if self._caches.take_buffer(uid, fact):
+            self._pods.pop(uid, None)
+            if fact:
+                self._pods[uid] = virtual_pods(fact)
             self._changed = True
             self._caches.touch_pods()
 
@@ -174,21 +184,25 @@ class Buffers:
 
     # --- where there is room ---
 
-    @property
-    def unsure(self) -> bool:
-        """There are buffers, and nobody has looked yet where they have room."""
-        return bool(self._caches.buffers) and self._looked is None
+    unsure = True
+    """It is not known yet what buffers there are, or nobody has looked yet where they have room."""
 
-    def holds(self, claim: str) -> bool:
-        """Whether room on this NodeClaim's node is kept for a buffer."""
-        return claim in self._places
+    def _settle(self) -> None:
+        """Nodes that were taken for occupied meanwhile are looked at anew."""
+        if self.unsure and (self._looked is not None or not self._caches.buffers):
+            self.unsure = False
+            for claim in tuple(self._caches.claims):
+                self._caches.touch_claim(claim)
+
+    def needs(self, claim: str) -> str:
+        """The buffer, with its namespace, that needs room on this NodeClaim's node; the first of several."""
+        return self._needing.get(claim, "")
 
     def short(self) -> list[PodFact]:
         """Virtual pods for which there is room nowhere, as far as the last look says."""
         if self._looked is None:
             return []
-        pods = (pod for fact in self._caches.buffers.values() for pod in virtual_pods(fact))
-        return [pod for pod in pods if pod.uid not in self._placed]
+        return [pod for pods in self._pods.values() for pod in pods if pod.uid not in self._placed]
 
     def due(self, changed: bool) -> bool:
         """`changed`: the planner was told of a change."""
@@ -201,33 +215,38 @@ class Buffers:
     async def look(self, ask: Callable[[], Awaitable[Plan]]) -> None:
         """Ask the planner for a plan that nobody carries out, and take from it where there is room."""
         self._changed = False
-        before, short = self._places, {pod.uid for pod in self.short()}
+        before, short = self._needing, {pod.uid for pod in self.short()}
         plan = await ask() if self._caches.buffers else Plan()
         self._looked = self._now()
         self._pause = max(LOOK_PAUSE, timedelta(seconds=_SHARE * plan.seconds))
         self._placed = {uid: place_of(home, self._caches) for uid, home in plan.reserved.items()}
-        for claim in before ^ self._places:
+        self._needing = self._needs_by_place()
+        for claim in {one for one, _ in before.items() ^ self._needing.items()}:
             self._caches.touch_claim(claim)
+        self._settle()
         if short != {pod.uid for pod in self.short()}:
             self._caches.touch_pods()
         for uid in tuple(self._caches.buffers):
             await self._say(uid)
 
-    @property
-    def _places(self) -> set[str]:
-        return set(self._placed.values())
+    def _needs_by_place(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for uid, pods in self._pods.items():
+            buffer = self._caches.buffers[uid]
+            name = f"{buffer.namespace}/{buffer.name}"
+            for place in {self._placed[pod.uid] for pod in pods if pod.uid in self._placed}:
+                found[place] = min(found.get(place, name), name)
+        return found
 
     # --- what their status says ---
 
     async def _say(self, uid: str) -> None:
         """Once for each change. Faults are logged, and the next look says it again."""
-        buffer, fact = self._buffers.get(uid), self._caches.buffers.get(uid)
+        buffer, pods = self._buffers.get(uid), self._pods.get(uid, ())
         if buffer is None:
             return
-        unresolved = self._unresolved.get(uid)
-        pods = virtual_pods(fact) if fact else ()
         roomy = sum(self._is_there(self._placed.get(pod.uid, "")) for pod in pods)
-        conditions = decide_conditions(unresolved, len(pods), roomy)
+        conditions = decide_conditions(self._unresolved.get(uid), len(pods), roomy)
         status = self._status(buffer, len(pods))
         said = (buffer.metadata.generation, tuple(status.items()), conditions)
         if self._said.get(uid) == said:

@@ -16,7 +16,7 @@ from controller import storage
 from controller.dirty import Dirty, PoolView, pool_view
 from controller.occupancy import Occupancy
 from controller.tables import discard, put
-from kube.facts import claim_fact, is_ours, node_fact, overlay_fact
+from kube.facts import claim_fact, is_ours, namespace_fact, node_fact, overlay_fact
 from kube.listwatch import Delta
 from kube.pod_facts import daemonset_fact, pod_fact
 from model.buffers import BufferFact
@@ -193,11 +193,8 @@ class Caches:
         self._replace(self.daemonsets, "daemonset", uid, None if delta.gone else daemonset_fact(delta.object))
 
     def _hear_namespace(self, delta: Delta) -> None:
-        metadata = delta.object["metadata"]
-        name, labels = metadata["name"], metadata.get("labels") or {}
-        self._replace(
-            self.namespaces, "namespace", name, None if delta.gone else NamespaceFact(name=name, labels=labels)
-        )
+        name = delta.object["metadata"]["name"]
+        self._replace(self.namespaces, "namespace", name, None if delta.gone else namespace_fact(delta.object))
 
     def _hear_overlay(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
@@ -287,9 +284,7 @@ class Caches:
         )
 
     def _touch_node(self, node: str) -> None:
-        claim = self.claim_of(node)
-        if claim:
-            self._dirty.claims.add(claim)
+        self._dirty.claims |= {self.claim_of(node)} - {""}
 
     def _replace(self, table: dict[str, F], kind: Kind, key: str, new: F | None) -> bool:
         """False when it is as it was."""

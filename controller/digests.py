@@ -41,6 +41,8 @@ class View:
     drift: Drift | None = None
     unseen: bool = False
     """Nobody saw it leave: `vacant_since` is when the watch began."""
+    kept_for: str = ""
+    """The CapacityBuffer that needs the room there."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Di
         seen = seen.model_copy(update={"node_ready": node.ready, "waiting_for": _reasons(node, waiting)})
     if view.occupied:
         return Digest(seen)
+    if view.kept_for:
+        return Digest(seen.model_copy(update={"kept_for": view.kept_for}))
     if view.expected and (view.expected_until is None or now < view.expected_until):
         return Digest(seen, again=view.expected_until)
     moments = (view.vacant_since, view.claim.initialized_at, view.expected_until)

@@ -83,11 +83,13 @@ def drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
 
 
 def _same_launch(claim: PlannedClaim) -> str:
-    """All that a launch request is made of. Amounts asked for count only where no instance types are named."""
+    """All that a launch request is made of. Amounts asked for count only where no instance types are named, but for
+    resources that a launch template says something for."""
     left_out = {"pods", "capacity_bound", "why"}
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         left_out.add("requests")
-    return claim.model_dump_json(exclude=left_out)
+    templated = [key for key in (labels.EFA, labels.NITRO_SANDBOX_RESOURCE) if claim.requests.get(key)]
+    return f"{claim.model_dump_json(exclude=left_out)} {templated}"
 
 
 def _owner(planned: PlannedClaim) -> dict[str, Any]:

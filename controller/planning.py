@@ -83,7 +83,7 @@ class Planning:
         """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater."""
         async with self._lock:
             process = await self._fill()
-            if self._buffers and self._buffers.due(self._moved) and not self._doubtful():
+            if self._buffers and self._buffers.due(self._moved):
                 self._moved = False
                 await self._look(self._buffers, process)
 

@@ -104,8 +104,8 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
+            kept_for=self._buffers.needs if self._buffers else lambda claim: "",
             static_capacity=self._settings.static_capacity,
-            held=self._buffers.holds if self._buffers else lambda claim: False,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:

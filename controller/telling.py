@@ -63,13 +63,13 @@ class Telling:
         began: datetime,
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
+        kept_for: Callable[[str], str] = lambda claim: "",
         static_capacity: bool = False,
-        held: Callable[[str], bool] = lambda claim: False,
     ) -> None:
-        """`held`: whether room on a NodeClaim's node, by its name, is kept for a CapacityBuffer."""
+        """`kept_for`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for none."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
-        self._began, self._number, self._drift, self._held_for_buffer = began, number, drift, held
+        self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
         self._static_capacity = static_capacity
         self._due = Due()
         self._held: dict[str, set[str]] = {}
@@ -174,13 +174,13 @@ class Telling:
             nodes=nodes,
             policy=pool.policy if pool else "",
             occupied=any(self._caches.occupancy.occupied(name) for name in names)
-            or self._held_for_buffer(claim.name)
             or (known.unplanned and told_since is None),
             expected=self._nominations.expected(claim.name),
             expected_until=lapse,
             vacant_since=vacant_since or self._unseen(claim),
             drift=self._drift(claim),
             unseen=vacant_since is None,
+            kept_for=self._kept_for(claim.name),
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from model import labels
 from model.durations import parse_duration
-from model.facts import ClaimFact, NodeFact, PoolFact
+from model.facts import ClaimFact, NamespaceFact, NodeFact, PoolFact
 from model.overlays import OverlayFact
 from model.quantity import QuantityError, parse_resources
 
@@ -108,6 +108,11 @@ def pool_fact(pool: Json) -> PoolFact:
             "hash_version": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH_VERSION, ""),
         }
     )
+
+
+def namespace_fact(namespace: Json) -> NamespaceFact:
+    metadata = namespace["metadata"]
+    return NamespaceFact(name=metadata["name"], labels=metadata.get("labels") or {})
 
 
 def overlay_fact(overlay: Json) -> OverlayFact:

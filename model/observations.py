@@ -44,6 +44,8 @@ class ClaimSeen(Message):
     drift: str = ""
     """The reason for which a launched node has drifted, such as `AMIDrift`."""
     drift_message: str = ""
+    kept_for: str = ""
+    """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
 
     def differs(self, other: "ClaimSeen | None") -> bool:
         return other is None or self.model_copy(update={"number": 0}) != other.model_copy(update={"number": 0})

@@ -186,7 +186,7 @@ async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(kept: K
     kept.room = {"spare-0": "n1"}
     await kept.look()
     assert not kept.buffers.unsure
-    assert kept.buffers.holds("c1") and kept.short() == ["spare-1"]
+    assert kept.buffers.needs("c1") == "default/spare" and kept.short() == ["spare-1"]
     dirty = kept.caches.take_dirty()
     assert dirty.claims == {"c1"} and dirty.pods
     assert kept.port.said == [("spare", 2, ["Resolved", "RequiresNewCapacity"])]
@@ -202,9 +202,56 @@ async def test_pods_without_room_are_demand_and_nodes_with_room_are_held(kept: K
     kept.caches.take_dirty()
     asked = kept.asked
     await kept.look()
-    assert not kept.buffers.holds("c1")
+    assert kept.buffers.needs("c1") == ""
     assert kept.caches.take_dirty().claims == {"c1"}
     assert kept.asked == asked
+
+
+async def test_no_node_is_taken_for_empty_before_it_is_known_what_buffers_want(kept: Kept) -> None:
+    kept.hear("nodeclaims", claim("c1", phase="Initialized"))
+    assert kept.buffers.unsure
+    kept.tell("podtemplates", template())
+    kept.tell("capacitybuffers", by_template())
+    kept.caches.take_dirty()
+    await kept.buffers.resolve()
+    assert kept.buffers.unsure
+    await kept.look()
+    assert not kept.buffers.unsure
+    assert kept.caches.take_dirty().claims == {"c1"}
+
+
+async def test_a_buffer_that_could_not_be_looked_at_keeps_nodes_until_it_is(kept: Kept) -> None:
+    kept.port.broken = True
+    kept.tell("capacitybuffers", buffer(scalableRef=DEPLOYMENT, replicas=1))
+    await kept.buffers.resolve()
+    assert kept.buffers.unsure
+    kept.port.broken = False
+    await kept.buffers.resolve()
+    assert not kept.buffers.unsure
+
+
+async def test_without_buffers_nothing_is_waited_for(kept: Kept) -> None:
+    kept.hear("nodeclaims", claim("c1", phase="Initialized"))
+    kept.caches.take_dirty()
+    await kept.buffers.resolve()
+    assert not kept.buffers.unsure
+    assert kept.caches.take_dirty().claims == {"c1"}
+
+
+async def test_of_two_buffers_on_a_node_the_other_keeps_it(kept: Kept) -> None:
+    kept.hear("nodeclaims", claim("c1", phase="Initialized"))
+    kept.hear("nodes", node("n1", of="c1"))
+    kept.tell("podtemplates", template())
+    kept.tell("capacitybuffers", by_template(1), buffer("other", podTemplateRef={"name": "web"}, replicas=1))
+    await kept.buffers.resolve()
+    kept.room = {"spare-0": "n1", "other-0": "n1"}
+    await kept.look()
+    assert kept.buffers.needs("c1") == "default/other"
+    kept.tell("capacitybuffers", buffer("other"), gone=True)
+    await kept.buffers.resolve()
+    kept.room = {"spare-0": "n1"}
+    await kept.look()
+    assert kept.buffers.needs("c1") == "default/spare"
 
 
 async def test_a_node_that_is_still_coming_is_no_room_yet_and_no_reason_to_buy(kept: Kept) -> None:
@@ -287,7 +334,7 @@ async def test_room_is_bought_once_and_no_pod_is_told(stage: tuple[Stage, Buffer
     world.now += timedelta(seconds=3)
     await world.planning.feed()
     assert buffers.short() == []
-    assert {name for name in world.claims.found if buffers.holds(name)}
+    assert {name for name in world.claims.found if buffers.needs(name)}
     assert (await world.plan("plan-2")).created == 0
     assert world.events.said == []
     assert all(not world.nominations.waiting(name) for name in world.claims.found)
@@ -299,9 +346,9 @@ async def test_room_is_bought_once_and_no_pod_is_told(stage: tuple[Stage, Buffer
 @pytest.mark.parametrize("held", (True, False))
 def test_a_node_that_holds_room_is_not_empty(held: bool) -> None:
     world = Teller()
-    world.telling._held_for_buffer = lambda name: held and name == "c1"
+    world.telling._kept_for = lambda name: "default/spare" if held and name == "c1" else ""
     world.hear("nodepools", pool())
     world.hear("nodeclaims", claim("c1", phase="Initialized"))
     world.hear("nodes", node("n1", of="c1"))
     world.tell()
-    assert world.seen().empty == (not held)
+    assert (world.seen().empty, world.seen().kept_for) == ((False, "default/spare") if held else (True, ""))

@@ -1,5 +1,6 @@
-"""A CapacityBuffer's life: room is bought, kept while nobody uses it, taken by pods, refilled, and let go."""
+"""A CapacityBuffer's life: room is bought, kept though nobody uses it, taken by pods, refilled, and let go."""
 
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
@@ -9,13 +10,14 @@ from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import pod_spec
 from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, reason
-from tests.scenarios.acts import CALM
+from tests.scenarios.acts import CALM, go_on, kill
 
-GATED = Act("buffers", settings=CALM.settings | {"FEATURE_GATES": "CapacityBuffer=true"})
+GATED = Act("buffers", settings=CALM.settings | {"FEATURE_GATES": "CapacityBuffer=true"}, between=(kill, go_on))
+"""The worker is killed while nobody uses the room, and another one takes over."""
 
 
 @GATED.scenario
-async def test_room_is_there_before_the_pods_are(product: Product) -> None:
+async def test_room_is_there_before_the_pods_are(product: Product) -> AsyncGenerator[None, None]:
     """Nodes of two CPUs, for pods that fill one each; an empty node of the pool goes after a second."""
     async with product.scene("buffers") as scene:
         room = buffer(scene.name)
@@ -26,6 +28,11 @@ async def test_room_is_there_before_the_pods_are(product: Product) -> None:
         status = await eventually(partial(_says, scene, room, "Provisioning", "True", "FitsExistingCapacity"))
         assert status["replicas"] == 2
         await throughout(lambda: scene.nodes_are_initialized(2), seconds=8)
+        await scene.nodes_were_bought(2)
+
+        yield
+        yield
+        await throughout(lambda: scene.nodes_are_initialized(2), seconds=12)
         await scene.nodes_were_bought(2)
 
         standing = {one["status"]["nodeName"] for one in await scene.claims()}
