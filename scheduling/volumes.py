@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from model.facts import Expression, PodFact
 from model.labels import HOSTNAME, PV_BIND_COMPLETED
-from model.requirement import RequirementError, one_of
+from model.requirement import IN, RequirementError, one_of
 from model.requirements import Requirements
 from model.volume_facts import StorageClassFact, Term, VolumeClaimFact
 from scheduling.pools import Refusal
@@ -82,7 +82,7 @@ def _differing(first: Requirements, second: Requirements) -> str:
     if first.keys() != second.keys():
         return ""
     keys = [key for key in first if first[key] != second[key]]
-    plain = len(keys) == 1 and not any(one[keys[0]].complement for one in (first, second))
+    plain = len(keys) == 1 and all(one[keys[0]].operator == IN for one in (first, second))
     return keys[0] if plain else ""
 
 

@@ -154,6 +154,7 @@ def test_all_alternatives_are_kept() -> None:
         (["z In a", "z In a"], ["z In [a]"]),
         (["z In a", "y In a"], ["z In [a]", "y In [a]"]),
         (["z In a", "z NotIn b"], ["z In [a]", "z NotIn [b]"]),
+        (["z In a", "z DoesNotExist"], ["z In [a]", "z DoesNotExist"]),
         (["z In a,y In 1", "z In b,y In 2"], ["y In [1], z In [a]", "y In [2], z In [b]"]),
         (["z In a,y In 1", "z In b,y In 1", "z In a,y In 2", "z In b,y In 2"], ["y In [1 2], z In [a b]"]),
     ],
