@@ -11,14 +11,16 @@ from typing import Final
 
 import numpy as np
 
-from model.facts import HostPort
 from model.quantity import format_amount
 from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.costs import Guide, guide
 from scheduling.priced.demand import Variant
 from scheduling.priced.ports import clash
+from scheduling.priced.stock import Choice, Need, Shelf, Stock
 from scheduling.typetable import Amounts, Indices, Prices
 from scheduling.variety import STRICT, missing_variety
+
+__all__ = ["Buyer", "Choice", "Need", "Stock", "exact_mix", "over_limit"]
 
 _NEAR: Final = 1.02
 """Types this close to the best are as good; among them the planned mix and then the size decide."""
@@ -31,83 +33,6 @@ _SHARE: Final = 4
 _SMALL: Final = {"cpu": 16_000, "memory": 64 << 30}
 _LARGE: Final = {"cpu": 64_000, "memory": 512 << 30}
 """Between these bounds a node is as large as its share of the demand."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Need:
-    """Equal pods that found no place."""
-
-    variant: Variant
-    vector: Amounts
-    count: int
-    cap: int
-    """The most of them that rules let on one node."""
-    others: Amounts
-    """What pods of other classes still ask for."""
-    open_room: Amounts
-    """Left on bought nodes that those others can join: no reason to buy more for them."""
-    ports: tuple[HostPort, ...] = ()
-    together: bool = False
-    """All of them have to be on one node."""
-
-    @property
-    def forced(self) -> bool:
-        """A node is needed even where room is not."""
-        return self.cap < self.count
-
-    @property
-    def for_others(self) -> bool:
-        """Pods of other classes would fill what these leave. Slots for pods alone are no matter: ones do not count."""
-        return bool((self.others > self.open_room)[self.vector > 1].any())
-
-    @property
-    def own(self) -> Amounts:
-        """What one node can be asked for by them."""
-        return np.asarray(self.vector * min(self.count, self.cap), dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    offer: Offer
-    option: Option
-    rows: Indices
-    """The target first; the others only where minValues asks for variety."""
-    room: Amounts
-    pods: int
-    """How many of the pods asked for go on one such node."""
-    nodes: int
-    """How many such nodes the mix has in mind."""
-
-
-@dataclass(slots=True)
-class Shelf:
-    """An offer's option as arrays in the plan's columns: what may be bought, with room and price."""
-
-    rows: Indices
-    room: Amounts
-    useful: Amounts
-    """Of the room what pods can fill."""
-    prices: Prices
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stock:
-    """What the pools of one weight sell to some pods, row by row."""
-
-    offers: Sequence[tuple[Offer, Option]]
-    of: Indices
-    """Which of the offers a row is of."""
-    rows: Indices
-    room: Amounts
-    useful: Amounts
-    prices: Prices
-
-    def choice(self, row: int) -> Choice | None:
-        """To buy such a node; None when a limit forbids it."""
-        offer, option = self.offers[self.of[row]]
-        if offer.limited and not offer.within_limits(option.types)[self.rows[row]]:
-            return None
-        return Choice(offer, option, self.rows[[row]], self.room[row], 1, 1)
 
 
 @dataclass(slots=True)
@@ -148,7 +73,7 @@ class Buyer:
                 return min(found, key=lambda one: one[0])[1]
         return refusals
 
-    def shelves(self, variant: Variant) -> Iterator[Stock]:
+    def stocks(self, variant: Variant) -> Iterator[Stock]:
         """What such pods can be given, by the weight of the pools. Ends where more than the price decides: at
         capacity that is reserved, and at minValues."""
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
