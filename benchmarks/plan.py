@@ -1,126 +1,171 @@
-"""How fast the planner plans: pods a second for equal and for mixed pods over a generated catalogue.
+"""How fast and how cheaply the planner plans, beside what no plan can undercut.
 
-    .venv/bin/python -m benchmarks.plan [--most-cpus 192] [--runs 3]
+    .venv/bin/python -m benchmarks.plan [--runs 3] [--only plain:5000,diverse:1000] [--json FILE]
 
-Every plan is proved by `scheduling/validation.py` before its figure is printed.
+Each row is a process of its own, so that its peak of memory is its own; its CPU seconds are those of the fastest of
+some first passes over the same facts. Plans of at most 1,000 pods are proved by `scheduling/validation.py`.
 """
 
 import argparse
-import random
+import json
+import resource
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
 
-from benchmarks.catalogue import ZONES, catalogue
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.bound import lower_bound
+from benchmarks.greedy import greedy_price
+from benchmarks.report import machine
+from benchmarks.scenarios import Scenario, scenario
+from cli.simulated import simulation
 from model.catalogue import Catalogue
-from model.facts import DaemonSetFact, PodFact, PoolFact
-from model.labels import ARCH, INSTANCE_TYPE, ZONE
 from model.plans import Plan
-from scheduling.state import Change, ClusterState
+from scheduling.state import Change, ClusterState, PlanSettings
 from scheduling.validation import Given, violations
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
-GIB = 1 << 30
-SIZES = (100, 500, 1_000, 5_000, 10_000)
+NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
+PROVED: Final = 1_000
+"""Larger plans take the validator too long."""
+MODELLED: Final = 1_000
+"""The same of the model of Karpenter's choice."""
+ROWS: Final = (
+    *(f"plain:{number}" for number in (1_000, 5_000, 20_000, 50_000)),
+    *(f"ragged:{number}" for number in (1_000, 5_000)),
+    *(f"diverse:{number}" for number in (1_000, 5_000, 20_000)),
+    *(f"crossed:{number}" for number in (1_000, 5_000)),
+    *(f"preferences:{number}" for number in (1_000, 4_000)),
+    "preferences:4000:Ignore",
+    "mixed:5000",
+    "gpu:5000",
+)
+"""A kind of `scenarios.py`, how many pods, and PREFERENCE_POLICY."""
+_MODELLED: Final = ("plain", "ragged", "diverse")
+Row = dict[str, Any]
 
 
-def equal_pods(number: int) -> Iterator[PodFact]:
-    """Replicas of one Deployment: 1 CPU, 1 GiB."""
-    return (_pod(index, 1000, GIB, {}) for index in range(number))
+def measure(row: str, runs: int) -> Row:
+    """One row, in this process."""
+    kind, count, policy = (*row.split(":"), "Respect")[:3]
+    given = scenario(kind, int(count))
+    settings = PlanSettings.model_validate({"preference_policy": policy})
+    passes = [_pass(given, settings) for _ in range(runs)]
+    plan, cpu, wall = passes[-1][0], min(one[1] for one in passes), min(one[2] for one in passes)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    pods = {one.uid: one for one in given.pod_facts()}
+    types = {one.name: one for one in given.types}
+    price = simulation(plan, pods, {one.pool: types for one in plan.claims}, cpu).price
+    everything = (list(pods.values()), given.pool_facts(), given.types, given.daemon_facts())
+    return {
+        "row": row,
+        "pods": len(pods),
+        "nodes": len(plan.claims),
+        "unplaced": len(plan.unplaced),
+        "cpu_seconds": round(cpu, 3),
+        "wall_seconds": round(wall, 3),
+        "price": round(price, 3),
+        "bound": round(lower_bound(*everything), 3) if kind != "ragged" or len(pods) <= PROVED else None,
+        "greedy": round(greedy_price(*everything)[0], 3) if kind in _MODELLED and len(pods) <= MODELLED else None,
+        "peak_bytes": peak,
+        "wrong": wrong(plan, given) if len(pods) <= PROVED else None,
+    }
 
 
-def mixed_pods(number: int) -> Iterator[PodFact]:
-    """Sizes from 100 millicores to 8 CPUs with various memory; some want a zone or an architecture. Seeded."""
-    dice = random.Random(20)
-    for index in range(number):
-        cpu = dice.choice((100, 250, 500, 1000, 1500, 2000, 4000, 8000))
-        memory = int(cpu / 1000 * dice.choice((1, 2, 4, 8)) * GIB)
-        wishes: tuple[dict[str, str], ...] = (
-            {},
-            {},
-            {ZONE: dice.choice(ZONES)},
-            {ARCH: dice.choice(("amd64", "arm64"))},
+def _pass(given: Scenario, settings: PlanSettings) -> tuple[Plan, float, float]:
+    """A first plan, with CPU and wall seconds; reading the facts is not counted, building tables of types is."""
+    state = ClusterState(settings)
+    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
+    state.apply(Change(kind="pool", key=one.name, fact=one) for one in given.pool_facts())
+    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in given.daemon_facts())
+    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in given.pod_facts())
+    cpu, wall = time.process_time(), time.perf_counter()
+    plan = state.provision(now=NOW)
+    return plan, time.process_time() - cpu, time.perf_counter() - wall
+
+
+def wrong(plan: Plan, given: Scenario) -> list[str]:
+    """What `scheduling/validation.py` has against it."""
+    return violations(
+        plan,
+        Given(
+            pods={one.uid: one for one in given.pod_facts()},
+            pools={one.name: one for one in given.pool_facts()},
+            types={one.name: one for one in given.types},
+            daemons=tuple(given.daemon_facts()),
+        ),
+    )
+
+
+def start_up() -> float:
+    """Wall seconds of `tenure simulate` for one pod: the fastest of three."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        scenario("plain", 1).write(folder)
+        command = [sys.executable, "-c", "from cli.main import run; run()", "simulate"]
+        for option in ("nodepools", "pods", "instance-types"):
+            command += [f"--{option}", str(folder / f"{option}.json")]
+        taken = []
+        for _ in range(3):
+            began = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+def table(rows: Sequence[Row]) -> Table:
+    shown = Table(title="Planning", title_justify="left")
+    for name in ("pods", "CPU s", "wall s", "pods/s", "nodes", "$/h", "bound", "ratio", "greedy", "peak MB", "proof"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for one in rows:
+        ratio = f"{one['price'] / one['bound']:.3f}" if one["bound"] else "-"
+        proof = "-" if one["wrong"] is None else "wrong" if one["wrong"] else "valid"
+        shown.add_row(
+            one["row"],
+            f"{one['cpu_seconds']:.3f}",
+            f"{one['wall_seconds']:.3f}",
+            f"{one['pods'] / one['cpu_seconds']:,.0f}",
+            f"{one['nodes']:,}" + (f" ({one['unplaced']} unplaced)" if one["unplaced"] else ""),
+            f"{one['price']:.2f}",
+            f"{one['bound']:.2f}" if one["bound"] else "-",
+            ratio,
+            f"{one['greedy']:.2f}" if one["greedy"] else "-",
+            f"{one['peak_bytes'] / 1e6:.0f}",
+            proof,
         )
-        yield _pod(index, cpu, memory, dice.choice(wishes))
-
-
-def _pod(index: int, cpu: int, memory: int, selector: dict[str, str]) -> PodFact:
-    name = f"pod-{index:06}"
-    return PodFact(
-        uid=name,
-        namespace="default",
-        name=name,
-        requests={"cpu": cpu, "memory": memory, "pods": 1},
-        created=NOW + timedelta(milliseconds=index),
-        unschedulable=True,
-        node_selector=selector,
-    )
-
-
-def daemons() -> Iterator[DaemonSetFact]:
-    for name, cpu, memory in (("kube-proxy", 100, 0), ("cni", 50, 0), ("agent", 100, 200 << 20)):
-        pod = _pod(0, cpu, memory, {}).model_copy(update={"uid": name, "name": name, "daemonset": True})
-        yield DaemonSetFact(uid=f"ds-{name}", namespace="kube-system", name=name, pod=pod)
-
-
-def measure(pods: list[PodFact], types: Catalogue, runs: int) -> tuple[Plan, float]:
-    """The plan and the seconds of the fastest of some first passes; reading the facts is not counted."""
-    best = float("inf")
-    for _ in range(runs):
-        state = ClusterState()
-        state.set_catalogue(types)
-        state.apply([Change(kind="pool", key="default", fact=_pool())])
-        state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in daemons())
-        state.apply(Change(kind="pod", key=one.uid, fact=one) for one in pods)
-        began = time.perf_counter()
-        plan = state.provision(now=NOW)
-        best = min(best, time.perf_counter() - began)
-    return plan, best
-
-
-def _pool() -> PoolFact:
-    return PoolFact(name="default", uid="uid", ready=True, node_class="default")
-
-
-def price(plan: Plan, types: Catalogue) -> float:
-    """US dollars an hour if every claim gets its cheapest offering, on-demand or spot, in any zone."""
-    cheapest = {one.name: min(o.price for o in one.offerings) for one in types.by_node_class["default"]}
-    return sum(
-        min(cheapest[name] for one in claim.requirements if one.key == INSTANCE_TYPE for name in one.values)
-        for claim in plan.claims
-    )
-
-
-def proved(plan: Plan, pods: list[PodFact], types: Catalogue) -> bool:
-    kinds = {one.name: one for one in types.by_node_class["default"]}
-    given = Given(
-        pods={one.uid: one for one in pods}, pools={"default": _pool()}, types=kinds, daemons=tuple(daemons())
-    )
-    wrong = violations(plan, given)
-    for one in wrong[:5]:
-        print(one, file=sys.stderr)
-    return not wrong
+    return shown
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--most-cpus", type=int, default=192, help="size of the largest instance type, in vCPUs")
     parser.add_argument("--runs", type=int, default=3)
-    arguments = parser.parse_args()
-    types = catalogue(arguments.most_cpus)
-    print(f"{len(types.by_node_class['default'])} instance types of at most {arguments.most_cpus} vCPUs")
-    print(f"{'pods':>12} {'nodes':>6} {'unplaced':>8} {'seconds':>8} {'pods/s':>8} {'$/h':>9}")
-    makers: tuple[tuple[str, Callable[[int], Iterator[PodFact]]], ...] = (("equal", equal_pods), ("mixed", mixed_pods))
-    valid = True
-    for name, make in makers:
-        for number in SIZES:
-            pods = list(make(number))
-            plan, seconds = measure(pods, types, arguments.runs)
-            valid = proved(plan, pods, types) and valid
-            figures = f"{len(plan.claims):>6} {len(plan.unplaced):>8} {seconds:>8.3f} {number / seconds:>8.0f}"
-            print(f"{name} {number:>6} {figures} {price(plan, types):>9.2f}")
-    return 0 if valid else 1
+    parser.add_argument("--only", default=",".join(ROWS), help="rows such as diverse:5000, with commas between them")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.one:
+        print(json.dumps(measure(told.one, told.runs)))
+        return 0
+    rows: list[Row] = []
+    for row in told.only.split(","):
+        print(f"{row} ...", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", "benchmarks.plan", "--one", row, "--runs", str(told.runs)]
+        rows.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    seconds = start_up()
+    out = Console(width=None if Console().is_terminal else 160, highlight=False)
+    out.print(f"Measured on {machine()}")
+    out.print(table(rows))
+    out.print(f"tenure simulate: {seconds:.2f} s for one pod, its start included")
+    if told.json:
+        found = {"machine": machine(), "rows": rows, "start_seconds": seconds}
+        told.json.write_text(json.dumps(found, indent=2) + "\n")
+    return 1 if any(one["wrong"] for one in rows) else 0
 
 
 if __name__ == "__main__":

@@ -91,6 +91,11 @@ def plain(count: int, dice: Dice) -> Iterator[Object]:
         yield pod(f"plain-{number}", cpu, memory)
 
 
+def equal(count: int, _: Dice) -> Iterator[Object]:
+    """Replicas of one Deployment: 1 CPU, 1 GiB."""
+    return (pod(f"equal-{number}", 1000, 1024) for number in range(count))
+
+
 def ragged(count: int, dice: Dice) -> Iterator[Object]:
     """No two pods ask for the same: sizes as somebody measured them."""
     for number, one in enumerate(plain(count, dice)):
@@ -271,6 +276,7 @@ def _in(key: str, *values: str) -> Object:
 _NO_GPUS: Final = [_in(labels.INSTANCE_CATEGORY, "c", "m", "r", "x")]
 
 KINDS: Final[Mapping[str, tuple[Callable[[int, Dice], Iterator[Object]], Callable[[], list[Object]]]]] = {
+    "equal": (equal, one_pool),
     "plain": (plain, one_pool),
     "ragged": (ragged, one_pool),
     "diverse": (diverse, one_pool),

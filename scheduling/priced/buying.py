@@ -114,7 +114,7 @@ class Buyer:
         offer.spend(rows)
         return None
 
-    def shelves(self, variant: Variant) -> Iterator[Stock]:
+    def stocks(self, variant: Variant) -> Iterator[Stock]:
         """What such pods can be given, by the weight of the pools. Ends where more than the price decides: at
         capacity that is reserved, and at minValues."""
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):

@@ -1,4 +1,7 @@
-"""What `packing.py` asks `buying.py` for, what it is answered, and the shelf that it is chosen from."""
+"""What is asked for when a node is to be bought, what there is to choose from, and what is chosen.
+
+Between `packing.py` and `sharing.py`, which ask, and `buying.py`, which answers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,9 +4,8 @@ Takes classes of equal pods; what they say of other pods has become rules (`rule
 to `scheduling/emission.py`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -16,15 +15,14 @@ from model.facts import PodFact
 from model.plans import Unplaced
 from model.resources import NODES
 from scheduling.pools import Offer, Refusal
-from scheduling.priced.blending import Blend, Recipe
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass
-from scheduling.priced.demand import NO_VOLUMES, Variant, pinned
+from scheduling.priced.demand import Variant, pinned
 from scheduling.priced.domains import Universe
-from scheduling.priced.mixture import Kinds, Part
-from scheduling.priced.needs import Choice, Need, Stock
+from scheduling.priced.needs import Choice, Need
 from scheduling.priced.places import Places, shares
 from scheduling.priced.rules import Reading
+from scheduling.priced.sharing import Sharing, anywhere, bought, by_reading
 from scheduling.priced.topology import (
     UNLIMITED,
     Domains,
@@ -40,7 +38,6 @@ from scheduling.priced.topology import (
 from scheduling.typetable import Amounts
 
 _BADLY: Final = 4
-_ROUNDS: Final = 4
 
 
 @dataclass(slots=True)
@@ -91,10 +88,13 @@ class Packing:
 
     def _place_tier(self, classes: Sequence[PodClass]) -> dict[int, str]:
         """Pods of one priority: those with rules first, since the others can fill what is left of their nodes."""
-        free = [one for one in classes if self.blended and _anywhere(one)]
-        reasons = {id(one): self.place(one) for one in classes if not (self.blended and _anywhere(one))}
-        for alike in _alike(free):
-            self._blend(alike)
+        free = [one for one in classes if anywhere(one)] if self.blended else []
+        reasons = {id(one): self.place(one) for one in classes if not (self.blended and anywhere(one))}
+        for alike in by_reading(free):
+            for one in alike:
+                reading = one.readings[0]
+                self._join(one, reading, reading.variant, self.places.vector(one.requests), len(one.pods))
+            Sharing(self.places, self.buyer, self._put, alike).buy()
         return reasons | {id(one): self.place(one) for one in free if one.pods}
 
     def place(self, one: PodClass) -> str:
@@ -211,61 +211,6 @@ class Packing:
         attachable = places.attachments.caps(one.volumes, places.count)
         return fitting if attachable is None else np.minimum(fitting, attachable)
 
-    def _blend(self, classes: Sequence[PodClass]) -> None:
-        """New nodes for classes of one variant that may go anywhere, after what room there is."""
-        reading = classes[0].readings[0]
-        vectors = [self.places.vector(one.requests) for one in classes]
-        for one, vector in zip(classes, vectors, strict=True):
-            self._join(one, reading, reading.variant, vector, len(one.pods))
-        blend = Blend(np.array(vectors), [len(one.pods) for one in classes])
-        buy = partial(self._buy_blend, classes, vectors, reading.variant, blend)
-        for shelf in self.buyer.shelves(reading.variant):
-            for _ in range(_ROUNDS):
-                kinds, parts = blend.mixture(shelf.useful, shelf.prices) if blend.first() is not None else (None, [])
-                bought = sum(self._buy_part(shelf, kinds, part, blend, buy) for part in parts if kinds)
-                if not bought:
-                    break
-        while (number := blend.first()) is not None:
-            lead, vector = classes[number], vectors[number]
-            others = np.maximum(self.buyer.demand - vector * len(lead.pods), 0)
-            room = self.places.open_room(reading.variant)
-            choice = self.buyer.choose(Need(reading.variant, vector, len(lead.pods), UNLIMITED, others, room))
-            if not isinstance(choice, Choice):
-                blend.give_up(number)
-                continue
-            recipe = blend.filling(choice.room, self.buyer.worth(choice.offer))
-            buy(choice, recipe, 1 if choice.offer.limited else choice.nodes)
-
-    def _buy_part(self, shelf: Stock, kinds: Kinds, part: Part, blend: Blend, buy: Callable[..., int]) -> int:
-        left, owed = part.nodes, np.zeros_like(part.budgets)
-        while left:
-            choice = shelf.choice(part.row)
-            recipe = blend.meant(kinds, part, choice.room, owed) if choice else {}
-            if not choice or not recipe:
-                break
-            times = buy(choice, recipe, 1 if choice.offer.limited else left)
-            left -= times
-            owed += times * (part.budgets - kinds.amounts(recipe))
-        return part.nodes - left
-
-    def _buy_blend(
-        self,
-        classes: Sequence[PodClass],
-        vectors: Sequence[Amounts],
-        variant: Variant,
-        blend: Blend,
-        choice: Choice,
-        recipe: Recipe,
-        most: int,
-    ) -> int:
-        times = min(most, blend.times(recipe))
-        blend.take(recipe, times)
-        for _ in range(times):
-            place = self._bought(choice)
-            for one, share in recipe.items():
-                self._put(classes[one], variant, vectors[one], place, share)
-        return times
-
     def _assign(self, one: PodClass, variant: Variant, vector: Amounts, shares: Amounts) -> int:
         used = np.flatnonzero(shares)
         for place in used:
@@ -276,19 +221,11 @@ class Packing:
         """At most so many equal nodes as the pods fill; under a limit one, since it may change the choice."""
         offer, done = choice.offer, 0
         for _ in range(1 if offer.limited else max(1, min(most, count // choice.pods))):
-            place = self._bought(choice)
+            place = bought(self.places, self.buyer, choice)
             share = min(choice.pods, count - done)
             self._put(one, variant, vector, place, share)
             done += share
         return done
-
-    def _bought(self, choice: Choice) -> int:
-        """One such node, as a new place."""
-        choice.offer.spend(choice.rows)
-        self.buyer.bought(choice)
-        if choice.option.reservation:
-            choice.offer.rooms.take(choice.option.reservation, 1)
-        return self.places.buy(choice.offer, choice.option, choice.rows, choice.room)
 
     def _put(self, one: PodClass, variant: Variant, vector: Amounts, place: int, share: int) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
@@ -354,19 +291,6 @@ class Packing:
 
 def unplaced(pod: PodFact, reason: str) -> Unplaced:
     return Unplaced(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason)
-
-
-def _anywhere(one: PodClass) -> bool:
-    """No rule says where they go but what they ask of a node."""
-    return not one.readings[0].rules and not one.ports and one.volumes is NO_VOLUMES
-
-
-def _alike(classes: Iterable[PodClass]) -> Iterator[list[PodClass]]:
-    """Those that read alike together, those that ask for most first."""
-    found: dict[Variant, list[PodClass]] = {}
-    for one in classes:
-        found.setdefault(one.readings[0].variant, []).append(one)
-    yield from sorted(found.values(), key=lambda alike: -len(alike[0].readings[0].variant.requirements))
 
 
 def _may_end(offer: Offer, one: PodClass) -> bool:

@@ -5,7 +5,9 @@ import pickle
 import pytest
 
 from benchmarks.catalogue import catalogue
-from benchmarks.plan import daemons, equal_pods, mixed_pods, proved
+from benchmarks.plan import wrong
+from benchmarks.scenarios import scenario
+from model.catalogue import Catalogue
 from model.plans import Plan
 from scheduling.state import Change, ClusterState
 from tests.scheduling.builders import NOW, World, change, node, pod, pods, pool
@@ -31,17 +33,18 @@ def test_the_end_to_end_benchmark_needs_as_many_nodes_as_karpenter_buys(number: 
     state = ClusterState()
     state.set_catalogue(catalogue(most_cpus=192))
     state.apply([change(pool("default", "karpenter.k8s.aws/instance-cpu Lte 8"))])
-    state.apply(change(one) for one in equal_pods(number))
+    state.apply(change(one) for one in scenario("equal", number).pod_facts())
     plan = state.provision(now=NOW)
     assert (len(plan.claims), len(plan.unplaced)) == (nodes, 0)
 
 
-def test_a_mixed_load_over_a_whole_catalogue_is_planned_validly() -> None:
-    types, load = catalogue(), list(mixed_pods(500))
+@pytest.mark.parametrize("kind", ["plain", "ragged", "diverse", "crossed", "preferences", "mixed", "gpu"])
+def test_a_load_of_the_benchmark_is_planned_validly(kind: str) -> None:
+    given = scenario(kind, 200)
     state = ClusterState()
-    state.set_catalogue(types)
-    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in daemons())
-    state.apply([change(pool()), *(change(one) for one in load)])
+    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
+    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in given.daemon_facts())
+    state.apply([*map(change, given.pool_facts()), *map(change, given.pod_facts())])
     plan = state.provision(now=NOW)
     assert not plan.unplaced
-    assert proved(plan, load, types)
+    assert wrong(plan, given) == []

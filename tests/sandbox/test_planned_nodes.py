@@ -1,0 +1,138 @@
+"""The planner against the real kube-scheduler: pods of all kinds are bound once the nodes that were planned are there.
+
+kube-scheduler places pods one by one, in its own order and on nodes of its own liking; a plan only says that there is a
+way. So a few pods may find no place at first (those that keep apart from their kind come too late to nodes that others
+filled), and a second plan over what then stands has to help them.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.scenarios import Scenario, scenario
+from kube.facts import node_fact
+from kube.pod_facts import pod_fact
+from model.catalogue import Catalogue, InstanceType, Offering
+from model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, ZONE, ZONE_ID
+from model.plans import Plan, PlannedClaim
+from sandbox.kubeapi import KubeApi
+from scheduling.state import Change, ClusterState
+from tests.sandbox.builders import PODS
+
+Object = dict[str, Any]
+NOW = datetime(2100, 1, 1, tzinfo=UTC)
+PODS_MADE = 300
+QUIET = 12.0
+"""Seconds without a new binding after which kube-scheduler has tried all; its own back-off ends at ten."""
+
+
+async def test_the_real_scheduler_binds_what_was_planned(api: KubeApi) -> None:
+    given = scenario("diverse", PODS_MADE)
+    types = {one.name: one for one in given.types}
+    for number, zone in enumerate(("us-west-2a", "us-west-2b")):
+        offering = next(o for o in types["m7i.2xlarge"].offerings if (o.zone, o.capacity_type) == (zone, ON_DEMAND))
+        await _create(api, f"standing-{number}", types["m7i.2xlarge"], offering, {})
+    await _at_once(api.request("POST", PODS, one) for one in given.pods)
+    await _waiting(api)
+
+    first = await _plan(api, given)
+    assert not first.unplaced
+    price = await _carry_out(api, first, types, "first")
+    waiting = await _waiting(api)
+    bound = PODS_MADE - len(waiting)
+    second = await _plan(api, given) if waiting else Plan()
+    price += await _carry_out(api, second, types, "second")
+    found = f"{bound} of {PODS_MADE} bound, {len(first.claims)} + {len(second.claims)} nodes, {price:.3f} $/h"
+    assert bound >= 0.95 * PODS_MADE, found
+    assert not second.unplaced and len(second.claims) <= len(waiting), found
+    assert await _waiting(api) == [], found
+
+
+async def _plan(api: KubeApi, given: Scenario) -> Plan:
+    """Over the nodes and pods as the API server has them."""
+    state = ClusterState()
+    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
+    nodes, pods = await _items(api, "/api/v1/nodes"), await _items(api, PODS)
+    state.apply(Change(kind="pool", key=one.name, fact=one) for one in given.pool_facts())
+    state.apply(Change(kind="node", key=one["metadata"]["name"], fact=node_fact(one)) for one in nodes)
+    state.apply(Change(kind="pod", key=one["metadata"]["uid"], fact=pod_fact(one)) for one in pods)
+    return state.provision(now=NOW)
+
+
+async def _carry_out(api: KubeApi, plan: Plan, types: Mapping[str, InstanceType], name: str) -> float:
+    """A Node of the cheapest type and offering for each claim; what they cost together, in US dollars an hour."""
+    chosen = [_cheapest(claim, types) for claim in plan.claims]
+    await _at_once(
+        _create(api, f"{name}-{number}", kind, offering, claim.labels)
+        for number, (claim, (kind, offering)) in enumerate(zip(plan.claims, chosen, strict=True))
+    )
+    return sum(offering.price for _, offering in chosen)
+
+
+def _cheapest(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> tuple[InstanceType, Offering]:
+    allowed = {one.key: one.values for one in claim.requirements if one.operator == "In"}
+    found = [
+        (kind, offering)
+        for kind in (types[name] for name in allowed[INSTANCE_TYPE])
+        for offering in kind.offerings
+        if offering.zone in allowed.get(ZONE, (offering.zone,))
+        and offering.capacity_type in allowed.get(CAPACITY_TYPE, (offering.capacity_type,))
+    ]
+    return min(found, key=lambda one: one[1].price)
+
+
+async def _create(api: KubeApi, name: str, kind: InstanceType, offering: Offering, labels: Mapping[str, str]) -> None:
+    single = {key: values[0] for key, values in kind.labels.items()}
+    own = {
+        HOSTNAME: name,
+        INSTANCE_TYPE: kind.name,
+        ZONE: offering.zone,
+        ZONE_ID: offering.zone_id,
+        CAPACITY_TYPE: offering.capacity_type,
+    }
+    amounts = {key: f"{amount}m" if key == "cpu" else str(amount) for key, amount in kind.allocatable().items()}
+    status = {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "InternalIP", "address": "10.1.2.3"}],
+    }
+    body = {"metadata": {"name": name, "labels": {**single, **labels, **own}}, "status": status}
+    await api.request("POST", "/api/v1/nodes", body)
+
+
+async def _waiting(api: KubeApi) -> list[str]:
+    """The pods that are bound nowhere, once kube-scheduler has come to rest."""
+    last, since = -1, 0.0
+    clock = asyncio.get_running_loop().time
+    while True:
+        pods = await _items(api, PODS)
+        waiting = [one["metadata"]["name"] for one in pods if not one["spec"].get("nodeName")]
+        told = all(one["spec"].get("nodeName") or _unschedulable(one) for one in pods)
+        if not waiting or (told and len(waiting) == last and clock() - since > QUIET):
+            return waiting
+        if len(waiting) != last:
+            last, since = len(waiting), clock()
+        await asyncio.sleep(0.5)
+
+
+def _unschedulable(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable" for one in conditions)
+
+
+async def _items(api: KubeApi, path: str) -> list[Object]:
+    found: list[Object] = (await api.request("GET", path))["items"]
+    return found
+
+
+async def _at_once(calls: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Some at a time."""
+    gate = asyncio.Semaphore(20)
+
+    async def one(call: Coroutine[Any, Any, object]) -> None:
+        async with gate:
+            await call
+
+    await asyncio.gather(*(one(call) for call in calls))
