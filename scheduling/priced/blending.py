@@ -28,14 +28,6 @@ class Blend:
         self._vectors = vectors
         self.left: Amounts = np.array(counts, dtype=np.int64)
 
-    def first(self) -> int | None:
-        """The first class that still has pods."""
-        waiting = np.flatnonzero(self.left)
-        return int(waiting[0]) if len(waiting) else None
-
-    def give_up(self, one: int) -> None:
-        self.left[one] = 0
-
     def mixture(self, room: Amounts, prices: Prices) -> tuple[Kinds, list[Part]]:
         """The cheapest mix for what is left, of rows with so much room."""
         return mixture(room, prices, self._vectors, self.left)

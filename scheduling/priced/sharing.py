@@ -5,7 +5,7 @@ cheapest mix are bought (`mixture.py`), each filled as the mix means it (`blendi
 less than a node of anything in the mix, one node after the other as `buying.py` chooses.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
 import numpy as np
@@ -36,25 +36,33 @@ class Sharing:
         self._blend = Blend(np.array(self._vectors), [len(one.pods) for one in classes])
 
     def buy(self) -> None:
-        """Until all have a place or nothing more can be bought for them."""
+        """Until all have a place or nothing more can be bought for them. A pool of less weight sells only what those
+        before it do not."""
         for stock in self._buyer.stocks(self._variant):
             self._by_mixture(stock)
-        while (number := self._blend.first()) is not None:
-            lead, vector = self._classes[number], self._vectors[number]
-            others = np.maximum(self._buyer.demand - vector * len(lead.pods), 0)
-            room = self._places.open_room(self._variant)
-            choice = self._buyer.choose(
-                Need(self._variant, vector, len(lead.pods), UNLIMITED, others, room, size=lead.size)
-            )
-            if isinstance(choice, Choice):
+            self._one_by_one({id(offer) for offer, _ in stock.offers})
+        self._one_by_one()
+
+    def _one_by_one(self, among: Set[int] | None = None) -> None:
+        """Node after node as `buying.py` chooses. Pods for which it chooses a pool that is not `among` these wait."""
+        for number, lead in enumerate(self._classes):
+            while self._blend.left[number]:
+                choice = self._choice(lead, self._vectors[number])
+                if choice is None or (among is not None and id(choice.offer) not in among):
+                    break
                 recipe = self._blend.filling(choice.room, self._buyer.worth(choice.offer))
                 self._fill(choice, recipe, 1 if choice.offer.limited else choice.nodes)
-            else:
-                self._blend.give_up(number)
+
+    def _choice(self, lead: PodClass, vector: Amounts) -> Choice | None:
+        others = np.maximum(self._buyer.demand - vector * len(lead.pods), 0)
+        room = self._places.open_room(self._variant)
+        need = Need(self._variant, vector, len(lead.pods), UNLIMITED, others, room, size=lead.size)
+        choice = self._buyer.choose(need)
+        return choice if isinstance(choice, Choice) else None
 
     def _by_mixture(self, stock: Stock) -> None:
         for _ in range(_ROUNDS):
-            if self._blend.first() is None:
+            if not self._blend.left.any():
                 return
             kinds, parts = self._blend.mixture(stock.useful, stock.prices)
             if not sum(self._buy_part(stock, kinds, part) for part in parts):
