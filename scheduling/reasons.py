@@ -5,14 +5,16 @@ from typing import Final
 
 from model.facts import PodFact
 from model.resources import PODS
-from scheduling.emission import Fill, cheapest_first
+from scheduling.emission import Fill
 
 _NAMED: Final = 3
 
 
 def why(fill: Fill, pods: Sequence[PodFact], homes: int) -> str:
-    """For whom, of which pool, what it is meant to be, at which price in US dollars an hour, and how full."""
-    rows = cheapest_first(fill)
+    """For whom, of which pool, what it is meant to be, at which price in US dollars an hour, and how full.
+
+    The types of the fill are to be cheapest first."""
+    rows = fill.rows
     price = float(fill.offer.prices(fill.option)[rows[0]])
     table, among = fill.offer.table, f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only one"
     return (

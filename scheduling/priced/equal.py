@@ -36,8 +36,6 @@ def fit_of(room: Amounts, vector: Amounts) -> int:
 
 def _worthwhile(prices: Prices, fits: Amounts) -> list[tuple[int, float, int]]:
     """How many pods, at which price, in which row: only those that nothing as cheap holds as many as."""
-    found: list[tuple[int, float, int]] = []
-    for row in np.lexsort((np.arange(len(fits)), prices, -fits)):
-        if not found or prices[row] < found[-1][1]:
-            found.append((int(fits[row]), float(prices[row]), int(row)))
-    return found
+    order = np.lexsort((np.arange(len(fits)), prices, -fits))
+    before = np.minimum.accumulate(np.concatenate(([np.inf], prices[order][:-1])))
+    return [(int(fits[row]), float(prices[row]), int(row)) for row in order[prices[order] < before]]

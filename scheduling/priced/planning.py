@@ -47,11 +47,13 @@ _WAYS: Final = (Way(), Way(whole_pods=True), Way(blended=False, whole_pods=True)
 
 @dataclass(frozen=True)
 class Attempt:
-    """`cost` is pods without a place, then US dollars an hour."""
-
-    cost: tuple[int, float]
     packing: Packing
     emission: Emission
+
+    def cost(self, of_node: float) -> tuple[int, float]:
+        """Pods without a place, then US dollars an hour, each node `of_node` dearer than it is."""
+        nodes = range(len(self.packing.places.bought))
+        return len(self.packing.unplaced), sum(self.emission.price(number) + of_node for number in nodes)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes
     asking = list(_with_volumes(shaped, ground.facts, held.values(), refused))
     tried = _WAYS if len(asking) <= _FEW else _WAYS[:1]
     ways = [_attempt(asking, ground.again(), wishes, way, (limits, held)) for way in tried]
-    found = min(ways, key=lambda one: one.cost)
+    found = min(ways, key=lambda one: one.cost(wishes.node_cost)) if len(ways) > 1 else ways[0]
     refused.sort(key=lambda one: one.pod_uid)
     return _written({pod.uid: pod for _, pod in shaped}, found, refused)
 
@@ -108,9 +110,7 @@ def _attempt(
     packing.place_all(classes)
     pods = {pod.uid: pod for _, pod in shaped}
     emission = Emission(packing.places, pods, wishes.min_values_policy, wishes.most_instance_types)
-    nodes = len(packing.places.bought)
-    price = sum(emission.price(number) for number in range(nodes)) + wishes.node_cost * nodes
-    return Attempt((len(packing.unplaced), price), packing, emission)
+    return Attempt(packing, emission)
 
 
 def _with_volumes(
