@@ -26,7 +26,7 @@ from activities.registry import Ports, activities_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
-from controller import logs, replicas
+from controller import gates, logs, replicas
 from controller import temporal as temporal_service
 from controller.health import Health
 from controller.host import ClusterHost
@@ -99,8 +99,10 @@ async def run(settings: Settings) -> None:
         metrics_port=settings.metrics_port,
     )
     cluster = await connect_kubernetes(settings)
-    cloud = aws.adapters.build(aws_settings(settings, cluster_dns=await dns_address(cluster.client)))
+    dns = await dns_address(cluster.client)
+    cloud = aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.heeded)
     try:
+        await gates.check(cluster.client, settings.feature_gates)
         await cloud.zones.check()
         others = Others(cluster.leases, settings.leader_election_name, stop)
         while not stop.is_set():
@@ -167,6 +169,7 @@ def ports(
         claims=cluster.claims,
         nodes=cluster.nodes,
         pods=cluster.pods,
+        loads=cluster.loads,
         events=cluster.events,
         pools=cluster.pools,
         node_classes=cluster.node_classes,
@@ -227,6 +230,7 @@ async def connect_kubernetes(settings: Settings) -> kube.adapters.KubeAdapters:
 
 
 def aws_settings(settings: Settings, *, cluster_dns: str = "") -> AwsSettings:
+    """Also for commands that look at AWS with the worker's eyes."""
     return AwsSettings(
         cluster_name=settings.cluster_name,
         region=settings.aws_region,
@@ -258,7 +262,9 @@ def host_settings(settings: Settings) -> HostSettings:
             node_cost=settings.node_cost,
         ),
         not_ready_grace=settings.not_ready_grace,
+        static_capacity=settings.feature_gates["StaticCapacity"],
         others_lease=settings.leader_election_name,
+        gates=frozenset(name for name, on in settings.feature_gates.items() if on),
     )
 
 

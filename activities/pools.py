@@ -16,7 +16,7 @@ from model.quantity import format_resources, parse_resources
 from model.resources import total
 from model.steps import PoolAsked
 from policy.budgets import Allowance, decide_allowance
-from policy.node_pool import decide_node_class_ready, validate_node_pool
+from policy.node_pool import decide_node_class_ready, refuse_static, validate_node_pool
 
 BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
 """Shown as zero where nothing is used (reference 3.7)."""
@@ -42,7 +42,7 @@ class PoolActivities:
         return await self._pools.patch_status(
             asked.name,
             status={"resources": _usage(claims), "nodes": _nodes(claims)},
-            conditions=await self._conditions(pool),
+            conditions=await self._conditions(pool, gate_off=asked.gate_off),
             annotations={
                 labels.NODEPOOL_HASH: stamp,
                 labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
@@ -50,10 +50,10 @@ class PoolActivities:
             now=datetime.now(UTC),
         )
 
-    async def _conditions(self, pool: NodePool) -> Sequence[ConditionPatch]:
+    async def _conditions(self, pool: NodePool, *, gate_off: bool) -> Sequence[ConditionPatch]:
         reference = pool.spec.template.spec.node_class_ref
         node_class = await self._node_classes.get(reference.name)
-        errors = validate_node_pool(pool)
+        errors = (*validate_node_pool(pool), *(refuse_static(pool) if gate_off else ()))
         valid = ConditionPatch(
             type=labels.VALIDATION_SUCCEEDED,
             status="False" if errors else "True",
@@ -75,6 +75,9 @@ class PoolActivities:
         unready = {node.provider_id for node in nodes if not node.ready}
         count = _count(claims, unready)
         allowance = decide_allowance(pool.spec.disruption.budgets, count, reason=asked.reason, now=datetime.now(UTC))
+        if pool.is_static and asked.reason == "Empty":
+            why = f"NodePool {asked.name} is static: its nodes are not consolidated"
+            allowance = Allowance(allowed=0, count=count, why=why)
         if allowance.allowed == 0 and allowance.count.total:
             await self._events.publish(
                 kind="NodePool",

@@ -28,6 +28,8 @@ from activities.ports import (
     Reservations,
 )
 from activities.recalling import RecallActivities
+from activities.replica_ports import Loads
+from activities.replicas import ReplicaActivities
 from activities.reservations import ReservationActivities
 from activities.termination import TerminationActivities
 from activities.upkeep_claims import ClaimUpkeep
@@ -56,6 +58,7 @@ class Ports:
     lives: Lives
     machines: Machines
     upkeep: UpkeepPorts
+    loads: Loads
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
@@ -120,6 +123,14 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         node_classes=ports.node_classes,
         events=ports.events,
     )
+    replicas = ReplicaActivities(
+        pools=ports.pools,
+        claims=ports.claims,
+        nodes=ports.nodes,
+        node_classes=ports.node_classes,
+        loads=ports.loads,
+        events=ports.events,
+    )
     classes = NodeClassActivities(
         node_classes=ports.node_classes,
         claims=ports.claims,
@@ -127,7 +138,13 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         resolver=ports.resolver,
         events=ports.events,
     )
-    return [pools.update_pool, pools.read_allowance, classes.resolve_node_class, classes.remove_node_class]
+    return [
+        pools.update_pool,
+        pools.read_allowance,
+        replicas.keep_replicas,
+        classes.resolve_node_class,
+        classes.remove_node_class,
+    ]
 
 
 def _of_upkeep(ports: Ports) -> list[Callable[..., Any]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aws.client import AwsClients
 from aws.cluster import Clusters
-from aws.fleet import AwsFleet
+from aws.fleet import AwsFleet, HeededOverlays
 from aws.images import Images
 from aws.instance_types import Region
 from aws.instances import AwsInstances
@@ -39,10 +39,16 @@ class AwsAdapters:
         self.clients.close()
 
 
-def build(settings: AwsSettings, *, region: Region | None = None, clients: AwsClients | None = None) -> AwsAdapters:
+def build(
+    settings: AwsSettings,
+    *,
+    region: Region | None = None,
+    clients: AwsClients | None = None,
+    overlays: HeededOverlays | None = None,
+) -> AwsAdapters:
     """Opens no connection; takes some tenths of a second where it makes the clients itself.
 
-    `region`: as read by an earlier one."""
+    `region`: as read by an earlier one. `overlays`: None where nothing is launched."""
     clients = clients or AwsClients(settings)
     clusters = Clusters(clients, settings)
     templates = LaunchTemplates(clients, settings)
@@ -66,6 +72,7 @@ def build(settings: AwsSettings, *, region: Region | None = None, clients: AwsCl
             free=free,
             reservations=reservations,
             instances=instances,
+            overlays=overlays,
         ),
         instances=instances,
         resolver=AwsNodeClasses(

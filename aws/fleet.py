@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from aws.client import AwsClients
 from aws.cluster import ClusterFacts, Clusters
 from aws.families import family_of
 from aws.fleet_calls import FleetCalls
+from aws.instance_types import ResolvedTypes
 from aws.instances import AwsInstances
 from aws.launch_facts import launch_facts
 from aws.launch_template_data import LaunchTemplate, Place, Target, launch_template
@@ -21,7 +22,7 @@ from aws.network import FreeAddresses
 from aws.offerings import AwsOfferings
 from aws.reservations import Reservations
 from aws.selection import NOTHING_LEFT, Selection, select
-from aws.settings import AwsSettings
+from aws.settings import NODE_OVERLAY, AwsSettings
 from aws.tags import node_tags
 from aws.unavailable import Unavailable
 from aws.user_data import UserDataError, render
@@ -41,9 +42,12 @@ from model.launches import (
 )
 from model.learnt import NOTHING_LEARNT, Learnt
 from model.outcomes import LaunchFacts
+from model.overlays import OverlayFact
 from model.quantity import parse_resources
 from model.requirements import RequirementError
 
+HeededOverlays = Callable[[], Awaitable[Sequence[OverlayFact]]]
+"""Tells the NodeOverlays that are heeded now; raises model.faults."""
 _Use = tuple[str, str]
 """An instance type's name, and the id of the reservation that it is launched into or nothing."""
 
@@ -74,8 +78,10 @@ class AwsFleet:
         free: FreeAddresses,
         reservations: Reservations,
         instances: AwsInstances,
+        overlays: HeededOverlays | None = None,
     ) -> None:
         self._clients, self._settings, self._reservations = clients, settings, reservations
+        self._overlays = overlays
         self._offerings, self._templates, self._clusters, self._free = offerings, templates, clusters, free
         self._unavailable = Unavailable()
         self._calls = FleetCalls(
@@ -100,7 +106,7 @@ class AwsFleet:
         """Refused when nothing can be had or what was asked for means nothing; else the templates are there.
 
         `unavailable` is left out. `again`: an attempt failed, so that templates are looked for whatever is believed."""
-        types = (await self._offerings.resolved(node_class)).heeding(learnt, _hash(node_class))
+        types = await self._types(claim, node_class, learnt)
         marks = self._unavailable.marks(
             unavailable, node_class=node_class.name, placement_group=types.placement_group, now=now
         )
@@ -140,8 +146,20 @@ class AwsFleet:
         self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt = NOTHING_LEARNT
     ) -> Sequence[LaunchFacts]:
         """From what is known of types and subnets, without a call."""
-        types = (await self._offerings.resolved(node_class)).heeding(learnt, _hash(node_class))
+        types = await self._types(claim, node_class, learnt)
         return [launch_facts(one, types.by_name.get(one.instance_type), node_class, claim) for one in answer.instances]
+
+    async def _types(self, claim: NodeClaim, node_class: EC2NodeClass, learnt: Learnt) -> ResolvedTypes:
+        """As the plan saw them that the claim came from."""
+        types = (await self._offerings.resolved(node_class)).heeding(learnt, _hash(node_class))
+        if self._overlays is None or not self._is_overlaid(claim):
+            return types
+        return types.overlaid(await self._overlays(), claim.metadata.labels)
+
+    def _is_overlaid(self, claim: NodeClaim) -> bool:
+        """A plan says so on its claims, whatever gates this worker has."""
+        said = claim.metadata.annotations.keys() & {labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED}
+        return bool(said) or self._settings.gate(NODE_OVERLAY)
 
     def _templates_for(
         self,
@@ -203,6 +221,7 @@ class AwsFleet:
             placement=place,
             reservation=Target(reservation_id=numbers.reservation, market=selection.market),
             efa_interfaces=numbers.efa,
+            enclaves=bool(parse_resources(claim.spec.resources.requests).get(labels.NITRO_SANDBOX_RESOURCE)),
         )
 
     def _request(
@@ -225,6 +244,7 @@ class AwsFleet:
             context="" if relaxed else node_class.spec.context or "",
             placement_group=selection.candidates[0].type.placement_group,
             partition=selection.partition,
+            prioritized=any(offering.overlaid for one in selection.candidates for offering in one.offerings),
         )
 
 

@@ -42,12 +42,13 @@ def create_fleet_request(group: LaunchGroup) -> dict[str, Any]:
 def _strategy(request: LaunchRequest) -> dict[str, Any]:
     """How EC2 is to choose; a capacity block leaves nothing to choose."""
     if request.capacity_type == labels.SPOT:
-        return {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
+        strategy = "capacity-optimized-prioritized" if request.prioritized else "price-capacity-optimized"
+        return {"SpotOptions": {"AllocationStrategy": strategy}}
     if request.market == "capacity-block":
         return {}
     if request.market == "interruptible":
         return {"ReservedCapacityOptions": {"ReservationTypes": ["interruptible-capacity-reservation"]}}
-    return {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}
+    return {"OnDemandOptions": {"AllocationStrategy": "prioritized" if request.prioritized else "lowest-price"}}
 
 
 def fleet_answer(group: LaunchGroup, raw: Mapping[str, Any]) -> FleetAnswer:

@@ -4,6 +4,7 @@ From `type_info.py` (EC2's facts), prices and the subnets and images that the cl
 planning sees and what `fleet_request.py` launches from.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,8 +29,12 @@ from model.catalogue import InstanceType, Offering
 from model.kinds import EC2NodeClass
 from model.kinds.ec2nodeclass import ResolvedCapacityReservation
 from model.learnt import Learnt, as_learnt
+from model.overlays import OverlayFact, lay
 from model.requirements import Requirements
 
+_Laid = tuple[tuple[OverlayFact, ...], dict[str, str]]
+"""NodeOverlays, and the labels of nodes that they ask for."""
+_MOST_LAID: Final = 8
 _OFFERING_DECIDES: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
 """Keys on which the offerings of one type differ: what a type may have of them excludes none of its offerings."""
 
@@ -58,6 +63,7 @@ class ResolvedTypes:
         """spec.kubelet by type, where expressions in it have been computed."""
         self._requirements: dict[str, Requirements] = {}
         self._heeding: tuple[Learnt, str, ResolvedTypes] | None = None
+        self._overlaid: deque[tuple[_Laid, ResolvedTypes]] = deque(maxlen=_MOST_LAID)
 
     @property
     def placement_group(self) -> str:
@@ -77,6 +83,19 @@ class ResolvedTypes:
             found._requirements = self._requirements
             self._heeding = (learnt, spec_hash, found)
         return self._heeding[2]
+
+    def overlaid(self, overlays: Sequence[OverlayFact], labels: Mapping[str, str]) -> "ResolvedTypes":
+        """The same types as NodeOverlays say they are on nodes with these labels. Raises RequirementError."""
+        if not overlays:
+            return self
+        asked = {wanted.key for one in overlays for wanted in one.requirements}
+        said = (tuple(overlays), {key: value for key, value in labels.items() if key in asked})
+        known = next((found for before, found in self._overlaid if before == said), None)
+        if known is None:
+            known = ResolvedTypes(lay(self.types, overlays, labels), self.kubelets)
+            known._requirements = self._requirements
+            self._overlaid.append((said, known))
+        return known
 
     def requirements(self, instance_type: InstanceType) -> Requirements:
         """What a node of this type is, as requirements; well-known keys it lacks are said to be absent."""

@@ -86,6 +86,7 @@ def launch_template(
     placement: Place = ANYWHERE,
     reservation: Target = NO_RESERVATION,
     efa_interfaces: int = 0,
+    enclaves: bool = False,
 ) -> LaunchTemplate:
     """The template of one image. `efa_interfaces` is zero unless the claim asks for EFA."""
     data = {
@@ -98,6 +99,7 @@ def launch_template(
         "Placement": placement.said(),
         **_disks(node_class, family),
         **_options(node_class),
+        **({"EnclaveOptions": {"Enabled": True}} if enclaves else {}),
         **(reservation.said() if settings.gate(RESERVED_CAPACITY) else {}),
     }
     return LaunchTemplate(name=_name(data, settings), data=data, tags=dict(tags))

@@ -6,6 +6,7 @@ from model.base import Value
 
 RESERVED_CAPACITY: Final = "ReservedCapacity"
 NODECLASS_CEL: Final = "NodeClassCEL"
+NODE_OVERLAY: Final = "NodeOverlay"
 
 
 class AwsSettings(Value):

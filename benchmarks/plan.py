@@ -60,7 +60,8 @@ def measure(row: str, runs: int) -> Row:
     plan, cpu, wall = passes[-1][0], min(one[1] for one in passes), min(one[2] for one in passes)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     pods = {one.uid: one for one in given.pod_facts()}
-    price = simulation(plan, pods, {one.name: one for one in given.types}, cpu).price
+    types = {one.name: one for one in given.types}
+    price = simulation(plan, pods, {one.name: types for one in given.pool_facts()}, cpu).price
     everything = (list(pods.values()), given.pool_facts(), given.types, given.daemon_facts())
     return {
         "row": row,

@@ -15,7 +15,6 @@ from rich.console import Console
 import kube.adapters
 from aws.doctor.account import Caller
 from aws.doctor.checks import AwsDoctor
-from aws.settings import AwsSettings
 from cli.connection import Connection
 from cli.exits import Refused
 from cli.findings import findings_table, summary
@@ -26,6 +25,7 @@ from model.faults import Fault
 from model.findings import Finding, has_problem, problem
 from model.kinds import EC2NodeClass, NodePool
 from settings import Settings, SettingsError, load
+from worker import aws_settings
 
 app = typer.Typer()
 
@@ -83,17 +83,7 @@ async def _cluster(settings: Settings) -> tuple[list[Finding], Sequence[NodePool
 async def _aws(
     settings: Settings, role: str, node_role: str, pools: Sequence[NodePool], classes: Sequence[EC2NodeClass]
 ) -> list[Finding]:
-    aws = AwsDoctor(
-        AwsSettings(
-            cluster_name=settings.cluster_name,
-            region=settings.aws_region,
-            cluster_endpoint=settings.cluster_endpoint,
-            cluster_ca_bundle=settings.cluster_ca_bundle,
-            endpoint_url=settings.aws_endpoint_url,
-            zonal_shift=settings.enable_zonal_shift,
-            pool_size=8,
-        )
-    )
+    aws = AwsDoctor(aws_settings(settings))
 
     def policies(caller: Caller) -> Sequence[Mapping[str, Any]]:
         return policy_statements(

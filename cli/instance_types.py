@@ -11,13 +11,13 @@ import typer
 
 import aws.adapters
 import kube.adapters
-from aws.settings import AwsSettings
 from cli.exits import Refused
 from cli.portable_types import EXPORTED
 from model.catalogue import InstanceType
 from model.faults import Fault
 from model.kinds import EC2NodeClass
 from settings import Settings, SettingsError, load
+from worker import aws_settings
 
 app = typer.Typer()
 
@@ -50,17 +50,7 @@ async def read(settings: Settings, name: str) -> tuple[InstanceType, ...]:
         chosen = _chosen(list(await cluster.node_classes.list()), name)
     finally:
         await cluster.close()
-    cloud = aws.adapters.build(
-        AwsSettings(
-            cluster_name=settings.cluster_name,
-            region=settings.aws_region,
-            endpoint_url=settings.aws_endpoint_url,
-            vm_memory_overhead_percent=settings.vm_memory_overhead_percent,
-            reserved_enis=settings.reserved_enis,
-            isolated_vpc=settings.isolated_vpc,
-            feature_gates=settings.feature_gates | settings.aws_feature_gates,
-        )
-    )
+    cloud = aws.adapters.build(aws_settings(settings))
     try:
         return tuple(await cloud.offerings.instance_types(chosen))
     finally:

@@ -1,59 +1,83 @@
 """Instance types for `tenure simulate`: what `tenure instance-types export` wrote, or the portable form.
 
 The portable form is a list of `{"name", "architecture", "operatingSystems", "resources", "overhead", "offerings"}`,
-each offering `{"Price", "Available", "Requirements": [{"key", "operator", "values"}]}`.
+each offering `{"Price", "Available", "Requirements": [{"key", "operator", "values"}]}`. A reserved one may say its
+`ReservationCapacity`: how many nodes it has room for.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isinf
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from cli.exits import Refused
+from cli.manifests import refusing, text_of
 from model import labels
 from model.catalogue import InstanceType, Offering
-from model.quantity import QuantityError, parse_resources
+from model.quantity import format_amount, parse_resources
+from model.resources import PODS
 
 EXPORTED: Final = "instanceTypes"
 _FAMILY: Final = re.compile(r"(^[a-z]+)(-[0-9]+tb)?([0-9]+).*\.")
 _MEBIBYTE: Final = 1 << 20
-_SCALAR: Final = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, labels.CAPACITY_RESERVATION_ID)
+_SCALAR: Final = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *labels.RESERVATION_LABELS)
+_PODS: Final = 110
+"""The kubelet's own limit, where the file says none."""
 
 
-def read_types(path: Path) -> tuple[InstanceType, ...]:
-    """Raises `Refused` that names file, type and field."""
+def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
+    """Also how many nodes each capacity reservation has room for. Raises `Refused` that names file, type and field."""
     try:
-        raw = json.loads(path.read_text())
-    except OSError as error:
-        raise Refused(f"{path}: {error.strerror or error}; name a file that can be read") from error
-    except ValueError as error:
+        raw = json.loads(text_of(path))
+    except (ValueError, RecursionError) as error:
         raise Refused(f"{path}: not JSON: {error}") from error
     exported = isinstance(raw, dict) and EXPORTED in raw
     items = raw[EXPORTED] if exported else raw
     if not isinstance(items, list) or not items:
         raise Refused(f"{path}: no instance types; write a list of them, or what `tenure instance-types export` prints")
-    return tuple(_read(path, number, one, exported=exported) for number, one in enumerate(items))
+    found: dict[str, InstanceType] = {}
+    for number, one in enumerate(items):
+        name = one.get("name", f"number {number}") if isinstance(one, dict) else f"number {number}"
+        with refusing(f"{path}: instance type {name}"):
+            read = InstanceType.model_validate(one) if exported else _portable(one)
+            _check(read)
+            if read.name in found:
+                raise ValueError("name: it stands twice in the file; write each instance type once")
+            found[read.name] = read
+    rooms = {} if exported else {key: room for one in items for key, room in _rooms(one["offerings"])}
+    return tuple(found.values()), {**_one_each(found.values()), **rooms}
 
 
-def _read(path: Path, number: int, raw: Any, *, exported: bool) -> InstanceType:
-    name = raw.get("name", f"number {number}") if isinstance(raw, dict) else f"number {number}"
-    try:
-        return InstanceType.model_validate(raw) if exported else _portable(raw)
-    except KeyError as error:
-        raise Refused(f"{path}: instance type {name}: the field {error} is missing") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Refused(f"{path}: instance type {name}: {where}: {first['msg']}") from error
-    except (QuantityError, ValueError, TypeError, AttributeError) as error:
-        raise Refused(f"{path}: instance type {name}: {error}") from error
+def _check(read: InstanceType) -> None:
+    if not read.name:
+        raise ValueError("name: it is empty; write the name of the instance type")
+    for one in read.offerings:
+        if not one.price >= 0 or isinf(one.price):
+            raise ValueError(f"offerings.Price: {one.price!r} is no price; write US dollars an hour")
+    for key, amount in (*read.capacity.items(), *read.overhead.items()):
+        if amount < 0:
+            raise ValueError(f"resources.{key}: {format_amount(key, amount)} is below zero; write 0 or more")
+
+
+def _one_each(types: Iterable[InstanceType]) -> dict[str, int]:
+    """Where nobody counted: what can be had has room for one node at least."""
+    return {one.reservation_id: 1 for kind in types for one in kind.offerings if one.reservation_id and one.available}
+
+
+def _rooms(offerings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Karpenter's count, of the offerings that have one."""
+    for one in offerings:
+        key, room = _value(one["Requirements"], labels.CAPACITY_RESERVATION_ID), one.get("ReservationCapacity")
+        if key and isinstance(room, int):
+            yield key, room
 
 
 def _portable(raw: Mapping[str, Any]) -> InstanceType:
-    resources = parse_resources(raw["resources"])
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{raw!r:.60} is no object")
+    resources = {PODS: _PODS, **parse_resources(raw["resources"])}
     return InstanceType(
         name=raw["name"],
         labels=_labels(raw, resources),
@@ -93,8 +117,10 @@ def _offering(raw: Mapping[str, Any]) -> Offering:
         zone_id=_value(wanted, labels.ZONE_ID),
         capacity_type=_value(wanted, labels.CAPACITY_TYPE) or labels.ON_DEMAND,
         price=float(price),
-        available=bool(raw.get("Available", True)),
+        available=raw.get("Available", True),
         reservation_id=_value(wanted, labels.CAPACITY_RESERVATION_ID),
+        reservation_type=_value(wanted, labels.CAPACITY_RESERVATION_TYPE),
+        interruptible=_value(wanted, labels.CAPACITY_RESERVATION_INTERRUPTIBLE) == "true",
     )
 
 

@@ -5,130 +5,94 @@ What is planned is what the worker would plan: the same code, the same settings.
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from cli.exits import Refused
-from cli.manifests import Object, of_kind, parsed, read_objects
+from cli.given import Given, check_sold, given
 from cli.portable_types import read_types
 from cli.simulated import Simulation, as_json, as_table, simulation
-from cli.workloads import KINDS, pods_of
-from kube.facts import node_fact, pool_fact
-from kube.pod_facts import daemonset_fact, pod_fact
-from model.catalogue import Catalogue, InstanceType
-from model.facts import DaemonSetFact, NodeFact, PodFact, PoolFact
-from model.requirements import RequirementError, Requirements
+from model.catalogue import Catalogue, ReservationRoom
 from scheduling.state import Change, ClusterState, PlanSettings
-from scheduling.typetable import TypeTable
 
 app = typer.Typer()
 
-NOW = datetime(2000, 1, 2, tzinfo=UTC)
-"""After everything in the manifests; plans ask no clock."""
-
-Manifests = Annotated[Path, typer.Option(help="Manifests in YAML or JSON.")]
-Maybe = Annotated[Path | None, typer.Option(help="Manifests in YAML or JSON.")]
+_STORAGE = "PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes may stand in any of the files."
+_PODS = f"Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses. {_STORAGE}"
+Pools = Annotated[Path, typer.Option(help="NodePools and NodeOverlays in YAML or JSON.")]
+Pods = Annotated[Path, typer.Option(help=_PODS)]
+Daemons = Annotated[Path | None, typer.Option(help="DaemonSets in YAML or JSON.")]
+Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims, Pods, Namespaces.")]
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
-Policy = Annotated[str, typer.Option(help="Respect or Ignore.")]
+Preferences = Annotated[str, typer.Option(envvar="PREFERENCE_POLICY", help="Respect or Ignore.")]
+MinValues = Annotated[str, typer.Option(envvar="MIN_VALUES_POLICY", help="Strict or BestEffort.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
 
 
 @app.command()
 def simulate(
-    nodepools: Manifests,
-    pods: Manifests,
+    nodepools: Pools,
+    pods: Pods,
     instance_types: Types,
-    daemonsets: Maybe = None,
-    nodes: Maybe = None,
-    preference_policy: Policy = "Respect",
+    daemonsets: Daemons = None,
+    nodes: Nodes = None,
+    preference_policy: Preferences = "Respect",
+    min_values_policy: MinValues = "Strict",
     node_cost: Annotated[float, typer.Option(envvar="NODE_COST", min=0)] = PlanSettings().node_cost,
     output: Output = "table",
 ) -> None:
     """Say which nodes would be bought for these pods, what they would cost, and which pods find no place and why."""
-    if output not in ("table", "json"):
-        raise Refused(f"simulate: --output {output}: write table or json")
-    if preference_policy not in ("Respect", "Ignore"):
-        raise Refused(f"simulate: --preference-policy {preference_policy}: write Respect or Ignore")
-    settings = PlanSettings.model_validate({"preference_policy": preference_policy, "node_cost": node_cost})
-    types = read_types(instance_types)
-    pools = _facts(nodepools, _pool, "NodePool")
-    _sold(nodepools, pools, instance_types, types)
-    found = run(
-        pools=pools,
-        pods=[parsed(pods, one, _pod) for one in pods_of(pods, of_kind(pods, read_objects(pods), *KINDS))],
-        types=types,
-        daemons=_facts(daemonsets, daemonset_fact, "DaemonSet") if daemonsets else [],
-        nodes=_facts(nodes, _node, "Node") if nodes else [],
-        settings=settings,
+    _one_of("--output", output, "table", "json")
+    _one_of("--preference-policy", preference_policy, "Respect", "Ignore")
+    _one_of("--min-values-policy", min_values_policy, "Strict", "BestEffort")
+    settings = PlanSettings.model_validate(
+        {
+            "preference_policy": preference_policy,
+            "min_values_policy": min_values_policy,
+            "node_cost": node_cost,
+        }
     )
+    types, reservations = read_types(instance_types)
+    world = given(nodepools, pods, types, daemonsets, nodes)
+    check_sold(nodepools, world.pools, instance_types, types)
+    found = run(world, settings, reservations)
     if output == "json":
         typer.echo(json.dumps(as_json(found), indent=2))
     else:
-        Console().print(as_table(found))
+        # Brackets in reasons are no markup.
+        Console(markup=False, highlight=False, emoji=False).print(as_table(found))
 
 
-def run(
-    *,
-    pools: list[PoolFact],
-    pods: list[PodFact],
-    types: tuple[InstanceType, ...],
-    daemons: list[DaemonSetFact],
-    nodes: list[NodeFact],
-    settings: PlanSettings,
-) -> Simulation:
-    """The plan, with how long planning itself took."""
+def run(world: Given, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:
+    """The plan, with how long planning itself took. `reservations`: how many nodes each has room for."""
+    now = datetime.now(UTC)
     state = ClusterState(settings)
-    state.set_catalogue(Catalogue(by_node_class={pool.node_class: types for pool in pools}))
+    state.set_catalogue(Catalogue(by_node_class={pool.node_class: world.types for pool in world.pools}))
     state.apply(
         [
-            *(Change(kind="pool", key=one.name, fact=one) for one in pools),
-            *(Change(kind="node", key=one.name, fact=one) for one in nodes),
-            *(Change(kind="daemonset", key=one.uid, fact=one) for one in daemons),
-            *(Change(kind="pod", key=one.uid, fact=one) for one in pods),
+            *world.volumes.changes(),
+            *(Change(kind="pool", key=one.name, fact=one) for one in world.pools),
+            *(Change(kind="overlay", key=one.name, fact=one) for one in world.overlays),
+            *(Change(kind="node", key=one.name, fact=one) for one in world.nodes),
+            *(Change(kind="claim", key=one.name, fact=one) for one in world.claims),
+            *(Change(kind="daemonset", key=one.uid, fact=one) for one in world.daemons),
+            *(Change(kind="namespace", key=one.name, fact=one) for one in world.namespaces()),
+            *(Change(kind="pod", key=one.uid, fact=one) for one in world.pods),
         ]
     )
+    rooms = {key: ReservationRoom(available=number, at=now) for key, number in reservations.items()}
     began = time.perf_counter()
-    plan = state.provision(now=NOW)
+    plan = state.provision(now=now, reservations=rooms)
     seconds = time.perf_counter() - began
-    return simulation(plan, {one.uid: one for one in pods}, {one.name: one for one in types}, seconds)
+    laid = {one.name: {kind.name: kind for kind in world.sold_by(one)} for one in world.pools}
+    return simulation(plan, {one.uid: one for one in world.pods}, laid, seconds)
 
 
-def _facts(path: Path, read: Callable[[Mapping[str, Any]], Any], kind: str) -> list[Any]:
-    return [parsed(path, one, read) for one in of_kind(path, read_objects(path), kind)]
-
-
-def _pool(raw: Mapping[str, Any]) -> PoolFact:
-    """Ready, as nobody has said otherwise. Raises ValueError for requirements that mean nothing."""
-    found = pool_fact(raw).model_copy(update={"ready": True})
-    try:
-        Requirements.of(found.requirements)
-    except RequirementError as error:
-        raise ValueError(f"spec.template.spec.requirements: {error}") from error
-    return found
-
-
-def _sold(path: Path, pools: list[PoolFact], source: Path, types: tuple[InstanceType, ...]) -> None:
-    """A pool that no type satisfies is never meant. Raises `Refused`."""
-    table = TypeTable(types)
-    for pool in pools:
-        wanted = Requirements.of(pool.requirements)
-        if not table.types_with(wanted).any():
-            field = "spec.template.spec.requirements"
-            raise Refused(f"{path}: NodePool {pool.name}: {field}: no instance type in {source} satisfies {wanted}")
-
-
-def _node(raw: Mapping[str, Any]) -> NodeFact:
-    found = node_fact(raw)
-    conditions = (raw.get("status") or {}).get("conditions")
-    return found if conditions else found.model_copy(update={"ready": True})
-
-
-def _pod(raw: Object | Mapping[str, Any]) -> PodFact:
-    """One that is bound nowhere waits for a node."""
-    found = pod_fact(raw)
-    return found if found.node_name else found.model_copy(update={"unschedulable": True})
+def _one_of(option: str, said: str, *choices: str) -> None:
+    if said not in choices:
+        raise Refused(f"simulate: {option} {said}: write {' or '.join(choices)}")

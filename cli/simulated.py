@@ -13,8 +13,9 @@ from model.catalogue import InstanceType, Offering
 from model.facts import PodFact
 from model.plans import Plan, PlannedClaim
 from model.requirements import Requirements
+from model.resources import PODS
 
-_SHOWN = ("cpu", "memory", "nvidia.com/gpu")
+_FIRST = ("cpu", "memory")
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,24 @@ class Simulation:
 
 
 def simulation(
-    plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, InstanceType], seconds: float
+    plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, Mapping[str, InstanceType]], seconds: float
 ) -> Simulation:
-    """`pods` by UID, those that run among them."""
+    """`pods` by UID, those that run among them; `types` by pool and name."""
     names = _names(pods)
     existing: dict[str, tuple[str, ...]] = {}
     for uid, node in plan.nominations.items():
         existing[node] = (*existing.get(node, ()), names[uid])
+    placed = {*plan.nominations, *(uid for one in plan.claims for uid in one.pods)}
+    unplaced = {one.pod_uid: one.reason for one in plan.unplaced}
+    for uid, pod in pods.items():
+        if uid not in placed and uid not in unplaced and not pod.node_name and not pod.finished:
+            unplaced[uid] = _left_out(pod)
     return Simulation(
-        nodes=tuple(_node(one, names, types) for one in plan.claims),
+        nodes=tuple(_node(one, names, types[one.pool]) for one in plan.claims),
         existing=existing,
-        unschedulable={names[one.pod_uid]: one.reason for one in plan.unplaced},
+        unschedulable={names[uid]: reason for uid, reason in unplaced.items()},
         seconds=seconds,
-        pods=len(plan.nominations) + len(plan.unplaced) + sum(len(one.pods) for one in plan.claims),
+        pods=len(placed) + len(unplaced),
     )
 
 
@@ -140,7 +146,8 @@ def _node(claim: PlannedClaim, names: Mapping[str, str], types: Mapping[str, Ins
 
 def _fill(claim: PlannedClaim, chosen: InstanceType) -> dict[str, float]:
     room = chosen.allocatable()
-    return {key: claim.requests.get(key, 0) / room[key] for key in _SHOWN if room.get(key)}
+    keys = dict.fromkeys((*_FIRST, *sorted(claim.requests.keys() - {PODS})))
+    return {key: claim.requests.get(key, 0) / room[key] for key in keys if room.get(key)}
 
 
 def _allowed(offering: Offering, wanted: Requirements) -> bool:
@@ -148,16 +155,36 @@ def _allowed(offering: Offering, wanted: Requirements) -> bool:
         labels.ZONE: offering.zone,
         labels.ZONE_ID: offering.zone_id,
         labels.CAPACITY_TYPE: offering.capacity_type,
-        labels.CAPACITY_RESERVATION_ID: offering.reservation_id,
+        labels.PLACEMENT_GROUP_PARTITION: offering.partition,
+        **offering.reserved_labels,
     }
-    return offering.available and all(key not in wanted or wanted[key].has(value) for key, value in said.items())
+    asked = ((wanted[key], value) for key, value in said.items() if key in wanted)
+    return offering.available and all(one.has(value) if value else not one.present for one, value in asked)
 
 
 def _cheapest(offerings: list[Offering]) -> float:
     return min(one.price for one in offerings)
 
 
+def _left_out(pod: PodFact) -> str:
+    """Why it is nothing to plan for (reference 2.2)."""
+    if pod.daemonset or pod.mirror:
+        return f"its node is chosen by {'its DaemonSet' if pod.daemonset else 'the kubelet'}"
+    if pod.deleting:
+        return "it is being deleted"
+    if pod.nominated_node:
+        return f"kube-scheduler has nominated {pod.nominated_node} for it"
+    if not pod.unschedulable:
+        return "schedulingGates hold it back"
+    return "it asks for a node of no NodePool"
+
+
 def _names(pods: Mapping[str, PodFact]) -> dict[str, str]:
-    """By name alone where that is enough."""
+    """By name alone where that is enough; else with the namespace, or as the UID says it."""
     times = Counter(pod.name for pod in pods.values())
-    return {uid: pod.name if times[pod.name] == 1 else f"{pod.namespace}/{pod.name}" for uid, pod in pods.items()}
+    full = {uid: f"{pod.namespace}/{pod.name}" for uid, pod in pods.items()}
+    alike = Counter(full.values())
+    return {
+        uid: pod.name if times[pod.name] == 1 else full[uid] if alike[full[uid]] == 1 else uid
+        for uid, pod in pods.items()
+    }

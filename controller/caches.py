@@ -12,25 +12,30 @@ from typing import Final, TypeVar
 import structlog
 from pydantic import ValidationError
 
+from controller import storage
 from controller.dirty import Dirty, PoolView, pool_view
 from controller.occupancy import Occupancy
-from kube.facts import claim_fact, is_ours, node_fact
+from controller.tables import discard, put
+from kube.facts import claim_fact, is_ours, namespace_fact, node_fact, overlay_fact
 from kube.listwatch import Delta
 from kube.pod_facts import daemonset_fact, pod_fact
+from model.buffers import BufferFact
 from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact
 from model.kinds import EC2NodeClass
 from model.labels import NODECLASS_HASH_VERSION
+from model.overlays import OverlayFact
 from scheduling.facts import Change, Fact, Kind
+from scheduling.storage import Storage
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
+F = TypeVar("F", bound=Fact)
 
 _REMEMBERED_DELETIONS: Final = 2000
 
 
 class Caches:
-    """Facts of seven kinds. `now` is the wall clock; `woken` is called after every change."""
+    """Facts by kind. `now` is the wall clock; `woken` is called after every change."""
 
     def __init__(self, now: Callable[[], datetime], woken: Callable[[], None] = lambda: None) -> None:
         self._now = now
@@ -42,6 +47,9 @@ class Caches:
         self.node_classes: dict[str, EC2NodeClass] = {}
         self.daemonsets: dict[str, DaemonSetFact] = {}
         self.namespaces: dict[str, NamespaceFact] = {}
+        self.storage = Storage()
+        self.overlays: dict[str, OverlayFact] = {}
+        self.buffers: dict[str, BufferFact] = {}
         self.pending: dict[str, PodFact] = {}
         """Pods that are bound nowhere and not finished."""
         self.occupancy = Occupancy()
@@ -59,10 +67,10 @@ class Caches:
 
     def hear(self, kind: str, deltas: Iterable[Delta]) -> None:
         """Take changes of one kind in. An object that cannot be read is left out and logged, not the others."""
-        take = self._takers[kind]
+        take = self._takers.get(kind)
         for delta in deltas:
             try:
-                take(self, delta)
+                take(self, delta) if take else self._hear_storage(kind, delta)
             except (ValueError, KeyError, ValidationError) as error:
                 name = delta.object.get("metadata", {}).get("name")
                 log.error("object cannot be read and is left out", kind=kind, name=name, error=str(error)[:300])
@@ -74,10 +82,10 @@ class Caches:
         old = self.pods.get(uid)
         if new == old:
             return
-        _put(self.pods, uid, new)
+        put(self.pods, uid, new)
         waiting = new if new is not None and not new.node_name and not new.finished else None
         if waiting != self.pending.get(uid):
-            _put(self.pending, uid, waiting)
+            put(self.pending, uid, waiting)
             self._dirty.pods = True
             if new is not None and new.node_name:
                 self.on_pod_bound(uid)
@@ -97,8 +105,8 @@ class Caches:
             return
         if old is not None:
             self._touch_node(name)
-            _discard(self._nodes_by_provider, old.provider_id, name)
-        _put(self.nodes, name, new)
+            discard(self._nodes_by_provider, old.provider_id, name)
+        put(self.nodes, name, new)
         if new is not None and new.provider_id:
             self._nodes_by_provider.setdefault(new.provider_id, set()).add(name)
         if new is None:
@@ -143,7 +151,7 @@ class Caches:
         del self.claims[name]
         if self._claim_by_provider.get(old.provider_id) == name:
             del self._claim_by_provider[old.provider_id]
-        _discard(self._claims_by_pool, old.pool, name)
+        discard(self._claims_by_pool, old.pool, name)
         self._dirty.gone_claims[uid] = old
         self._dirty.claims.discard(name)
         self._dirty.pools.add(old.pool)
@@ -182,18 +190,24 @@ class Caches:
 
     def _hear_daemonset(self, delta: Delta) -> None:
         uid = delta.object["metadata"]["uid"]
-        new = None if delta.gone else daemonset_fact(delta.object)
-        if new != self.daemonsets.get(uid):
-            _put(self.daemonsets, uid, new)
-            self._change("daemonset", uid, new)
+        self._replace(self.daemonsets, "daemonset", uid, None if delta.gone else daemonset_fact(delta.object))
 
     def _hear_namespace(self, delta: Delta) -> None:
-        metadata = delta.object["metadata"]
-        name = metadata["name"]
-        new = None if delta.gone else NamespaceFact(name=name, labels=metadata.get("labels") or {})
-        if new != self.namespaces.get(name):
-            _put(self.namespaces, name, new)
-            self._change("namespace", name, new)
+        name = delta.object["metadata"]["name"]
+        self._replace(self.namespaces, "namespace", name, None if delta.gone else namespace_fact(delta.object))
+
+    def _hear_overlay(self, delta: Delta) -> None:
+        name = delta.object["metadata"]["name"]
+        if self._replace(self.overlays, "overlay", name, None if delta.gone else overlay_fact(delta.object)):
+            self._dirty.pods = True
+
+    def _hear_storage(self, plural: str, delta: Delta) -> None:
+        kind, key, fact = storage.heard(plural, delta)
+        if self.storage.put(kind, key, fact):
+            self._dirty.pods = True
+            if kind == "volume_claim":
+                self._dirty.volume_claims.add(key)
+            self._change(kind, key, fact)
 
     _takers: Final[Mapping[str, Callable[["Caches", Delta], None]]] = {
         "pods": _hear_pod,
@@ -203,6 +217,7 @@ class Caches:
         "ec2nodeclasses": _hear_node_class,
         "daemonsets": _hear_daemonset,
         "namespaces": _hear_namespace,
+        "nodeoverlays": _hear_overlay,
     }
 
     # --- what this process does itself ---
@@ -211,6 +226,10 @@ class Caches:
         """A NodeClaim that was just created counts before the watch shows it; unless it is gone again already."""
         if claim.uid not in self._deleted and claim.name not in self.claims:
             self._take_claim(claim)
+
+    def take_buffer(self, uid: str, fact: BufferFact | None) -> bool:
+        """What a CapacityBuffer asks for; None: nothing. False when it is as it was."""
+        return self._replace(self.buffers, "buffer", uid, fact)
 
     def touch_claim(self, name: str) -> None:
         """Something outside these caches changed for it: its digest is due."""
@@ -254,7 +273,10 @@ class Caches:
         self._changes = {}
         return (
             *(Change(kind="namespace", key=key, fact=fact) for key, fact in self.namespaces.items()),
+            *(Change(kind=kind, key=key, fact=fact) for kind, key, fact in self.storage.everything()),
             *(Change(kind="pool", key=key, fact=view.fact) for key, view in self.pools.items()),
+            *(Change(kind="buffer", key=key, fact=fact) for key, fact in self.buffers.items()),
+            *(Change(kind="overlay", key=key, fact=fact) for key, fact in self.overlays.items()),
             *(Change(kind="daemonset", key=key, fact=fact) for key, fact in self.daemonsets.items()),
             *(Change(kind="node", key=key, fact=fact) for key, fact in self.nodes.items()),
             *(Change(kind="claim", key=key, fact=fact) for key, fact in self.claims.items()),
@@ -262,26 +284,17 @@ class Caches:
         )
 
     def _touch_node(self, node: str) -> None:
-        claim = self.claim_of(node)
-        if claim:
-            self._dirty.claims.add(claim)
+        self._dirty.claims |= {self.claim_of(node)} - {""}
+
+    def _replace(self, table: dict[str, F], kind: Kind, key: str, new: F | None) -> bool:
+        """False when it is as it was."""
+        if new == table.get(key):
+            return False
+        put(table, key, new)
+        self._change(kind, key, new)
+        return True
 
     def _change(self, kind: Kind, key: str, fact: Fact | None) -> None:
         # A later change of an object replaces an earlier one and goes last, so order holds between kinds.
         self._changes.pop((kind, key), None)
         self._changes[kind, key] = Change.model_construct(kind=kind, key=key, fact=fact)
-
-
-def _put(table: dict[str, T], key: str, value: T | None) -> None:
-    if value is None:
-        table.pop(key, None)
-    else:
-        table[key] = value
-
-
-def _discard(index: dict[str, set[str]], key: str, value: str) -> None:
-    members = index.get(key)
-    if members is not None:
-        members.discard(value)
-        if not members:
-            del index[key]

@@ -58,6 +58,10 @@ class Calls:
         newest = max(self._first_seen[uid] for uid in uids)
         return DemandSeen(pods=len(uids), newest=newest, at_once=bool(lost))
 
+    def renew(self, uids: Collection[str]) -> None:
+        """Something changed for these pods, so that they are told of anew, as if they had just come."""
+        self._told -= set(uids)
+
     def _lose(self, lost: Collection[str], now: datetime) -> None:
         """What goes round and round finds no place for now: it is demand again only after a while, ever longer."""
         for uid in lost:

@@ -3,7 +3,7 @@
 `host.py` tells the Provisioning workflow of them; what the planner itself places is decided in `scheduling/`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -44,6 +44,17 @@ def leaving(caches: Caches) -> Iterable[str]:
         claim = caches.claims.get(caches.claim_of(name))
         if claim is not None and (node.deleting or claim.deleting):
             yield name
+
+
+def waiting_for(caches: Caches, volume_claims: Collection[str]) -> list[str]:
+    """UIDs of the pods without a node that use one of these PersistentVolumeClaims (`namespace/name`)."""
+    if not volume_claims:
+        return []
+    return [
+        uid
+        for uid, pod in caches.pending.items()
+        if any(f"{pod.namespace}/{name}" in volume_claims for name in pod.volumes)
+    ]
 
 
 def answered(pod: PodFact, caches: Caches, nominations: Nominations, now: datetime) -> bool:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from model import labels, resources
 from model.base import Message
@@ -41,6 +41,8 @@ class View:
     drift: Drift | None = None
     unseen: bool = False
     """Nobody saw it leave: `vacant_since` is when the watch began."""
+    kept_for: str = ""
+    """The CapacityBuffer that needs the room there."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Di
         seen = seen.model_copy(update={"node_ready": node.ready, "waiting_for": _reasons(node, waiting)})
     if view.occupied:
         return Digest(seen)
+    if view.kept_for:
+        return Digest(seen.model_copy(update={"kept_for": view.kept_for}))
     if view.expected and (view.expected_until is None or now < view.expected_until):
         return Digest(seen, again=view.expected_until)
     moments = (view.vacant_since, view.claim.initialized_at, view.expected_until)
@@ -122,8 +126,10 @@ def _reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
     return waiting if node.ready else ()
 
 
-def pool_digest(pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2NodeClass | None) -> PoolSeen:
-    """What the pool's status shows, in short."""
+def pool_digest(
+    pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2NodeClass | None, *, static_capacity: bool = False
+) -> PoolSeen:
+    """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.total(claim.capacity for claim in launched)
@@ -135,7 +141,17 @@ def pool_digest(pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2Node
         node_class_ready=_readiness(node_class),
         stamps=foreign_stamps(pool.hash_version, claims, labels.NODEPOOL_HASH_VERSION),
         deleting=pool.deleting,
+        **_static(pool, claims, static_capacity),
     )
+
+
+def _static(pool: PoolFact, claims: tuple[ClaimFact, ...], gate: bool) -> dict[str, Any]:
+    if not pool.static:
+        return {}
+    if not gate:
+        return {"static": "off"}
+    going = sum(claim.deleting for claim in claims)
+    return {"static": "on", "replicas": pool.replicas, "standing": len(claims) - going, "going": going}
 
 
 def node_class_digest(node_class: EC2NodeClass, claims: Iterable[ClaimFact]) -> NodeClassSeen:

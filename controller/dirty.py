@@ -27,6 +27,8 @@ class Dirty:
     node_classes: set[str] = field(default_factory=set)
     pods: bool = False
     """Which pods want a node, or when that is to be looked at again, may have changed."""
+    volume_claims: set[str] = field(default_factory=set)
+    """PersistentVolumeClaims as `namespace/name`: pods that wait for them may be planned now."""
     gone_claims: dict[str, ClaimFact] = field(default_factory=dict)
     """By UID: NodeClaims that left the API server."""
     gone_pools: set[str] = field(default_factory=set)

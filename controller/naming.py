@@ -9,17 +9,17 @@ from model import labels
 from model.facts import ClaimFact
 from model.kinds import NodeClaim
 from model.launches import Member
+from model.naming import claim_name
 from model.plans import LaunchDraft, PlannedClaim
 from model.quantity import format_resources
 
 MOST_IN_GROUP: Final = 500
 """Members of one launch group; its workflow carries them in its state."""
-_LONGEST_POOL: Final = 52
 
 
 def claim_names(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
     """One name for each claim: the pool's, and ten characters out of the plan's id and the claim's place in it."""
-    return [f"{claim.pool[:_LONGEST_POOL]}-{_tail(plan_id, index)}" for index, claim in enumerate(claims)]
+    return [claim_name(claim.pool, plan_id, index) for index, claim in enumerate(claims)]
 
 
 def group_ids(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
@@ -82,18 +82,14 @@ def drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
     )
 
 
-def _tail(plan_id: str, index: int) -> str:
-    digest = hashlib.sha256(f"{plan_id}/{index}".encode()).digest()
-    letters = "bcdfghjklmnpqrstvwxz2456789"
-    return "".join(letters[byte % len(letters)] for byte in digest[:10])
-
-
 def _same_launch(claim: PlannedClaim) -> str:
-    """All that a launch request is made of. Amounts asked for count only where no instance types are named."""
+    """All that a launch request is made of. Amounts asked for count only where no instance types are named, but for
+    resources that a launch template says something for."""
     left_out = {"pods", "capacity_bound", "why"}
     if any(one.key == labels.INSTANCE_TYPE and one.operator == "In" for one in claim.requirements):
         left_out.add("requests")
-    return claim.model_dump_json(exclude=left_out)
+    templated = [key for key in (labels.EFA, labels.NITRO_SANDBOX_RESOURCE) if claim.requests.get(key)]
+    return f"{claim.model_dump_json(exclude=left_out)} {templated}"
 
 
 def _owner(planned: PlannedClaim) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from model.faults import TryLater
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim
 from scheduling.facts import Change
+from scheduling.overlays import Verdict
 from scheduling.state import ClusterState, PlanSettings
 
 log = structlog.get_logger(__name__)
@@ -67,6 +68,12 @@ class PlannerProcess:
 
     async def heed(self, learnt: Learnt, specs: Mapping[str, str]) -> None:
         await self._ask("heed", learnt, specs)
+
+    async def overlays(self) -> Mapping[str, Verdict]:
+        """Which NodeOverlays are heeded, by name."""
+        verdicts, _ = await self._ask("overlays")
+        found: Mapping[str, Verdict] = verdicts
+        return found
 
     async def commit(self, claims: Mapping[str, PlannedClaim], *, now: datetime) -> None:
         await self._ask("commit", claims, now=now)

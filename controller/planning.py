@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from activities.ports import Claims, Events, Offerings
+from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.catalogue import CatalogueFeed
 from controller.demand import place_of, wanting
@@ -18,6 +19,7 @@ from controller.learning import Learning
 from controller.limits import within_limits
 from controller.naming import claim_names, drafts, group_ids, node_claim
 from controller.nominations import Nominations
+from controller.overlays import OverlayVerdicts
 from controller.planner import PlannerProcess
 from controller.shifts import Shifts
 from controller.sizes import Sizes
@@ -54,7 +56,10 @@ class Planning:
         settings: PlanSettings,
         not_ready_grace: timedelta,
         now: Callable[[], datetime],
+        verdicts: OverlayVerdicts | None = None,
+        buffers: Buffers | None = None,
     ) -> None:
+        self._verdicts, self._buffers = verdicts, buffers
         self._caches, self._nominations = caches, nominations
         self._claims, self._events, self._offerings = claims, events, offerings
         self.catalogue = CatalogueFeed(caches, offerings, now)
@@ -65,6 +70,8 @@ class Planning:
         self._settings, self._grace, self._now = settings, not_ready_grace, now
         self._process: PlannerProcess | None = None
         self._lock = asyncio.Lock()
+        self._moved = False
+        """The planner was told something since the room for buffers was looked at."""
         self.passes = 0
 
     async def close(self) -> None:
@@ -75,7 +82,21 @@ class Planning:
     async def feed(self) -> None:
         """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater."""
         async with self._lock:
-            await self._fill()
+            process = await self._fill()
+            if self._buffers and self._buffers.due(self._moved):
+                self._moved = False
+                await self._look(self._buffers, process)
+
+    async def _look(self, buffers: Buffers, process: PlannerProcess) -> None:
+        """At what stands, whatever can be bought."""
+        grace = self._grace
+        try:
+            await buffers.look(
+                lambda: process.provision(now=self._now(), unavailable=(), not_ready_grace=grace, reservations={})
+            )
+        except Fault:
+            await self.close()
+            raise
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """Raises TryLater when there is no planner to be had."""
@@ -89,7 +110,7 @@ class Planning:
             with_doubt = self._doubtful()
             if with_doubt:
                 return PlanOutcome(plan_id=request.plan_id, blocked=with_doubt, planned_at=now)
-            if not any(True for _ in wanting(self._caches, now)):
+            if not self._caches.buffers and not any(True for _ in wanting(self._caches, now)):
                 self.passes += 1
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
@@ -133,6 +154,7 @@ class Planning:
         self.learning.look_at(changes)
         try:
             if changes:
+                self._moved = True
                 await process.apply(changes)
             known = (self.learning.learnt, self.learning.specs())
             if self._heeded is None or self._heeded[0] is not known[0] or self._heeded[1] != known[1]:
@@ -141,6 +163,8 @@ class Planning:
             if await self.catalogue.refresh():
                 await process.set_catalogue(self.catalogue.catalogue)
                 self.catalogue.delivered()
+            if self._verdicts and self._caches.overlays and not self.catalogue.unknown():
+                await self._verdicts.say(await process.overlays())
         except Fault:
             # What it was told may be lost half-way, so it starts anew and is told all of it.
             await self.close()

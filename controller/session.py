@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -12,13 +13,16 @@ from typing import Final
 from temporalio.client import Client
 
 from activities.ports import Instances, Offerings
+from controller import gates
+from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.calling import Calls
-from controller.demand import next_lapse, told_apart
+from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
+from controller.overlays import OverlayVerdicts
 from controller.planning import Planning
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
@@ -35,7 +39,7 @@ from workflows import ids
 
 GATHER: Final = 0.1
 """Seconds for which changes are gathered before anything is made of them."""
-_WATCHED: Final = (
+WATCHED: Final = (
     resources.NODE_CLAIMS,
     resources.NODES,
     resources.PODS,
@@ -43,6 +47,10 @@ _WATCHED: Final = (
     resources.EC2_NODE_CLASSES,
     resources.DAEMON_SETS,
     resources.NAMESPACES,
+    resources.STORAGE_CLASSES,
+    resources.PERSISTENT_VOLUMES,
+    resources.PERSISTENT_VOLUME_CLAIMS,
+    resources.CSI_NODES,
 )
 
 
@@ -63,6 +71,8 @@ class Session:
         self.sent = sent
         self.caches = Caches(now, self._awake.set)
         self._nominations = Nominations()
+        gated = gates.CAPACITY_BUFFER in settings.gates
+        self._buffers = Buffers(self.caches, kube.buffers, now) if gated else None
         self.caches.on_pod_bound = self._pod_bound
         self.caches.on_pod_gone = self._nominations.gone
         self._signaller = Signaller(temporal, settings.task_queue, sent)
@@ -82,7 +92,7 @@ class Session:
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
-            for one in _WATCHED
+            for one in (*WATCHED, *gates.kinds(settings.gates))
         }
 
     def _teller(self) -> Telling:
@@ -94,6 +104,8 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
+            kept_for=self._buffers.needs if self._buffers else lambda claim: "",
+            static_capacity=self._settings.static_capacity,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
@@ -106,6 +118,8 @@ class Session:
             settings=self._settings.planning,
             not_ready_grace=self._settings.not_ready_grace,
             now=self._now,
+            verdicts=OverlayVerdicts(self.caches, kube.overlays, self._now),
+            buffers=self._buffers,
         )
 
     def _catalogue_changed(self) -> None:
@@ -120,6 +134,8 @@ class Session:
                 group.create_task(self._synced(watch), name=f"watch-{name}-synced")
             group.create_task(self._signaller.run(), name="watch-signals")
             group.create_task(self._tell(), name="watch-tell")
+            if self._buffers:
+                group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
     async def close(self) -> None:
         for plan in self._plans.values():
@@ -178,6 +194,12 @@ class Session:
         self.caches.touch_pods()
         return outcome
 
+    async def _watch_buffers(self, buffers: Buffers) -> None:
+        """Once they are known, since a PodTemplate that is not known yet is not one that is missing."""
+        for kind in gates.kinds((gates.CAPACITY_BUFFER,)):
+            await self._watches[kind.plural].synced.wait()
+        await buffers.run()
+
     async def _synced(self, watch: ListWatch) -> None:
         await watch.synced.wait()
         self.caches.touch_pods()
@@ -195,6 +217,7 @@ class Session:
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
+            self._calls.renew(waiting_for(self.caches, dirty.volume_claims))
             due = [moment for moment in (self._calls.again, self._lapse) if moment is not None]
             if dirty.pods or (due and min(due) <= now):
                 self._call(now)
@@ -220,7 +243,8 @@ class Session:
             return
         self._lapse = next_lapse(self.caches, self._nominations, now)
         unanswered, waiting = told_apart(self.caches, self._nominations, now)
-        demand = self._calls.decide(unanswered, now, waiting)
+        short = self._buffers.short() if self._buffers else []
+        demand = self._calls.decide([*unanswered, *short], now, waiting)
         if demand is None:
             return
         cluster = self._settings.cluster
@@ -242,10 +266,15 @@ class Session:
             pods=synced["pods"],
             pools=synced["nodepools"],
             node_classes=synced["ec2nodeclasses"],
-            unplanned=young and self._planning.passes == 0 and bool(self.caches.pending),
+            unplanned=young and (self._unsure() or (self._planning.passes == 0 and bool(self.caches.pending))),
         )
 
+    def _unsure(self) -> bool:
+        return self._buffers is not None and self._buffers.unsure
+
     def _hearer(self, kind: str) -> Callable[[list[Delta]], None]:
+        if self._buffers and kind in {one.plural for one in gates.kinds((gates.CAPACITY_BUFFER,))}:
+            return functools.partial(self._buffers.hear, kind)
         return lambda deltas: self.caches.hear(kind, deltas)
 
     def _pod_bound(self, uid: str) -> None:

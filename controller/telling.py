@@ -48,7 +48,7 @@ class Known:
     pools: bool
     node_classes: bool
     unplanned: bool
-    """This host is new, pods are pending, and no plan has said yet where they go."""
+    """This host is new, pods are pending or buffers there, and no plan has said yet where they go."""
 
 
 class Telling:
@@ -63,10 +63,14 @@ class Telling:
         began: datetime,
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
+        kept_for: Callable[[str], str] = lambda claim: "",
+        static_capacity: bool = False,
     ) -> None:
+        """`kept_for`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for none."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
-        self._began, self._number, self._drift = began, number, drift
+        self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
+        self._static_capacity = static_capacity
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -176,6 +180,7 @@ class Telling:
             vacant_since=vacant_since or self._unseen(claim),
             drift=self._drift(claim),
             unseen=vacant_since is None,
+            kept_for=self._kept_for(claim.name),
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:
@@ -221,7 +226,8 @@ class Telling:
             self._due.set(f"pool/{name}", last + POOL_PAUSE)
             return
         node_class = self._caches.node_classes.get(view.fact.node_class)
-        seen = pool_digest(view.fact, self._caches.claims_of_pool(name), node_class)
+        claims = self._caches.claims_of_pool(name)
+        seen = pool_digest(view.fact, claims, node_class, static_capacity=self._static_capacity)
         start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = seen.model_copy(update={"number": self._number()})
         signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, fingerprint(seen), start)

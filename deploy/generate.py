@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from deploy.schema import root_schema
-from model.kinds import EC2NodeClass, KubeObject, NodeClaim, NodePool
+from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, NodeClaim, NodeOverlay, NodePool
 
 FOLDER = Path(__file__).parent / "crds"
 _HEADER = "# Written by `python -m deploy.generate` from model/kinds: change the models, not this file.\n"
@@ -44,6 +44,10 @@ class Kind:
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
     scale: bool = False
+    namespaced: bool = False
+    category: str = "karpenter"
+    also_served: tuple[str, ...] = ()
+    """Older versions with the same schema; the model's is stored."""
 
     @property
     def name(self) -> str:
@@ -51,7 +55,15 @@ class Kind:
 
     @property
     def group(self) -> str:
-        return str(self.model.model_fields["api_version"].default).partition("/")[0]
+        return self._api_version[0]
+
+    @property
+    def version(self) -> str:
+        return self._api_version[2]
+
+    @property
+    def _api_version(self) -> tuple[str, str, str]:
+        return str(self.model.model_fields["api_version"].default).partition("/")
 
     @property
     def file(self) -> Path:
@@ -96,6 +108,29 @@ KINDS = (
         (Column("Ready", _READY), _AGE, Column("Role", ".spec.role", priority=1)),
         short_names=("ec2nc", "ec2ncs"),
     ),
+    Kind(
+        NodeOverlay,
+        "nodeoverlays",
+        (Column("Ready", _READY), _AGE, Column("Weight", ".spec.weight", "integer", priority=1)),
+        short_names=("overlays",),
+    ),
+    Kind(
+        CapacityBuffer,
+        "capacitybuffers",
+        (
+            Column("Strategy", ".spec.provisioningStrategy"),
+            Column("PodTemplate", ".status.podTemplateRef.name"),
+            Column("Replicas", ".status.replicas", "integer"),
+            Column("ConditionsType", ".status.conditions[*].type"),
+            Column("ConditionsStatus", ".status.conditions[*].status"),
+            Column("ConditionsReason", ".status.conditions[*].reason"),
+            _AGE,
+        ),
+        short_names=("cb",),
+        namespaced=True,
+        category="autoscaling",
+        also_served=("v1alpha1",),
+    ),
 )
 
 
@@ -108,18 +143,20 @@ def crd(kind: Kind) -> dict[str, Any]:
         "spec": {
             "group": kind.group,
             "names": _names(kind),
-            "scope": "Cluster",
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": root_schema(kind.model)},
-                    "subresources": _subresources(kind),
-                    "additionalPrinterColumns": [column.as_object() for column in kind.columns],
-                }
-            ],
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [_version(kind, name) for name in (kind.version, *kind.also_served)],
         },
+    }
+
+
+def _version(kind: Kind, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "served": True,
+        "storage": name == kind.version,
+        "schema": {"openAPIV3Schema": root_schema(kind.model)},
+        "subresources": _subresources(kind),
+        "additionalPrinterColumns": [column.as_object() for column in kind.columns],
     }
 
 
@@ -146,7 +183,7 @@ def _names(kind: Kind) -> dict[str, Any]:
         "listKind": f"{kind.name}List",
         "plural": kind.plural,
         "singular": kind.name.lower(),
-        "categories": ["karpenter"],
+        "categories": [kind.category],
     }
     return names | ({"shortNames": list(kind.short_names)} if kind.short_names else {})
 

@@ -8,21 +8,25 @@ from typing import Any
 import yaml
 
 HERE = Path(__file__).parent
+RBAC = HERE / "rbac"
+IAM_FILES = tuple(sorted((HERE / "iam").glob("*.json")))
 
 
 def policy_statements(values: Mapping[str, str]) -> list[dict[str, Any]]:
     """The statements of all policies in `iam/`, with their `${...}` placeholders filled from `values`."""
-    found: list[dict[str, Any]] = []
-    for file in sorted((HERE / "iam").glob("*.json")):
-        text = file.read_text()
-        for name, value in values.items():
-            text = text.replace(f"${{{name}}}", value)
-        found += json.loads(text)["Statement"]
-    return found
+    return [statement for file in IAM_FILES for statement in render(file.read_text(), values)["Statement"]]
+
+
+def render(policy: str, values: Mapping[str, str]) -> dict[str, Any]:
+    """A policy document, with the placeholders that have a value filled."""
+    for name, value in values.items():
+        policy = policy.replace(f"${{{name}}}", value)
+    rendered: dict[str, Any] = json.loads(policy)
+    return rendered
 
 
 def rbac_documents() -> list[dict[str, Any]]:
-    files = sorted((HERE / "rbac").glob("*.yaml"))
+    files = sorted(RBAC.glob("*.yaml"))
     return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
 
 

@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 
+from kube.buffers import KubeBuffers
 from kube.claims import KubeClaims
 from kube.client import KubeClient, connect
 from kube.events import KubeEvents
 from kube.inventory import KubeInventory
 from kube.leases import KubeLeases
+from kube.loads import KubeLoads
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
+from kube.overlays import KubeOverlays
 from kube.pace import Pace
 from kube.pods import KubePods
 from kube.pools import KubePools
@@ -20,10 +23,13 @@ class KubeAdapters:
     claims: KubeClaims
     nodes: KubeNodes
     pods: KubePods
+    loads: KubeLoads
     events: KubeEvents
     pools: KubePools
     node_classes: KubeNodeClasses
     leases: KubeLeases
+    overlays: KubeOverlays
+    buffers: KubeBuffers
     inventory: KubeInventory
 
     async def close(self) -> None:
@@ -40,10 +46,13 @@ def build(client: KubeClient) -> KubeAdapters:
         claims=KubeClaims(client, events),
         nodes=KubeNodes(client),
         pods=KubePods(client),
+        loads=KubeLoads(client),
         events=events,
         pools=KubePools(client, events),
         node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
+        overlays=KubeOverlays(client, events),
+        buffers=KubeBuffers(client),
         inventory=KubeInventory(client),
     )
 

@@ -5,6 +5,7 @@ Reads only; rights are asked with access reviews, which the API server answers a
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from kube.adapters import KubeAdapters
@@ -70,7 +71,9 @@ async def check_rights(client: KubeClient, rights: Sequence[Right], *, account: 
     return [ok(RIGHTS, user, f"may do all {len(rights)} things that deploy/rbac lists")]
 
 
-async def check_objects(cluster: KubeAdapters, lease: str, now: Any) -> tuple[list[Finding], list[Any], list[Any]]:
+async def check_objects(
+    cluster: KubeAdapters, lease: str, now: datetime
+) -> tuple[list[Finding], list[NodePool], list[EC2NodeClass]]:
     """Pools and classes as they say of themselves, and whoever else is at work. Also the objects themselves."""
     pools, classes = await cluster.pools.list(), await cluster.node_classes.list()
     names = {one.name for one in classes}

@@ -14,7 +14,16 @@ import structlog
 
 from kube.client import KubeClient
 from kube.errors import Json
-from kube.resources import DAEMON_SETS, EC2_NODE_CLASSES, EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
+from kube.resources import (
+    DAEMON_SETS,
+    EC2_NODE_CLASSES,
+    EVENTS,
+    NODE_CLAIMS,
+    NODE_OVERLAYS,
+    NODE_POOLS,
+    NODES,
+    PODS,
+)
 from model.faults import Fault
 
 log = structlog.get_logger(__name__)
@@ -32,7 +41,8 @@ _WAITING: Final = 1000
 _SENDERS: Final = 4
 _MESSAGE_LIMIT: Final = 1024
 _API_VERSIONS: Final = {
-    one.kind: one.api_version for one in (NODE_POOLS, NODE_CLAIMS, EC2_NODE_CLASSES, NODES, PODS, DAEMON_SETS)
+    one.kind: one.api_version
+    for one in (NODE_POOLS, NODE_CLAIMS, EC2_NODE_CLASSES, NODE_OVERLAYS, NODES, PODS, DAEMON_SETS)
 }
 
 

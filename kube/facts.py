@@ -1,4 +1,4 @@
-"""Nodes, NodeClaims and NodePools, pruned to what planning and digests decide on: raw JSON in, facts out.
+"""Nodes, NodeClaims, NodePools and NodeOverlays, pruned to what planning and digests decide on: raw JSON in, facts out.
 
 `pod_facts.py` does the same for pods; `controller/caches.py` calls both for every change it is told of.
 """
@@ -8,8 +8,9 @@ from typing import Any
 
 from model import labels
 from model.durations import parse_duration
-from model.facts import ClaimFact, NodeFact, PoolFact
-from model.quantity import parse_resources
+from model.facts import ClaimFact, NamespaceFact, NodeFact, PoolFact
+from model.overlays import OverlayFact
+from model.quantity import QuantityError, parse_resources
 
 Json = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ def node_fact(node: Json) -> NodeFact:
             "provider_id": spec.get("providerID", ""),
             "labels": metadata.get("labels") or {},
             "annotations": metadata.get("annotations") or {},
-            "taints": _taints(spec.get("taints")),
+            "taints": _node_taints(spec),
             "capacity": parse_resources(status.get("capacity")),
             "allocatable": parse_resources(status.get("allocatable")),
             "ready": ready.get("status") == "True",
@@ -91,6 +92,7 @@ def pool_fact(pool: Json) -> PoolFact:
             "ready": _is_true(pool.get("status") or {}, labels.READY),
             "deleting": "deletionTimestamp" in metadata,
             "static": spec.get("replicas") is not None,
+            "replicas": spec.get("replicas") or 0,
             "node_class": reference["name"],
             "node_class_group": reference["group"],
             "node_class_kind": reference["kind"],
@@ -108,6 +110,36 @@ def pool_fact(pool: Json) -> PoolFact:
     )
 
 
+def namespace_fact(namespace: Json) -> NamespaceFact:
+    metadata = namespace["metadata"]
+    return NamespaceFact(name=metadata["name"], labels=metadata.get("labels") or {})
+
+
+def overlay_fact(overlay: Json) -> OverlayFact:
+    """What cannot be read is said in the fact, since the user is told on the object."""
+    metadata, spec = overlay["metadata"], overlay["spec"]
+    try:
+        capacity, problem = parse_resources(spec.get("capacity")), ""
+    except QuantityError as error:
+        capacity, problem = {}, f"spec.capacity: {error}"
+    return OverlayFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "generation": metadata.get("generation", 0),
+            "weight": spec.get("weight") or 0,
+            "requirements": [
+                {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
+                for one in spec.get("requirements") or ()
+            ],
+            "price": spec.get("price") or "",
+            "adjustment": spec.get("priceAdjustment") or "",
+            "capacity": capacity,
+            "problem": problem,
+        }
+    )
+
+
 def is_ours(reference: Json) -> bool:
     """Whether this nodeClassRef names the kind of NodeClass that Tenure launches from; others are left alone."""
     return reference.get("group") == labels.AWS_GROUP and reference.get("kind") == "EC2NodeClass"
@@ -119,6 +151,14 @@ def _condition(status: Json, wanted: str) -> Json:
 
 def _is_true(status: Json, wanted: str) -> bool:
     return bool(_condition(status, wanted).get("status") == "True")
+
+
+def _node_taints(spec: Json) -> list[dict[str, str]]:
+    """A cordoned node has its taint a moment later; kube-scheduler looks at the field."""
+    taints = _taints(spec.get("taints"))
+    if spec.get("unschedulable") and not any(one["key"] == labels.UNSCHEDULABLE_TAINT_KEY for one in taints):
+        taints.append({"key": labels.UNSCHEDULABLE_TAINT_KEY, "value": "", "effect": labels.NO_SCHEDULE})
+    return taints
 
 
 def _taints(taints: Any) -> list[dict[str, str]]:

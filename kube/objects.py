@@ -23,15 +23,16 @@ Decide = Callable[[Json], Json | None]
 
 
 class Objects:
-    """The objects of one cluster-scoped kind."""
+    """The objects of one kind; of a namespaced one those in one namespace."""
 
-    def __init__(self, client: KubeClient, resource: Resource) -> None:
+    def __init__(self, client: KubeClient, resource: Resource, namespace: str = "") -> None:
         self.client = client
         self.resource = resource
+        self._namespace = namespace
         self._seen: OrderedDict[str, Json] = OrderedDict()
 
     async def get(self, name: str) -> Json | None:
-        found = await self.client.get(self.resource.path(name))
+        found = await self.client.get(self._path(name))
         return self._remember(name, found)
 
     async def list(self, labels: Mapping[str, str] | None = None) -> list[Json]:
@@ -41,7 +42,7 @@ class Objects:
             params["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
         items: list[Json] = []
         while True:
-            answer = await self.client.request("GET", self.resource.path(), params=params)
+            answer = await self.client.request("GET", self._path(), params=params)
             items += answer.get("items") or ()
             more = answer["metadata"].get("continue")
             if not more:
@@ -53,7 +54,7 @@ class Objects:
         whole = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, **body}
         name = body["metadata"]["name"]
         try:
-            made = await self.client.request("POST", self.resource.path(), body=whole)
+            made = await self.client.request("POST", self._path(), body=whole)
         except Conflict:
             there = await self.get(name)
             if there is None:
@@ -89,7 +90,7 @@ class Objects:
         """Ask for deletion; False when it, or the one with this UID, is gone. Conflict is raised if it is not."""
         body = {"preconditions": {"uid": uid}} if uid else None
         try:
-            left = await self.client.request("DELETE", self.resource.path(name), body=body)
+            left = await self.client.request("DELETE", self._path(name), body=body)
         except NotFound:
             self._seen.pop(name, None)
             return False
@@ -127,7 +128,10 @@ class Objects:
 
     async def _send(self, name: str, base: Json, patch: Json, sub: str) -> Json:
         metadata = {**patch.get("metadata", {}), "resourceVersion": base["metadata"]["resourceVersion"]}
-        return await self.client.merge(self.resource.path(name, sub=sub), {**patch, "metadata": metadata})
+        return await self.client.merge(self._path(name, sub), {**patch, "metadata": metadata})
+
+    def _path(self, name: str = "", sub: str = "") -> str:
+        return self.resource.path(name, namespace=self._namespace, sub=sub)
 
     def _remember(self, name: str, item: Json | None) -> Json | None:
         self._seen.pop(name, None)

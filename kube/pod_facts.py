@@ -69,6 +69,25 @@ def daemonset_fact(daemonset: Json) -> DaemonSetFact:
     )
 
 
+def virtual_pod_fact(buffer: Json, template: Json) -> PodFact:
+    """A pod for which a CapacityBuffer keeps room: as in the template, but for its volumes (reference 2.20).
+
+    `template` has the pod's metadata and spec. Raises QuantityError and ValidationError."""
+    metadata, pod = buffer["metadata"], template.get("metadata") or {}
+    spec = template.get("spec") or {}
+    return PodFact.model_validate(
+        {
+            "uid": metadata["uid"],
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "requests": pod_requests(spec, limits_too=True),
+            "created": metadata["creationTimestamp"],
+            **_placement(spec),
+            **company(pod, {**spec, "volumes": ()}),
+        }
+    )
+
+
 def _placement(spec: Json) -> dict[str, Any]:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()

@@ -34,12 +34,24 @@ class Resource:
 NODE_POOLS = Resource(labels.NODEPOOL_API_VERSION, "nodepools", "NodePool")
 NODE_CLAIMS = Resource(labels.NODEPOOL_API_VERSION, "nodeclaims", "NodeClaim")
 EC2_NODE_CLASSES = Resource(labels.EC2NODECLASS_API_VERSION, "ec2nodeclasses", "EC2NodeClass")
+NODE_OVERLAYS = Resource(labels.NODEOVERLAY_API_VERSION, "nodeoverlays", "NodeOverlay")
+CAPACITY_BUFFERS = Resource(labels.CAPACITYBUFFER_API_VERSION, "capacitybuffers", "CapacityBuffer", namespaced=True)
 NODES = Resource("v1", "nodes", "Node")
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
 PODS = Resource("v1", "pods", "Pod", namespaced=True)
 EVENTS = Resource("v1", "events", "Event", namespaced=True)
+PERSISTENT_VOLUMES = Resource("v1", "persistentvolumes", "PersistentVolume")
 PERSISTENT_VOLUME_CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
 DAEMON_SETS = Resource("apps/v1", "daemonsets", "DaemonSet", namespaced=True)
+STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses", "StorageClass")
+CSI_NODES = Resource("storage.k8s.io/v1", "csinodes", "CSINode")
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io/v1", "volumeattachments", "VolumeAttachment")
 SERVICES = Resource("v1", "services", "Service", namespaced=True)
 LEASES = Resource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
+POD_TEMPLATES = Resource("v1", "podtemplates", "PodTemplate", namespaced=True)
+WORKLOADS = {
+    "Deployment": Resource("apps/v1", "deployments", "Deployment", namespaced=True),
+    "StatefulSet": Resource("apps/v1", "statefulsets", "StatefulSet", namespaced=True),
+    "ReplicaSet": Resource("apps/v1", "replicasets", "ReplicaSet", namespaced=True),
+}
+"""Those whose pods a CapacityBuffer's may be like."""

@@ -5,19 +5,27 @@ from them.
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from model.base import Value
 from model.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_RESERVATION_INTERRUPTIBLE,
     CAPACITY_RESERVATION_TYPE,
+    CAPACITY_TYPE,
     PLACEMENT_GROUP_ID,
+    PLACEMENT_GROUP_PARTITION,
+    RESERVATION_LABELS,
+    ZONE,
+    ZONE_ID,
 )
 from model.resources import Resources
 
 Market = Literal["", "default", "capacity-block", "interruptible"]
 """The kind of reservation that reserved capacity comes from; empty where it is not reserved."""
+
+# What an offering decides rather than its instance type: a requirement has to hold for one offering as a whole.
+OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION)
 
 
 class Offering(Value):
@@ -37,6 +45,19 @@ class Offering(Value):
     interruptible: bool = False
     partition: str = ""
     """Number of a partition in a placement group of that strategy."""
+    overlaid: bool = False
+    """Its price is what a NodeOverlay says."""
+
+    def label(self, key: str) -> str:
+        """The value of one of OFFERING_KEYS on its nodes; empty where they do not have it."""
+        if key in RESERVATION_LABELS:
+            return self.reserved_labels[key]
+        return {
+            ZONE: self.zone,
+            ZONE_ID: self.zone_id,
+            CAPACITY_TYPE: self.capacity_type,
+            PLACEMENT_GROUP_PARTITION: self.partition,
+        }[key]
 
     @property
     def market(self) -> Market:
@@ -61,6 +82,8 @@ class InstanceType(Value):
     offerings: tuple[Offering, ...]
     image_id: str = ""
     """The one image that strict compatibility maps to this type; empty when none does."""
+    overlaid: bool = False
+    """Some of its capacity is what a NodeOverlay says."""
 
     @property
     def placement_group(self) -> str:

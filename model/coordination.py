@@ -9,6 +9,7 @@ from model.learnt import LearntKept
 from model.messages import Pause, PermitAsked
 from model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft
+from model.replicas import ReplicasState
 
 
 class BatchWindow(Message):
@@ -59,6 +60,8 @@ class PoolState(Message):
     permits: tuple[Permit, ...] = ()
     pause: Pause | None = None
     blocked_by: str = ""
+    replicas: ReplicasState = ReplicasState()
+    """Of a static pool."""
 
 
 class NodeClassState(Message):

@@ -189,6 +189,8 @@ class PoolFact(Value):
     ready: bool = False
     deleting: bool = False
     static: bool = False
+    replicas: int = 0
+    """Of a static pool."""
     node_class: str
     node_class_group: str = "karpenter.k8s.aws"
     node_class_kind: str = "EC2NodeClass"

@@ -11,6 +11,8 @@ AWS_GROUP: Final = "karpenter.k8s.aws"
 TENURE_GROUP: Final = "tenure.sh"
 NODEPOOL_API_VERSION: Final = "karpenter.sh/v1"
 EC2NODECLASS_API_VERSION: Final = "karpenter.k8s.aws/v1"
+NODEOVERLAY_API_VERSION: Final = "karpenter.sh/v1alpha1"
+CAPACITYBUFFER_API_VERSION: Final = "autoscaling.x-k8s.io/v1beta1"
 COMPATIBILITY_GROUP: Final = "compatibility.karpenter.sh"
 AWS_COMPATIBILITY_GROUP: Final = "compatibility.karpenter.k8s.aws"
 
@@ -159,6 +161,7 @@ DISRUPTED_TAINT_KEY: Final = "karpenter.sh/disrupted"
 UNREGISTERED_TAINT_KEY: Final = "karpenter.sh/unregistered"
 NOT_READY_TAINT_KEY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT_KEY: Final = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE_TAINT_KEY: Final = "node.kubernetes.io/unschedulable"
 UNINITIALIZED_TAINT_KEY: Final = "node.cloudprovider.kubernetes.io/uninitialized"
 READINESS_TAINT_PREFIX: Final = "readiness.k8s.io/"
 NO_SCHEDULE: Final = "NoSchedule"
@@ -215,9 +218,14 @@ INSTANCE_PROFILE_READY: Final = "InstanceProfileReady"
 PLACEMENT_GROUP_READY: Final = "PlacementGroupReady"
 CAPACITY_RESERVATIONS_READY: Final = "CapacityReservationsReady"
 
+# CapacityBuffer
+READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
+PROVISIONING: Final = "Provisioning"
+
 # What feeds the root condition `Ready`, in Karpenter's order. CapacityReservationsReady joins the NodeClass
 # list only while the gate ReservedCapacity is on.
 NODEPOOL_CONDITIONS: Final = (VALIDATION_SUCCEEDED, NODECLASS_READY)
+NODEOVERLAY_CONDITIONS: Final = (VALIDATION_SUCCEEDED,)
 NODECLAIM_CONDITIONS: Final = (LAUNCHED, REGISTERED_CONDITION, INITIALIZED_CONDITION)
 NODECLASS_CONDITIONS: Final = (
     AMIS_READY,
@@ -288,6 +296,19 @@ USER_DATA_SIZE_LIMIT_EXCEEDED: Final = "UserDataSizeLimitExceeded"
 CLUSTER_CIDR_RESOLUTION_FAILED: Final = "ClusterCIDRResolutionFailed"
 WAITING_ON_NODECLAIM_TERMINATION: Final = "WaitingOnNodeClaimTermination"
 
+# NodeOverlay
+RUNTIME_VALIDATION: Final = "RuntimeValidation"
+CONFLICT: Final = "Conflict"
+# CapacityBuffer
+RESOLVED: Final = "Resolved"
+SCALABLE_REF_NOT_FOUND: Final = "ScalableRefNotFound"
+POD_TEMPLATE_NOT_FOUND: Final = "PodTemplateNotFound"
+RESOLUTION_FAILED: Final = "ResolutionFailed"
+FITS_EXISTING_CAPACITY: Final = "FitsExistingCapacity"
+REQUIRES_NEW_CAPACITY: Final = "RequiresNewCapacity"
+NOT_READY_FOR_PROVISIONING: Final = "NotReadyForProvisioning"
+BUFFER_EMPTY: Final = "BufferEmpty"
+
 # --- Tenure's own -------------------------------------------------------------------------------------
 LAUNCH_GROUP: Final = "tenure.sh/launch-group"
 """Annotation of a NodeClaim that launches with others, and tag of its instance: the group's id."""
@@ -295,6 +316,10 @@ PLAN: Final = "tenure.sh/plan"
 """Annotation of a NodeClaim: the planning pass that made it."""
 WHY: Final = "tenure.sh/why"
 """Annotation of a NodeClaim: for which pods, and why this machine."""
+OVERPROVISIONED: Final = "Overprovisioned"
+"""Reason of DisruptionReason, and of an event: a static pool has more nodes than it should."""
+REPLICAS_WAIT: Final = "ReplicasWait"
+"""Reason of an event of a static pool: why it has not as many nodes as it should."""
 AWS_ANSWERS: Final = "AWSAnswers"
 """Condition of an EC2NodeClass that does not feed `Ready`: False while a part of it cannot be asked of AWS."""
 INVALID_USER_DATA: Final = "InvalidUserData"

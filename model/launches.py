@@ -40,6 +40,8 @@ class LaunchRequest(Message):
     """Id of the group that its templates place instances in."""
     partition: str = ""
     """Number of the partition in it; empty leaves the choice to EC2."""
+    prioritized: bool = False
+    """Prices are what NodeOverlays say, so that EC2 is to go by them and not by its own."""
 
 
 class LaunchGroup(Message):

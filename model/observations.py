@@ -5,6 +5,7 @@ repeated and reordered signals are harmless.
 """
 
 from datetime import datetime
+from typing import Literal
 
 from model.base import Message
 from model.catalogue import UnavailableOffering
@@ -43,6 +44,8 @@ class ClaimSeen(Message):
     drift: str = ""
     """The reason for which a launched node has drifted, such as `AMIDrift`."""
     drift_message: str = ""
+    kept_for: str = ""
+    """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
 
     def differs(self, other: "ClaimSeen | None") -> bool:
         return other is None or self.model_copy(update={"number": 0}) != other.model_copy(update={"number": 0})
@@ -72,6 +75,13 @@ class PoolSeen(Message):
     stamps: str = ""
     """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False
+    static: Literal["", "off", "on"] = ""
+    """`on`: a static pool; `off`: likewise, and the gate StaticCapacity is off. What follows is told of `on` alone."""
+    replicas: int = 0
+    standing: int = 0
+    """NodeClaims that are not being deleted."""
+    going: int = 0
+    """NodeClaims that are."""
 
 
 class NodeClassSeen(Message):

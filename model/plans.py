@@ -46,6 +46,8 @@ class Plan(Value):
     claims: tuple[PlannedClaim, ...] = ()
     nominations: dict[str, str] = {}
     """Pod UID to the name of the node or NodeClaim, existing already, that it is expected on."""
+    reserved: dict[str, str] = {}
+    """The same for virtual pods of CapacityBuffers: where there is room for them. Of the others nothing is said."""
     unplaced: tuple[Unplaced, ...] = ()
     seconds: float = 0.0
     """How long the planner took."""

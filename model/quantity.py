@@ -59,14 +59,22 @@ class Quantity(NamedTuple):
         return _write(self.nano, self.format)
 
 
-@lru_cache(maxsize=4096)
-def parse(text: str | int) -> Quantity:
-    """The exact quantity that a text, or an integer where the API allows one, stands for.
+def parse(text: str | float) -> Quantity:
+    """The exact quantity that a text, or a plain number as manifests may have it, stands for.
 
     Raises QuantityError for what is no quantity.
     """
-    if isinstance(text, int):
+    if isinstance(text, int) and not isinstance(text, bool):
         return Quantity(text * NANO)
+    if isinstance(text, float):
+        return _parse(repr(text))
+    if not isinstance(text, str):
+        raise QuantityError(_advice(str(text)))
+    return _parse(text)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Quantity:
     match = _TEXT.fullmatch(text)
     if not match:
         raise QuantityError(_advice(text))
@@ -75,22 +83,22 @@ def parse(text: str | int) -> Quantity:
     return Quantity(-nano if sign == "-" else nano, form)
 
 
-def parse_quantity(text: str | int) -> int:
+def parse_quantity(text: str | float) -> int:
     """Whole base units (bytes of memory, number of pods), rounded up. Raises QuantityError."""
     return parse(text).value()
 
 
-def cpu_millis(text: str | int) -> int:
+def cpu_millis(text: str | float) -> int:
     """Millicores, rounded up. Raises QuantityError."""
     return parse(text).millis()
 
 
-def parse_amount(resource: str, text: str | int) -> int:
+def parse_amount(resource: str, text: str | float) -> int:
     """The integer that `model.resources` counts in: millicores for `cpu`, base units for all else."""
     return cpu_millis(text) if resource == "cpu" else parse_quantity(text)
 
 
-def parse_resources(resources: Mapping[str, str | int] | None) -> dict[str, int]:
+def parse_resources(resources: Mapping[str, str | float] | None) -> dict[str, int]:
     """A Kubernetes ResourceList as plain integers; empty for None. Raises QuantityError naming the resource."""
     amounts: dict[str, int] = {}
     for resource, text in (resources or {}).items():

@@ -20,7 +20,8 @@ GT: Final = "Gt"
 LT: Final = "Lt"
 GTE: Final = "Gte"
 LTE: Final = "Lte"
-OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT, GTE, LTE)
+BOUNDS: Final = (GT, LT, GTE, LTE)
+OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, *BOUNDS)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _SHOWN: Final = 6
 
@@ -125,7 +126,7 @@ def requirement(expression: Expression) -> Requirement:
     """
     key, operator = normalize(expression.key), expression.operator
     values = frozenset(expression.values)
-    if operator in (GT, LT, GTE, LTE):
+    if operator in BOUNDS:
         return _bounded(key, operator, expression)
     if operator == IN and not values:
         raise RequirementError(f"{key} In needs at least one value")

@@ -141,6 +141,8 @@ class NodeClassResolved(Message):
 class PoolAsked(Message):
     name: str
     reason: str = "Empty"
+    gate_off: bool = False
+    """It is a static pool, and the gate StaticCapacity is off where the watch is."""
 
 
 class GroupRefused(Message):

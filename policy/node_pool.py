@@ -33,6 +33,17 @@ def validate_node_pool(pool: NodePool) -> tuple[str, ...]:
     return tuple(errors)
 
 
+def refuse_static(pool: NodePool) -> tuple[str, ...]:
+    """The error of a static pool while the gate StaticCapacity is off: no node is made for it."""
+    if pool.spec.replicas is None:
+        return ()
+    return (
+        f"spec.replicas: {pool.spec.replicas}: no node is made for a static NodePool while the feature gate "
+        "StaticCapacity is off; start the worker with FEATURE_GATES=StaticCapacity=true, or make a NodePool "
+        "without replicas",
+    )
+
+
 def decide_node_class_ready(name: str, node_class: EC2NodeClass | None) -> tuple[str, str, str]:
     """Status, reason and message of the NodePool's condition NodeClassReady."""
     if node_class is None:

@@ -73,7 +73,9 @@ def _decide_permit(state: ClaimState, now: datetime) -> Verdict:
 def _held(state: ClaimState) -> str:
     """Why an empty node stays all the same, or one that has drifted; any other occupied one needs no reason."""
     if not state.seen.empty:
-        return f"drifted: {state.seen.drift}, {REPLACED_LATER}" if state.seen.drift else ""
+        if state.seen.drift:
+            return f"drifted: {state.seen.drift}, {REPLACED_LATER}"
+        return f"room for CapacityBuffer {state.seen.kept_for}" if state.seen.kept_for else ""
     if state.seen.do_not_disrupt:
         return "the annotation karpenter.sh/do-not-disrupt on the Node"
     return "" if state.seen.policy else "no NodePool: a standalone NodeClaim goes only by hand or expiry"

@@ -31,15 +31,16 @@ def overhead(
 
 
 def ports(
-    daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
-) -> tuple[HostPort, ...]:
-    """Host ports that DaemonSets may take on nodes made from a template with these requirements."""
+    table: TypeTable, daemons: Iterable[DaemonSetFact], requirements: Requirements, taints: Sequence[Taint]
+) -> tuple[tuple[HostPort, Mask], ...]:
+    """Host ports that DaemonSets take on nodes made from a template with these requirements, and on which types."""
     return tuple(
-        port
+        (port, rows)
         for daemon in daemons
         if daemon.pod.host_ports and _tolerated(daemon.pod, taints)
+        for rows in (_rows(table, daemon.pod, requirements),)
+        if rows.any()
         for port in daemon.pod.host_ports
-        if any(requirements.compatible(wanted) for wanted in strict_requirements(daemon.pod))
     )
 
 

@@ -12,16 +12,18 @@ import numpy as np
 from model.facts import Expression
 from model.hashing import HASH_VERSION
 from model.labels import (
+    CAPACITY_OVERLAY_APPLIED,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
     NODECLAIM_MIN_VALUES_RELAXED,
     NODEPOOL_HASH,
     NODEPOOL_HASH_VERSION,
+    PRICE_OVERLAY_APPLIED,
 )
 from model.plans import PlannedClaim
 from model.requirements import Requirements, one_of
 from scheduling.pools import INTERNAL, Offer, Option, Refusal, without_internal
-from scheduling.typetable import Amounts, Indices
+from scheduling.typetable import Amounts, Indices, Mask
 from scheduling.variety import STRICT, missing_variety
 
 MAX_INSTANCE_TYPES: Final = 600
@@ -54,7 +56,7 @@ def planned_claim(
         pool_uid=pool.uid,
         node_class=pool.node_class,
         labels={**without_internal(requirements).custom_labels(), **fill.offer.template.labels},
-        annotations=_annotations(pool.template_annotations, pool.hash, relaxed=bool(missing)),
+        annotations=_annotations(pool.template_annotations, pool.hash, relaxed=bool(missing)) | _overlaid(fill, rows),
         requirements=_written(fill, requirements, rows),
         requests=_requests(fill, rows),
         taints=pool.taints,
@@ -84,14 +86,29 @@ def _written(fill: Fill, requirements: Requirements, rows: Indices) -> tuple[Exp
     """All requirements, with the instance types in order of price and the capacity types that can be had."""
     table = fill.offer.table
     types = _types_expression(requirements, [table.names[row] for row in rows])
-    chosen = np.zeros(len(table), dtype=bool)
-    chosen[rows] = True
-    offered = fill.option.offerings & chosen[table.offering_rows]
+    offered = _offered(fill, rows)
     capacity = one_of(CAPACITY_TYPE, *sorted(set(table.capacity_types[offered])))
     if CAPACITY_TYPE in requirements:
         capacity = requirements[CAPACITY_TYPE].intersection(capacity)
     rest = requirements.without(INSTANCE_TYPE, CAPACITY_TYPE, *INTERNAL).expressions()
     return tuple(sorted((*rest, types, *capacity.expressions()), key=lambda one: (one.key, one.operator)))
+
+
+def _offered(fill: Fill, rows: Indices) -> Mask:
+    """The offerings of these types that can be had."""
+    chosen = np.zeros(len(fill.offer.table), dtype=bool)
+    chosen[rows] = True
+    return np.asarray(fill.option.offerings & chosen[fill.offer.table.offering_rows], dtype=bool)
+
+
+def _overlaid(fill: Fill, rows: Indices) -> dict[str, str]:
+    """Annotations that say whether NodeOverlays had a say in what it costs, or in what it holds (reference 1.3)."""
+    table = fill.offer.table
+    said = {
+        PRICE_OVERLAY_APPLIED: bool(table.overlaid_prices[_offered(fill, rows)].any()),
+        CAPACITY_OVERLAY_APPLIED: bool(table.overlaid_capacity[rows].any()),
+    }
+    return {key: "true" for key, applied in said.items() if applied}
 
 
 def _types_expression(requirements: Requirements, names: list[str]) -> Expression:

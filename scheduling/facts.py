@@ -7,17 +7,23 @@ from collections.abc import Iterable
 from typing import Literal, TypeVar
 
 from model.base import Value
+from model.buffers import BufferFact, virtual_pods
 from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact
+from model.overlays import OverlayFact
+from model.volume_facts import StorageFact
+from scheduling.storage import Storage, StorageKind
 
 T = TypeVar("T")
-Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace"]
-Fact = PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact
+Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace", "overlay", "buffer"] | StorageKind
+Fact = (
+    PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact | StorageFact | OverlayFact | BufferFact
+)
 
 
 class Change(Value):
     """One object that is new, different, or gone (`fact` is None).
 
-    The key is the UID of a pod or DaemonSet, and the name of a node, claim, pool or namespace.
+    The key is the UID of a pod, DaemonSet or buffer, `namespace/name` of a PersistentVolumeClaim, else the name.
     """
 
     kind: Kind
@@ -35,7 +41,11 @@ class Facts:
         self.pools: dict[str, PoolFact] = {}
         self.daemons: dict[str, DaemonSetFact] = {}
         self.namespaces: dict[str, NamespaceFact] = {}
+        self.storage = Storage()
+        self.overlays: dict[str, OverlayFact] = {}
         self.homeless: dict[str, PodFact] = {}
+        self.virtual: dict[str, tuple[PodFact, ...]] = {}
+        """By CapacityBuffer the pods for which it wants room."""
         self._bound: dict[str, dict[str, PodFact]] = {}
         self._by_provider: dict[str, str] = {}
 
@@ -54,6 +64,12 @@ class Facts:
                 _put(self.daemons, change.key, change.fact)
             case "namespace", NamespaceFact() | None:
                 _put(self.namespaces, change.key, change.fact)
+            case ("volume_claim" | "volume" | "storage_class" | "csi_node") as kind, fact:
+                self.storage.put(kind, change.key, fact)
+            case "overlay", OverlayFact() | None:
+                _put(self.overlays, change.key, change.fact)
+            case "buffer", BufferFact() | None:
+                _put(self.virtual, change.key, virtual_pods(change.fact) if change.fact else None)
             case _:
                 raise TypeError(f"a {change.kind} was announced and a {type(change.fact).__name__} given")
 

@@ -41,6 +41,10 @@ class Home:
             return self.requirements.compatible_strictly(variant.requirements)
         return self.requirements.implies(variant.requirements)
 
+    def could_be(self, wanted: Requirements) -> bool:
+        """Whether the labels satisfy this, or may do so once it is launched."""
+        return self.requirements.compatible_strictly(wanted) if self.settled else self.requirements.compatible(wanted)
+
 
 class Homes:
     """All homes as arrays, initialized ones first, then by name: the order in which they are filled."""

@@ -3,7 +3,7 @@
 Tables and templates are kept between passes, since they change seldom and are dear to build.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 import numpy as np
@@ -12,11 +12,16 @@ from model.catalogue import Catalogue, UnavailableOffering
 from model.facts import ClaimFact, DaemonSetFact, PoolFact
 from model.labels import INSTANCE_TYPE
 from model.learnt import Learnt
+from model.overlays import OverlayFact, lay
 from model.requirement import RequirementError
 from model.requirements import Requirements
+from scheduling.overlays import Ground, Judged, Verdict, judge, labels_of
 from scheduling.pools import Budget, Offer, Refusal, Template, largest_of
 from scheduling.reserved import Rooms
 from scheduling.typetable import Indices, TypeTable
+
+_Ground = tuple[str, tuple[tuple[str, str], ...]]
+"""Pools of one EC2NodeClass that are labelled alike, as far as NodeOverlays ask: they have the same instance types."""
 
 
 class Market:
@@ -24,24 +29,44 @@ class Market:
         self._catalogue = Catalogue()
         self.learnt = Learnt()
         self._specs: Mapping[str, str] = {}
-        self._tables: dict[str, TypeTable] = {}
+        self._tables: dict[_Ground, TypeTable] = {}
         self._templates: dict[str, Template | Refusal] = {}
+        self._judged: Judged | None = Judged()
+        """None: to be judged anew."""
+        self._heeded: tuple[OverlayFact, ...] = ()
 
     def set_catalogue(self, catalogue: Catalogue) -> None:
         """Replace all instance types; the tables of NodeClasses that stay the same are kept."""
         before = self._catalogue.by_node_class
         for name in before.keys() | catalogue.by_node_class.keys():
             if before.get(name) != catalogue.by_node_class.get(name):
-                self._tables.pop(name, None)
+                self._tables = {key: table for key, table in self._tables.items() if key[0] != name}
                 self._templates.clear()
+                self._judged = None
         self._catalogue = catalogue
+
+    def overlay(self, overlays: Collection[OverlayFact], pools: Iterable[PoolFact]) -> Mapping[str, Verdict]:
+        """Lay NodeOverlays over what can be bought for these pools; the verdicts on all of them by name.
+
+        Kept until `rejudge`, or until the catalogue is another."""
+        if self._judged is None:
+            self._judged = judge(overlays, self._grounds(overlays, pools)) if overlays else Judged()
+            if self._judged.heeded != self._heeded:
+                self._heeded = self._judged.heeded
+                self._templates.clear()
+                self._tables.clear()
+        return self._judged.verdicts
+
+    def rejudge(self) -> None:
+        """A NodeOverlay or a pool changed."""
+        self._judged = None
 
     def heed(self, learnt: Learnt, specs: Mapping[str, str]) -> None:
         """What nodes have shown of their machines, replacing what was known; the next plan goes by it.
 
         `specs` are the hashes of EC2NodeClasses' specs by name."""
         self.learnt, self._specs = learnt, specs
-        changed = [table for name, table in self._tables.items() if table.heed(learnt, specs.get(name, ""))]
+        changed = [table for (name, _), table in self._tables.items() if table.heed(learnt, specs.get(name, ""))]
         if changed:
             self._templates.clear()
 
@@ -74,7 +99,7 @@ class Market:
         return Offer(template, template.table.available(marks, now), budget, rooms)
 
     def _build(self, pool: PoolFact, daemons: Iterable[DaemonSetFact]) -> Template | Refusal:
-        table = self._table(pool.node_class)
+        table = self._table(pool)
         if not len(table):
             return Refusal(f"{pool.node_class_kind} {pool.node_class} has no instance types yet")
         try:
@@ -82,12 +107,24 @@ class Market:
         except RequirementError as error:
             return Refusal(f"its requirements are not valid: {error}")
 
-    def _table(self, node_class: str) -> TypeTable:
-        known = self._tables.get(node_class)
+    def _table(self, pool: PoolFact) -> TypeTable:
+        ground = _ground(pool, self._heeded)
+        known = self._tables.get(ground)
         if known is None:
-            known = self._tables[node_class] = TypeTable(self._catalogue.by_node_class.get(node_class, ()))
-            known.heed(self.learnt, self._specs.get(node_class, ""))
+            name, labels = ground
+            types = self._catalogue.by_node_class.get(name, ())
+            known = self._tables[ground] = TypeTable(lay(types, self._heeded, dict(labels)) if self._heeded else types)
+            known.heed(self.learnt, self._specs.get(name, ""))
         return known
+
+    def _grounds(self, overlays: Collection[OverlayFact], pools: Iterable[PoolFact]) -> list[Ground]:
+        grounds = dict.fromkeys(_ground(pool, overlays) for pool in pools)
+        return [Ground(dict(labels), self._catalogue.by_node_class.get(name, ())) for name, labels in grounds]
+
+
+def _ground(pool: PoolFact, overlays: Iterable[OverlayFact]) -> _Ground:
+    asked = {wanted.key for one in overlays for wanted in one.requirements}
+    return pool.node_class, tuple(sorted((key, value) for key, value in labels_of(pool).items() if key in asked))
 
 
 def largest_capacity(template: Template, claim: ClaimFact) -> dict[str, int]:

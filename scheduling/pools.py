@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from model.facts import DaemonSetFact, PoolFact
+from model.facts import DaemonSetFact, HostPort, PoolFact
 from model.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_TYPE,
@@ -22,6 +22,7 @@ from model.requirements import Requirements, one_of
 from model.resources import NODES, Resources
 from scheduling.daemons import overhead, ports
 from scheduling.demand import Variant
+from scheduling.priced.ports import clash
 from scheduling.reserved import Rooms
 from scheduling.tolerance import describe, untolerated
 from scheduling.typetable import Amounts, Indices, Mask, Prices, TypeTable
@@ -46,8 +47,20 @@ class Template:
         )
         daemons = tuple(daemons)
         self.overhead = overhead(table, daemons, self.requirements, pool.taints)
-        self.ports = ports(daemons, self.requirements, pool.taints)
+        self._ports = ports(table, daemons, self.requirements, pool.taints)
         self.room = table.allocatable - self.overhead
+
+    def ports_of(self, rows: Indices) -> tuple[HostPort, ...]:
+        """Host ports that DaemonSets take on any of these types."""
+        return tuple(port for port, taken in self._ports if taken[rows].any())
+
+    def ports_free(self, wanted: Iterable[HostPort]) -> Mask:
+        """The types on which no DaemonSet takes any of these host ports."""
+        free: Mask = np.ones(len(self.table), dtype=bool)
+        for port, taken in self._ports:
+            if any(clash(port, one) for one in wanted):
+                free &= ~taken
+        return free
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,10 +159,10 @@ class Offer:
                 allowed = allowed & (self.table.capacity[:, self.table.columns[key]] <= left)
         return allowed
 
-    def spend(self, rows: Indices) -> None:
-        """Count one node against the limits, as the largest of these types in each resource (reference 2.11)."""
+    def spend(self, rows: Indices, nodes: int = 1) -> None:
+        """Count nodes against the limits, as the largest of these types in each resource (reference 2.11)."""
         if self.limited:
-            self.budget.spend({**self.bound(rows), NODES: 1})
+            self.budget.spend({key: nodes * amount for key, amount in {**self.bound(rows), NODES: 1}.items()})
 
     def bound(self, rows: Indices) -> dict[str, int]:
         """The largest capacity among these types."""

@@ -4,13 +4,14 @@
 NodeClaims and tells it their names. Nothing here reads a clock or touches the outside.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from model.base import Value
 from model.catalogue import Catalogue, ReservationRoom, UnavailableOffering
-from model.facts import ClaimFact, PodFact
+from model.facts import ClaimFact, NodeFact, PodFact
+from model.labels import NODEPOOL
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
@@ -21,6 +22,7 @@ from scheduling.homes import Homes
 from scheduling.inflight import claim_as_learnt, homes
 from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
+from scheduling.overlays import Verdict
 from scheduling.pools import Offer, Refusal, Template, by_preference
 from scheduling.priced.demand import Shape, shape_of
 from scheduling.priced.packing import unplaced
@@ -40,6 +42,21 @@ class PlanSettings(Value):
     most_instance_types: int = MAX_INSTANCE_TYPES
     node_cost: float = 0.002
     """US dollars an hour that a node counts for beyond its price: the more, the fewer and larger nodes."""
+
+
+def without_virtual(plan: Plan, virtual: Collection[str]) -> Plan:
+    """Pods of CapacityBuffers are expected nowhere and told nothing: what is bought for them is bought, no more."""
+    if not virtual:
+        return plan
+    real = [tuple(uid for uid in one.pods if uid not in virtual) for one in plan.claims]
+    return plan.model_copy(
+        update={
+            "claims": tuple(one.model_copy(update={"pods": pods}) for one, pods in zip(plan.claims, real, strict=True)),
+            "nominations": {uid: home for uid, home in plan.nominations.items() if uid not in virtual},
+            "reserved": {uid: home for uid, home in plan.nominations.items() if uid in virtual},
+            "unplaced": tuple(one for one in plan.unplaced if one.pod_uid not in virtual),
+        }
+    )
 
 
 class ClusterState:
@@ -86,11 +103,21 @@ class ClusterState:
         `not_ready_grace` is how long a node that turned NotReady still counts as a home. The plan's `seconds` are left
         to the caller, who has a clock.
         """
+        virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
+        return without_virtual(self._plan_all(now, tuple(unavailable), not_ready_grace, reservations or {}), virtual)
+
+    def _plan_all(
+        self,
+        now: datetime,
+        unavailable: tuple[UnavailableOffering, ...],
+        not_ready_grace: timedelta,
+        reservations: Mapping[str, ReservationRoom],
+    ) -> Plan:
         refused: list[Unplaced] = []
         shaped = list(self._demand(now, refused))
         if not shaped:
             return Plan(unplaced=tuple(refused))
-        ground = self._ground(now, tuple(unavailable), not_ready_grace, reservations or {})
+        ground = self._ground(now, unavailable, not_ready_grace, reservations)
         settings = self.settings
         wishes = Wishes(
             settings.preference_policy, settings.min_values_policy, settings.most_instance_types, settings.node_cost
@@ -112,6 +139,8 @@ class ClusterState:
         yield from (pod for pod in self._facts.homeless.values() if is_provisionable(pod))
         for name in self._leaving():
             yield from (pod for pod in self._facts.bound_to(name) if is_reschedulable(pod, now))
+        for pods in self._facts.virtual.values():
+            yield from pods
 
     def _leaving(self) -> list[str]:
         """Nodes that are being removed."""
@@ -150,7 +179,12 @@ class ClusterState:
         found = Homes(standing)
         return Ground(self._facts, found, offers, closed, self._promised(found))
 
+    def overlays(self) -> Mapping[str, Verdict]:
+        """Which NodeOverlays are heeded, by name: what plans go by from now on."""
+        return self._market.overlay(self._facts.overlays.values(), self._facts.pools.values())
+
     def _templates(self) -> dict[str, Template | Refusal]:
+        self.overlays()
         daemons = [daemon for daemon in self._facts.daemons.values() if not invalid(daemon.pod)]
         return {pool.name: self._market.template(pool, daemons) for pool in self._facts.pools.values()}
 
@@ -163,7 +197,17 @@ class ClusterState:
             template = templates.get(claim.pool)
             if not claim.deleting and isinstance(template, Template):
                 used[claim.pool] = add(used.get(claim.pool, {}), self._capacity(claim, template), {NODES: 1})
+        for node in self._unclaimed():
+            pool = node.labels[NODEPOOL]
+            used[pool] = add(used.get(pool, {}), node.capacity or node.allocatable, {NODES: 1})
         return used
+
+    def _unclaimed(self) -> Iterator[NodeFact]:
+        """A pool's nodes whose NodeClaim is not there (any more)."""
+        owned = {node.name for claim in self._facts.claims.values() if (node := self._facts.node_of(claim))}
+        for node in self._facts.nodes.values():
+            if NODEPOOL in node.labels and node.name not in owned and not node.deleting:
+                yield node
 
     def _capacity(self, claim: ClaimFact, template: Template) -> Mapping[str, int]:
         node = self._facts.node_of(claim)
@@ -191,5 +235,12 @@ class ClusterState:
                 self._ledger.seen(change.key, change.fact if isinstance(change.fact, ClaimFact) else None)
             case "pool":
                 self._market.forget(change.key)
+                self._market.rejudge()
             case "daemonset":
                 self._market.forget()
+            case "buffer":
+                gone = [uid for uid in self._shapes if uid.startswith(f"{change.key}-")]
+                for uid in gone:
+                    del self._shapes[uid]
+            case "overlay":
+                self._market.rejudge()

@@ -10,17 +10,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from model.catalogue import InstanceType, Offering, UnavailableOffering
+from model.catalogue import OFFERING_KEYS, InstanceType, Offering, UnavailableOffering
 from model.labels import (
-    CAPACITY_TYPE,
     INSTANCE_TYPE,
     NODEPOOL,
     PLACEMENT_GROUP_PARTITION,
     RESERVATION_LABELS,
     RESERVED,
     WELL_KNOWN,
-    ZONE,
-    ZONE_ID,
 )
 from model.learnt import Learnt
 from model.requirements import Requirement, Requirements
@@ -31,9 +28,7 @@ Amounts = npt.NDArray[np.int64]
 Prices = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 
-# What an offering decides rather than its instance type: a requirement has to hold for one offering as a whole.
-OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION)
-# Of these a type has offerings with a value and offerings with none, so that asking for none excludes no type.
+# Of these keys of offerings a type has some with a value and some with none, so that asking for none excludes no type.
 _MAY_LACK: Final = frozenset({*RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION})
 # In a mark of EC2's refusal: every type, or every zone.
 ANY: Final = "*"
@@ -82,6 +77,8 @@ class TypeTable:
         self.reservations = np.array([one.reservation_id for _, one in self._offerings], dtype=object)
         self.partitions = np.array([one.partition for _, one in self._offerings], dtype=object)
         self.reserved: Mask = np.asarray(self.capacity_types == RESERVED, dtype=bool).reshape(len(self._offerings))
+        self.overlaid_prices: Mask = np.array([one.overlaid for _, one in self._offerings], dtype=bool)
+        self.overlaid_capacity: Mask = np.array([one.overlaid for one in self.types], dtype=bool)
         self.placement_group = self.types[0].placement_group if self.types else ""
         self._listed: Mask = np.array([one.available for _, one in self._offerings], dtype=bool)
         self._offering_labels = {
@@ -229,13 +226,5 @@ def _possible(kind: InstanceType, key: str) -> Iterable[str]:
 
 
 def _offered(offering: Offering, key: str) -> tuple[str, ...]:
-    if key in RESERVATION_LABELS:
-        value = offering.reserved_labels[key]
-    else:
-        value = {
-            ZONE: offering.zone,
-            ZONE_ID: offering.zone_id,
-            CAPACITY_TYPE: offering.capacity_type,
-            PLACEMENT_GROUP_PARTITION: offering.partition,
-        }[key]
+    value = offering.label(key)
     return (value,) if value else ()

@@ -12,6 +12,7 @@ from model.catalogue import InstanceType, Offering
 from model.facts import DaemonSetFact, Expression, NodeFact, PodFact, PoolFact, Taint, Toleration
 from model.plans import Plan, PlannedClaim
 from scheduling.validation_company import Spot, company_violations, one_value
+from scheduling.validation_volumes import Disks, out_of_reach, over_limit, unusable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +30,12 @@ class Given:
     used: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of each."""
+    disks: Disks = field(default_factory=Disks)
 
 
 def violations(plan: Plan, given: Given) -> list[str]:
     """Everything that is wrong with a plan, in words; empty for a valid one."""
-    found = [*_counted(plan, given), *_limits(plan, given)]
+    found = [*_counted(plan, given), *_limits(plan, given), *_volumes(plan, given)]
     for number, claim in enumerate(plan.claims):
         found += [f"claim {number}: {wrong}" for wrong in _claim(claim, given)]
     for name, pods in _nominated(plan, given).items():
@@ -127,6 +129,12 @@ def _counted(plan: Plan, given: Given) -> Iterator[str]:
     yield from (f"pod {uid} is not answered" for uid in given.pods if uid not in places)
 
 
+def _volumes(plan: Plan, given: Given) -> Iterator[str]:
+    for uid in (*plan.nominations, *(uid for claim in plan.claims for uid in claim.pods)):
+        if uid in given.pods:
+            yield from (f"pod {uid}: {wrong}" for wrong in unusable(given.pods[uid], given.disks))
+
+
 def _limits(plan: Plan, given: Given) -> Iterator[str]:
     for pool in given.pools.values():
         mine = [claim for claim in plan.claims if claim.pool == pool.name]
@@ -167,6 +175,9 @@ def _outcome_wrong(
     claim: PlannedClaim, kind: InstanceType, labels: Mapping[str, str], pods: list[PodFact], given: Given
 ) -> Iterator[str]:
     yield from (f"{pod.name} may not run on {kind.name} with {labels}" for pod in pods if not selects(pod, labels))
+    for pod in pods:
+        away = out_of_reach(pod, labels, given.disks, matches)
+        yield from (f"{pod.name} does not reach {one} on {kind.name} with {labels}" for one in away)
     with_daemons = [*pods, *_daemons(given, labels, claim.taints, frozenset())]
     yield from (f"{kind.name} has not enough {key}" for key in _short(kind.allocatable(), with_daemons))
 
@@ -211,6 +222,10 @@ def _node(name: str, pods: list[PodFact], given: Given) -> Iterator[str]:
     yield from (f"{pod.name} does not tolerate its taints" for pod in pods if not endures(pod, node.taints))
     yield from (f"{pod.name} may not run on it" for pod in pods if not selects(pod, labels))
     yield from (f"it has not enough {key}" for key in _short(node.allocatable, everything))
+    for pod in pods:
+        yield from (f"{pod.name} does not reach {one}" for one in out_of_reach(pod, labels, given.disks, matches))
+    for driver, wanted, limit in over_limit(name, bound, pods, given.disks):
+        yield f"{wanted} volumes of {driver}, which attaches {limit}"
 
 
 def _daemons(

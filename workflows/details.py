@@ -57,12 +57,18 @@ def drifted(state: ClaimState) -> str:
     return f"{seen.drift}: {seen.drift_message}; {REPLACED_LATER}" if seen.drift else ""
 
 
-def of_pool(state: PoolState, paused: str) -> str:
+def of_pool(state: PoolState, paused: str, waits_for: str) -> str:
+    """`waits_for` is what a static pool waits for that has not as many nodes as it should."""
+    seen = state.seen
     rows = [
-        ("generation", str(state.seen.generation)),
+        ("generation", str(seen.generation)),
         ("paused", paused or "no"),
         ("blocked by", state.blocked_by or "nothing"),
     ]
+    if seen.static:
+        numbers = f"{seen.replicas} desired, **{seen.standing}** running, {seen.going} going"
+        rows.append(("static pool", numbers if seen.static == "on" else "no nodes are made"))
+        rows.append(("waits for", waits_for or "nothing"))
     permits = _list(state.permits, (f"{one.claim_name} until {_moment(one.until)}" for one in state.permits[:SHOWN]))
     asked = (f"{one.claim_name}: {one.reason} since {_moment(one.since)}" for one in state.asked[:SHOWN])
     return f"{_table(rows)}\n\n**Permits**\n{permits}\n\n**Wishes**\n{_list(state.asked, asked)}"

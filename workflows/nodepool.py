@@ -1,4 +1,4 @@
-"""NodePool: keeps the pool's status, and hands out permits for voluntary disruption.
+"""NodePool: keeps the pool's status, and a static pool's number of nodes; hands out permits for voluntary disruption.
 
 A permit is a lease that lapses: a node that never uses it frees it by time. Launch, interruption, drain and
 clean-up never ask here, so a pool in trouble freezes only its own voluntary steps.
@@ -18,6 +18,7 @@ from model.steps import PoolAsked
 from policy.budgets import Allowance
 from workflows import details
 from workflows.options import PATCH, ROLL_AT_EVENTS, named
+from workflows.replicas import Replicas
 
 LEASE = timedelta(minutes=2)
 """A permit lapses after this long, unless its NodeClaim is being deleted by then and so counts by itself."""
@@ -35,6 +36,7 @@ class NodePoolWorkflow:
         self._told = PoolSeen()
         self._again: datetime | None = None
         self._asked_anew = bool(state.asked)
+        self._replicas = Replicas(lambda: self._state, self._change)
 
     @workflow.run
     async def run(self, state: PoolState) -> None:
@@ -44,6 +46,8 @@ class NodePoolWorkflow:
             if self._state.seen != self._told:
                 await self._status()
                 self._asked_anew = True
+            if self._replicas.due():
+                await self._replicas.step(self._paused(workflow.now()))
             if self._state.asked and self._due():
                 await self._permits()
             if self._roll_due():
@@ -104,12 +108,13 @@ class NodePoolWorkflow:
 
     async def _news(self) -> None:
         """Sleep until something changed; while wishes wait, also until the budget is due for another look."""
-        timeout = max(self._again - workflow.now(), timedelta(0)) if self._again and self._state.asked else None
+        budget = self._again if self._state.asked else None
+        moments = [moment for moment in (budget, self._replicas.next()) if moment is not None]
         try:
             await workflow.wait_condition(
-                lambda: self._state.seen != self._told or self._anew() or self._roll_due(),
-                timeout=timeout,
-                timeout_summary="look at the budget again",
+                lambda: self._state.seen != self._told or self._anew() or self._replicas.due() or self._roll_due(),
+                timeout=max(min(moments) - workflow.now(), timedelta(0)) if moments else None,
+                timeout_summary="look at the budget again" if budget else "before the next step to spec.replicas",
             )
         except TimeoutError:
             return
@@ -125,9 +130,10 @@ class NodePoolWorkflow:
         self._told = self._state.seen
         if not self._told.exists:
             return
+        asked = PoolAsked(name=self._state.name, gate_off=self._told.static == "off")
         try:
             await workflow.execute_activity_method(
-                PoolActivities.update_pool, PoolAsked(name=self._state.name), **named(PATCH, "write the status")
+                PoolActivities.update_pool, asked, **named(PATCH, "write the status")
             )
         except ActivityError as error:
             self._change(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
@@ -197,4 +203,5 @@ class NodePoolWorkflow:
         return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
 
     def _describe(self) -> None:
-        workflow.set_current_details(details.of_pool(self._state, self._paused(workflow.now())))
+        paused = self._paused(workflow.now())
+        workflow.set_current_details(details.of_pool(self._state, paused, self._replicas.waits_for(paused)))

@@ -43,6 +43,12 @@ PATCH: Options = {
     "start_to_close_timeout": timedelta(seconds=45),
     "retry_policy": _retry(0.5, 2, 10),
 }
+REPLICAS: Options = {
+    "start_to_close_timeout": timedelta(minutes=2),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(0.5, 2, 15, attempts=6),
+}
+"""Then the workflow says what is wrong, and asks again under the same plan."""
 DRAIN: Options = {
     "start_to_close_timeout": timedelta(minutes=10),
     "heartbeat_timeout": HEARTBEAT,

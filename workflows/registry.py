@@ -34,6 +34,7 @@ PASSED_THROUGH = (
     "workflows.life",
     "workflows.options",
     "workflows.phases",
+    "workflows.replicas",
 )
 """Loaded once and shared by all runs; kept deterministic by the linter's bans, which cover what the sandbox would."""
 

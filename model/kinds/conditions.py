@@ -18,6 +18,7 @@ _DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
     "NodePool": labels.NODEPOOL_CONDITIONS,
     "NodeClaim": labels.NODECLAIM_CONDITIONS,
     "EC2NodeClass": labels.NODECLASS_CONDITIONS,
+    "NodeOverlay": labels.NODEOVERLAY_CONDITIONS,
 }
 
 

@@ -11,25 +11,31 @@ from typing import Final
 
 import numpy as np
 
-from model.quantity import format_amount
+from model.facts import HostPort
 from scheduling.pools import Offer, Option, Refusal
-from scheduling.priced.costs import Guide, guide
+from scheduling.priced.costs import Guide, guide, plain_worth
 from scheduling.priced.demand import Variant
-from scheduling.priced.ports import clash
-from scheduling.priced.stock import Choice, Need, Shelf, Stock
+from scheduling.priced.equal import exact_mix, fit_of, fits_of
+from scheduling.priced.needs import Choice, Need, Shelf, Stock
+from scheduling.priced.patterns import MOST_SIZES, Mix, Sizes, cheapest_mix
+from scheduling.priced.shortfalls import over_limit, too_small
 from scheduling.typetable import Amounts, Indices, Prices
 from scheduling.variety import STRICT, missing_variety
 
-__all__ = ["Buyer", "Choice", "Need", "Stock", "exact_mix", "over_limit"]
-
 _NEAR: Final = 1.02
 """Types this close to the best are as good; among them the planned mix and then the size decide."""
-_DISCOURAGED: Final = 10.0
+_DISCOURAGED: Final = 1.1
+"""So much dearer a node above that share seems: losing one is then not losing all."""
+_IN_MIX: Final = 1.03
+"""A type of the mix is taken when it is so near to the best for these very pods."""
+_WEIGHED: Final = 48
+"""Types that are filled with whole pods before one is chosen; the others are ruled out by what their room is worth."""
 _NOTHING: Final = 1e-12
+_ROUNDED: Final = 1e-6
 _EXACT: Final = 200
 """So many equal pods that nobody joins are given their cheapest nodes exactly."""
 _SHARE: Final = 4
-"""A node is meant to hold at most this part of the demand, so that losing one is not losing all."""
+"""A node is meant to hold at most this part of the demand."""
 _SMALL: Final = {"cpu": 16_000, "memory": 64 << 30}
 _LARGE: Final = {"cpu": 64_000, "memory": 512 << 30}
 """Between these bounds a node is as large as its share of the demand."""
@@ -46,12 +52,15 @@ class Buyer:
     """The amounts that pods come in; see `classes.py`."""
     fullest: Amounts
     """The most that one node can be asked for."""
+    sizes: Sizes
+    """Of all that is to be placed; its counts are kept up to date too."""
     least_nodes: int = 0
     min_values_policy: str = STRICT
     node_cost: float = 0.0
     """US dollars an hour that each node counts for beyond its price: the more, the fewer and larger nodes."""
     _shelves: dict[tuple[int, Option], Shelf] = field(default_factory=dict)
     _guides: dict[int, Guide] = field(default_factory=dict)
+    _mixes: dict[int, Mix | None] = field(default_factory=dict)
     whole: Amounts = field(init=False)
     """The demand at the start."""
 
@@ -73,7 +82,39 @@ class Buyer:
                 return min(found, key=lambda one: one[0])[1]
         return refusals
 
-    def stocks(self, variant: Variant) -> Iterator[Stock]:
+    def sells(self, variant: Variant, vector: Amounts, ports: Sequence[HostPort] = ()) -> bool:
+        """Whether some pool has a type that takes such a pod, limits aside."""
+        for offer in self.offers:
+            option = offer.narrowed(None, variant)
+            if not isinstance(option, Refusal):
+                shelf = self._shelf(offer, option)
+                if ((shelf.room >= vector).all(axis=1) & offer.template.ports_free(ports)[shelf.rows]).any():
+                    return True
+        return False
+
+    def larger(
+        self, offer: Offer, option: Option, used: Amounts, rows: Indices, need: Need
+    ) -> tuple[Indices, Amounts] | None:
+        """What a node that holds so much already, now `rows`, may become to take most of such pods: rows and room.
+
+        The limits count the new one instead of the old one.
+        """
+        shelf = self._shelf(offer, option)
+        offer.spend(rows, nodes=-1)
+        free = offer.template.ports_free(need.ports) & offer.within_limits(option.types)
+        left = shelf.room - used
+        fits = np.minimum(np.where((left >= 0).all(axis=1), fits_of(np.maximum(left, 0), need.vector), 0), need.count)
+        fits = np.where(free[shelf.rows], fits, 0)
+        for most in np.unique(fits[fits > 0])[::-1]:
+            enough = np.flatnonzero(fits >= most)
+            kept = self._variety(offer, option, shelf, enough[np.lexsort((enough, shelf.prices[enough]))])
+            if not isinstance(kept, Refusal):
+                offer.spend(shelf.rows[kept])
+                return shelf.rows[kept], shelf.room[kept].min(axis=0)
+        offer.spend(rows)
+        return None
+
+    def shelves(self, variant: Variant) -> Iterator[Stock]:
         """What such pods can be given, by the weight of the pools. Ends where more than the price decides: at
         capacity that is reserved, and at minValues."""
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
@@ -85,21 +126,17 @@ class Buyer:
 
     def _stock(self, found: Sequence[tuple[Offer, Option, Shelf]]) -> Stock:
         room = np.concatenate([shelf.room for _, _, shelf in found])
-        small = self._too_large(room, np.zeros_like(self.demand)) == 0
-        penalty = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0)
+        prices = np.concatenate([shelf.prices for _, _, shelf in found])
         return Stock(
             [(offer, option) for offer, option, _ in found],
             np.repeat(np.arange(len(found)), [len(shelf.rows) for _, _, shelf in found]),
             np.concatenate([shelf.rows for _, _, shelf in found]),
             room,
             np.concatenate([shelf.useful for _, _, shelf in found]),
-            (np.concatenate([shelf.prices for _, _, shelf in found]) + self.node_cost) * penalty,
+            self._judged(room, prices),
         )
 
     def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
-        taken = next((one for one in need.ports for held in offer.template.ports if clash(one, held)), None)
-        if taken is not None:
-            return Refusal(f"host port {taken.port} is taken by a DaemonSet on each of its nodes")
         reserved = self._reserved(offer, need)
         if reserved is not None:
             return 0.0, reserved
@@ -109,7 +146,11 @@ class Buyer:
         shelf = self._shelf(offer, option)
         fitting = (shelf.room >= need.vector).all(axis=1)
         if not fitting.any():
-            return _too_small(self.resources, shelf.room, need.vector)
+            return too_small(self.resources, shelf.room, need.vector)
+        fitting &= offer.template.ports_free(need.ports)[shelf.rows]
+        if not fitting.any():
+            shown = ", ".join(str(one.port) for one in need.ports)
+            return Refusal(f"host port {shown} is taken by a DaemonSet on each instance type that fits")
         allowed = fitting & offer.within_limits(option.types)[shelf.rows] if offer.limited else fitting
         if not allowed.any():
             return over_limit(offer, shelf.rows[fitting])
@@ -124,9 +165,10 @@ class Buyer:
             if isinstance(option, Refusal):
                 continue
             shelf = self._shelf(offer, option)
-            allowed = (shelf.room >= need.vector).all(axis=1) & offer.within_limits(option.types)[shelf.rows]
+            possible = offer.within_limits(option.types) & offer.template.ports_free(need.ports)
+            allowed = (shelf.room >= need.vector).all(axis=1) & possible[shelf.rows]
             for row in np.flatnonzero(allowed):
-                pods = min(need.count, need.cap, _fit(shelf.room[row], need.vector))
+                pods = min(need.count, need.cap, fit_of(shelf.room[row], need.vector))
                 choice = Choice(offer, option, shelf.rows[[row]], shelf.room[row], pods, offer.rooms.left(one))
                 found.append((-pods, float(shelf.prices[row]), choice))
         return min(found, key=lambda one: one[:2])[2] if found else None
@@ -136,37 +178,55 @@ class Buyer:
     ) -> tuple[float, Choice] | Refusal:
         """Price for what is of use, and the choice."""
         if need.together:
-            fits = np.minimum(_fits(shelf.room[among], need.vector), need.count)
+            fits = np.minimum(fits_of(shelf.room[among], need.vector), need.count)
             among = among[fits == fits.max()]
         if need.count <= _EXACT and not need.for_others and not _varied(option):
-            among = among[
-                [exact_mix(shelf.prices[among] + self.node_cost, _fits(shelf.room[among], need.vector), need)]
-            ]
+            fits = np.minimum(fits_of(shelf.room[among], need.vector), need.cap)
+            among = among[[exact_mix(shelf.prices[among] + self.node_cost, fits, need.count)]]
         guiding = self._guide(offer)
         own = need.own
         coming = guiding.counts[shelf.rows].astype(np.int64) @ shelf.useful
         wanted = np.maximum(need.others - need.open_room - coming, 0) + own
         value = np.maximum(guiding.value(shelf.useful[among], wanted, forced=need.forced), _NOTHING)
         ratio = (shelf.prices[among] + self.node_cost) / value
-        order = self._order(guiding, shelf, among, ratio, need)
+        mix = self._mix(offer)
+        if mix is not None and need.size >= 0 and not _varied(option):
+            near = np.argsort(ratio, kind="stable")[:_WEIGHED]
+            among = among[np.union1d(near, np.flatnonzero(mix.counts[shelf.rows[among]]))]
+            ratio = (shelf.prices[among] + self.node_cost) / self._whole_pods(mix, shelf.room[among], need)
+        order = self._order(guiding, mix, shelf, among, ratio, need)
         kept = self._variety(offer, option, shelf, among[order])
         if isinstance(kept, Refusal):
             return kept
         together = shelf.room[kept].min(axis=0)
-        pods = int(min(need.count, need.cap, _fit(together, need.vector)))
-        planned = int(guiding.counts[shelf.rows[kept[0]]])
+        pods = int(min(need.count, need.cap, fit_of(together, need.vector)))
+        planned = int((mix or guiding).counts[shelf.rows[kept[0]]])
         return float(ratio[order[0]]), Choice(offer, option, shelf.rows[kept], together, pods, max(1, planned))
 
-    def _order(self, guiding: Guide, shelf: Shelf, among: Indices, ratio: Prices, need: Need) -> Indices:
+    def _whole_pods(self, mix: Mix, room: Amounts, need: Need) -> Prices:
+        """What each row of room is worth when it is filled with these pods, and with others that are left."""
+        most = min(need.count, need.cap)
+        counts = self.sizes.counts.copy()
+        counts[need.size] = max(0, counts[need.size] - need.count)
+        asked = np.maximum(need.others, 1)
+        counts = (counts * np.clip(1 - (need.open_room / asked)[need.vector > 1], 0, 1).max(initial=0)).astype(np.int64)
+        value = mix.value(room, counts, need.size, most + int(counts[need.size]), forced=need.forced)
+        return np.maximum(value, _NOTHING)
+
+    def _order(
+        self, guiding: Guide, mix: Mix | None, shelf: Shelf, among: Indices, ratio: Prices, need: Need
+    ) -> Indices:
         """The best first: of the planned mix; else near the lowest price for what is of use, not too large, large.
 
         Of the mix the largest; or, where a rule limits how many pods a node takes, the smallest that takes so many.
         """
         room = shelf.room[among]
-        planned = guiding.counts[shelf.rows[among]] > 0
+        planned = (mix or guiding).counts[shelf.rows[among]] > 0
+        if mix is not None:
+            planned &= ratio <= ratio.min() * _IN_MIX
         near = ratio <= ratio.min() * _NEAR
         size = room.astype(np.float64) @ guiding.worth
-        fewer = -np.minimum(_fits(room, need.vector), need.cap) if need.forced else np.zeros(len(among))
+        fewer = -np.minimum(fits_of(room, need.vector), need.cap) if need.forced else np.zeros(len(among))
         large = np.where(planned & need.forced, size, -size)
         over = self._too_large(room, need.vector)
         price = np.where(near | planned, 0.0, ratio)
@@ -183,8 +243,9 @@ class Buyer:
 
     def bought(self, choice: Choice) -> None:
         """One such node is bought: the mix has one less in mind."""
-        counts, target = self._guide(choice.offer).counts, choice.rows[0]
-        counts[target] = max(0.0, counts[target] - 1)
+        for plan in (self._guide(choice.offer), self._mix(choice.offer)):
+            if plan is not None:
+                plan.counts[choice.rows[0]] = max(0.0, plan.counts[choice.rows[0]] - 1)
 
     def worth(self, offer: Offer) -> Prices:
         """Of one unit of each resource, in this pool."""
@@ -197,18 +258,38 @@ class Buyer:
             known = self._guides[id(offer)] = self._reckon(offer)
         return known
 
+    def _mix(self, offer: Offer) -> Mix | None:
+        """Which machines pods go on together; None where nobody knows, or there are too many sizes."""
+        if id(offer) not in self._mixes:
+            base, found = offer.base(), None
+            if 0 < len(self.sizes.counts) <= MOST_SIZES and not isinstance(base, Refusal):
+                shelf = self._shelf(offer, base)
+                found = cheapest_mix(
+                    shelf.room, self._judged(shelf.room, shelf.prices), self.sizes, nodes=self.least_nodes
+                )
+                if found is not None:
+                    counts = np.zeros(len(offer.table))
+                    counts[shelf.rows] = np.ceil(found.counts - _ROUNDED)
+                    found.counts = counts
+            self._mixes[id(offer)] = found
+        return self._mixes[id(offer)]
+
+    def _judged(self, room: Amounts, prices: Prices) -> Prices:
+        """Prices with the burden that a node is, and more for those that are too large."""
+        small = self._too_large(room, np.zeros_like(self.demand)) == 0
+        burdened = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0) * (prices + self.node_cost)
+        return np.asarray(burdened, dtype=np.float64)
+
     def _reckon(self, offer: Offer) -> Guide:
         base = offer.base()
         counts = np.zeros(len(offer.table))
         if isinstance(base, Refusal):
-            return Guide(_plain_worth(self.whole), counts=counts)
+            return Guide(plain_worth(self.whole), counts=counts)
         shelf = self._shelf(offer, base)
         covered = np.where(shelf.room.max(axis=0) > 0, self.whole, 0)
-        small = self._too_large(shelf.room, np.zeros_like(self.demand)) == 0
-        prices = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0) * (shelf.prices + self.node_cost)
-        found = guide(shelf.useful, prices, covered, nodes=self.least_nodes)
+        found = guide(shelf.useful, self._judged(shelf.room, shelf.prices), covered, nodes=self.least_nodes)
         if found is None:
-            return Guide(_plain_worth(covered), counts=counts)
+            return Guide(plain_worth(covered), counts=counts)
         counts[shelf.rows] = found.counts
         found.counts = counts
         return found
@@ -258,72 +339,3 @@ def _open(offers: Iterable[Offer], variant: Variant) -> Iterator[tuple[Offer, Op
 
 def _varied(option: Option) -> bool:
     return any(one.min_values is not None for one in option.requirements.values())
-
-
-def exact_mix(prices: Prices, fits: Amounts, need: Need) -> int:
-    """The largest node of the cheapest way to hold all of equal pods; by dynamic programming over their number."""
-    fits = np.minimum(np.minimum(fits, need.cap), need.count)
-    ways = _worthwhile(prices, fits)
-    if len(ways) == 1:
-        return ways[0][2]
-    best = {held: row for held, _, row in ways}
-    cost, last = [0.0], [0]
-    for pods in range(1, need.count + 1):
-        paid, held = min([(price + cost[max(0, pods - held)], -held) for held, price, _ in ways])
-        cost.append(paid)
-        last.append(-held)
-    pods, largest = need.count, 0
-    while pods > 0:
-        largest = max(largest, last[pods])
-        pods -= last[pods]
-    return best[largest]
-
-
-def _worthwhile(prices: Prices, fits: Amounts) -> list[tuple[int, float, int]]:
-    """How many pods, at which price, in which row: only those that nothing as cheap holds as many as."""
-    found: list[tuple[int, float, int]] = []
-    for row in np.lexsort((np.arange(len(fits)), prices, -fits)):
-        if not found or prices[row] < found[-1][1]:
-            found.append((int(fits[row]), float(prices[row]), int(row)))
-    return found
-
-
-def _fits(room: Amounts, vector: Amounts) -> Amounts:
-    asked = np.flatnonzero(vector)
-    return np.asarray((room[:, asked] // vector[asked]).min(axis=1), dtype=np.int64) if len(asked) else room[:, 0]
-
-
-def _fit(room: Amounts, vector: Amounts) -> int:
-    asked = np.flatnonzero(vector)
-    return int((room[asked] // vector[asked]).min()) if len(asked) else 1 << 30
-
-
-def _plain_worth(demand: Amounts) -> Prices:
-    asked = demand.astype(np.float64)
-    return np.divide(1.0, asked, out=np.zeros_like(asked), where=asked > 0)
-
-
-def _too_small(resources: Sequence[str], room: Amounts, vector: Amounts) -> Refusal:
-    """Names the first resource that no type has enough of; else that none has enough of all together."""
-    most = room.max(axis=0)
-    for number in map(int, np.flatnonzero(vector > most)):
-        key = resources[number]
-        asked, found = format_amount(key, int(vector[number])), format_amount(key, max(0, int(most[number])))
-        if not most[number]:
-            return Refusal(f"no instance type has {key}")
-        return Refusal(f"needs {asked} {key}; the largest instance type allowed has {found} beside its DaemonSets")
-    asked = ", ".join(f"{format_amount(key, int(n))} {key}" for key, n in zip(resources, vector, strict=True) if n)
-    return Refusal(f"no single instance type allowed has {asked} together beside its DaemonSets")
-
-
-def over_limit(offer: Offer, fitting: Indices) -> Refusal:
-    for key, limit in offer.budget.limits.items():
-        left = offer.budget.left(key) or 0
-        column = offer.table.columns.get(key)
-        least = 1 if column is None else int(offer.table.capacity[fitting, column].min())
-        if least > left:
-            shown = [format_amount(key, amount) for amount in (limit, max(left, 0), least)]
-            return Refusal(
-                f"limit {key} {shown[0]}: {shown[1]} left, the smallest instance type that fits has {shown[2]}"
-            )
-    return Refusal("the limits together leave no instance type that fits")

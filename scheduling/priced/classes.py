@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
+
 from model.facts import HostPort, PodFact
 from model.resources import CPU, MEMORY
-from scheduling.priced.demand import Shape
+from scheduling.priced.demand import NO_VOLUMES, Shape, Volumes
+from scheduling.priced.patterns import Sizes
 from scheduling.priced.rules import Book, Reading
 from scheduling.priced.topology import UNLIMITED, Tally, new_cap
 
@@ -23,6 +26,9 @@ class PodClass:
     readings: tuple[Reading, ...]
     counted: tuple[Tally, ...]
     ports: tuple[HostPort, ...] = ()
+    volumes: Volumes = NO_VOLUMES
+    size: int = -1
+    """Which of the buyer's sizes its pods are; -1 for none."""
 
 
 def classes_of(pods: Iterable[tuple[Shape, PodFact]], book: Book, policy: str) -> list[PodClass]:
@@ -37,6 +43,7 @@ def classes_of(pods: Iterable[tuple[Shape, PodFact]], book: Book, policy: str) -
             readings=tuple(book.readings(shape, members[0], policy)),
             counted=counted,
             ports=shape.ports,
+            volumes=shape.volumes,
         )
         for (shape, counted, _), members in alike.items()
     ]
@@ -72,6 +79,23 @@ def fullest(classes: Sequence[PodClass], resource: str) -> int:
         one.requests.get(resource, 0) * min(len(one.pods), new_cap(one.readings[0].rules) or len(one.pods))
         for one in classes
     )
+
+
+def sizes_of(classes: Sequence[PodClass], resources: Sequence[str]) -> Sizes:
+    """Gives each class its number."""
+    known: dict[tuple[int, ...], int] = {}
+    counts, caps = list[int](), list[int]()
+    for one in classes:
+        vector = tuple(one.requests.get(key, 0) for key in resources)
+        one.size = known.setdefault(vector, len(known))
+        if one.size == len(counts):
+            counts.append(0)
+            caps.append(0)
+        counts[one.size] += len(one.pods)
+        caps[one.size] += min(len(one.pods), new_cap(one.readings[0].rules) or len(one.pods))
+    shape = (len(known), len(resources))
+    vectors = np.array(list(known), dtype=np.int64).reshape(shape)
+    return Sizes(vectors, np.array(counts, dtype=np.int64), np.array(caps, dtype=np.int64))
 
 
 def _age(pod: PodFact) -> tuple[datetime, str]:

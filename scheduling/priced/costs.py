@@ -23,8 +23,6 @@ class Guide:
     node: float = 0.0
     counts: Prices = field(default_factory=lambda: np.zeros(0))
     """How many of each row the mix has; a plan draws them down."""
-    total: float = 0.0
-    """The cheapest any plan for this demand can be: a lower bound."""
 
     def value(self, room: Amounts, demand: Amounts, *, forced: bool) -> Prices:
         """Per row what of its room the demand can use, in dollars; `forced`: a node by itself is of use."""
@@ -40,16 +38,17 @@ def guide(room: Amounts, prices: Prices, demand: Amounts, *, nodes: int = 0) -> 
     asked = np.flatnonzero(demand)
     scale = np.maximum(demand[asked], 1).astype(np.float64)
     matrix = np.column_stack((room[:, asked] / scale, np.full(len(room), 1.0 / max(nodes, 1))))
-    solved = _solve(prices, matrix, np.concatenate((np.ones(len(asked)), [1.0 if nodes else 0.0])))
+    solved = solve(prices, matrix, np.concatenate((np.ones(len(asked)), [1.0 if nodes else 0.0])))
     if solved is None:
         return None
-    counts, duals, total = solved
+    counts, duals = solved
     worth = np.zeros(len(demand))
     worth[asked] = np.maximum(duals[:-1], 0) / scale
-    return Guide(worth, max(0.0, duals[-1]) / max(nodes, 1), np.ceil(counts - _LEAST), total)
+    return Guide(worth, max(0.0, duals[-1]) / max(nodes, 1), np.ceil(counts - _LEAST))
 
 
-def _solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices, float] | None:
+def solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices] | None:
+    """How much of each row at the lowest cost, and the duals of what is asked for, for the transposed `matrix`."""
     columns, rows = matrix.shape
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = columns, rows
@@ -68,5 +67,10 @@ def _solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Price
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     found = solver.getSolution()
-    total = float(solver.getInfo().objective_function_value)
-    return np.array(found.col_value), np.array(found.row_dual), total
+    return np.array(found.col_value), np.array(found.row_dual)
+
+
+def plain_worth(demand: Amounts) -> Prices:
+    """Each resource for the inverse of what is asked of it: where nothing better is known."""
+    asked = demand.astype(np.float64)
+    return np.divide(1.0, asked, out=np.zeros_like(asked), where=asked > 0)

@@ -12,18 +12,23 @@ from model.facts import AffinityTerm, Expression, HostPort, PodFact, SpreadConst
 from model.requirement import one_of
 from model.requirements import Requirements
 from scheduling.demand import Constraints, Variant
+from scheduling.volumes import Attachment
 
 __all__ = [
     "ALONE",
+    "NO_VOLUMES",
     "Company",
     "Constraints",
     "Shape",
     "Variant",
+    "Volumes",
     "alternatives",
+    "astray",
     "pinned",
     "shape_of",
     "variant",
     "wishes",
+    "with_volumes",
 ]
 
 
@@ -42,6 +47,20 @@ ALONE: Final = Company("", (), (), ())
 ANYWHERE: Final = Constraints((), (), (), ())
 
 
+class Volumes(NamedTuple):
+    """What a pod's volumes ask of its node."""
+
+    alternatives: tuple[Requirements, ...] = ()
+    """Where they can be used; empty: anywhere. They restrict the node, and no count of pods takes notice of them."""
+    own: tuple[tuple[str, int], ...] = ()
+    """By CSI driver how many are attached for this pod alone."""
+    shared: frozenset[Attachment] = frozenset()
+    """Those that other pods use as well."""
+
+
+NO_VOLUMES: Final = Volumes()
+
+
 class Shape(NamedTuple):
     """Everything about a pod that decides where it may go, but for who counts it."""
 
@@ -49,13 +68,14 @@ class Shape(NamedTuple):
     constraints: Constraints
     company: Company = ALONE
     ports: tuple[HostPort, ...] = ()
+    volumes: Volumes = NO_VOLUMES
 
 
-def shape_of(pod: PodFact) -> Shape:
+def shape_of(pod: PodFact, volumes: Volumes = NO_VOLUMES) -> Shape:
     requests = tuple(sorted([one for one in pod.requests.items() if one[1] > 0]))
     said = pod.spreads or pod.affinity or pod.anti_affinity
     company = _company(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity) if said else ALONE
-    return Shape(requests, _constraints(pod), company, pod.host_ports)
+    return Shape(requests, _constraints(pod), company, pod.host_ports, volumes)
 
 
 def _constraints(pod: PodFact) -> Constraints:
@@ -92,6 +112,21 @@ def alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
     return tuple(
         selector.intersection(Requirements.of(term)) for term in (terms if constraints.required_terms else ((),))
     )
+
+
+@lru_cache(maxsize=1 << 14)
+def with_volumes(strict: Requirements, volumes: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
+    """What the pod asks for, and beside it one place of its volumes after the other; without those that exclude it."""
+    return tuple(strict.intersection(one) for one in volumes if not strict.conflicts(one)) if volumes else (strict,)
+
+
+def astray(shape: Shape) -> str:
+    """Why no node suits both the pod and its volumes; empty when one may."""
+    own, needed = alternatives(shape.constraints), shape.volumes.alternatives
+    if any(with_volumes(strict, needed) for strict in own):
+        return ""
+    asked, found = (" or ".join(str(one) for one in many) for many in (own, needed))
+    return f"its volumes need a node with {found}, while its node selector and affinity ask for {asked}"
 
 
 @lru_cache(maxsize=1 << 14)

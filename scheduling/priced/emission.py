@@ -27,13 +27,8 @@ class Emission:
 
     def claim(self, number: int) -> PlannedClaim | Refusal:
         """The claim for a bought node, or why there can be none."""
-        one = self._places.bought[number]
-        lane = self._places.lanes[one.lane]
-        used = self._used(lane, number)
-        rows = self._cheapest(one.lane)
-        rows = rows[self._fitting(lane, one, used)[rows]]
-        fill = Fill(lane.offer, lane.option, used, rows)
-        key = one.lane, rows.tobytes()
+        one, fill = self._places.bought[number], self._fill(number)
+        key = one.lane, fill.rows.tobytes()
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._written(fill)
@@ -41,11 +36,24 @@ class Emission:
             return known
         claim, daemons = known
         own = {
-            "requests": lane.offer.table.amounts(used + daemons),
+            "requests": fill.offer.table.amounts(fill.used + daemons),
             "pods": tuple(one.pods),
             "why": why(fill, [self._pods[uid] for uid in one.pods], self._places.first),
         }
         return claim.model_copy(update=own)
+
+    def price(self, number: int) -> float:
+        """US dollars an hour of the cheapest type that a bought node can be."""
+        fill = self._fill(number)
+        return float(fill.offer.prices(fill.option)[fill.rows[0]])
+
+    def _fill(self, number: int) -> Fill:
+        """Its types cheapest first."""
+        one = self._places.bought[number]
+        lane = self._places.lanes[one.lane]
+        used = self._used(lane, number)
+        rows = self._cheapest(one.lane)
+        return Fill(lane.offer, lane.option, used, rows[self._fitting(lane, one, used)[rows]])
 
     def _written(self, fill: Fill) -> tuple[PlannedClaim, Amounts] | Refusal:
         """The claim, and what DaemonSets take at least on any of its types (reference 2.9)."""
@@ -69,7 +77,8 @@ class Emission:
 
     def _fitting(self, lane: Lane, one: Bought, used: Amounts) -> Mask:
         table = lane.offer.table
-        fitting: Mask = np.all(lane.offer.template.room >= used, axis=1)
+        template = lane.offer.template
+        fitting: Mask = np.all(template.room >= used, axis=1) & template.ports_free(one.ports)
         for key in lane.offer.budget.limits:
             if key in table.columns:
                 # No larger than what was counted against the limit when it was bought.

@@ -4,29 +4,31 @@ Takes classes of equal pods; what they say of other pods has become rules (`rule
 to `scheduling/emission.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Final
 
 import numpy as np
 
 from model.facts import PodFact
-from model.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from model.plans import Unplaced
 from model.resources import NODES
 from scheduling.pools import Offer, Refusal
-from scheduling.priced.buying import Buyer, Choice, Need
+from scheduling.priced.blending import Blend, Recipe
+from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass
-from scheduling.priced.demand import Variant, pinned
-from scheduling.priced.places import Places
+from scheduling.priced.demand import NO_VOLUMES, Variant, pinned
+from scheduling.priced.domains import Universe
+from scheduling.priced.mixture import Kinds, Part
+from scheduling.priced.needs import Choice, Need, Stock
+from scheduling.priced.places import Places, shares
 from scheduling.priced.rules import Reading
-from scheduling.priced.sharing import Sharing, anywhere, bought, by_reading
 from scheduling.priced.topology import (
     UNLIMITED,
     Domains,
     Rule,
-    Settled,
     Spread,
     Tally,
     domain_keys,
@@ -35,10 +37,10 @@ from scheduling.priced.topology import (
     new_cap,
     of_key,
 )
-from scheduling.tolerance import untolerated
-from scheduling.typetable import Amounts, Mask
+from scheduling.typetable import Amounts
 
 _BADLY: Final = 4
+_ROUNDS: Final = 4
 
 
 @dataclass(slots=True)
@@ -49,11 +51,16 @@ class Packing:
     buyer: Buyer
     closed: Mapping[str, Refusal] = field(default_factory=dict)
     """Pools from which nothing can be bought in this pass, and why."""
+    blended: bool = True
+    """Whether pods that may go anywhere are put on nodes by a mix."""
     nominations: dict[str, str] = field(default_factory=dict)
     unplaced: list[Unplaced] = field(default_factory=list)
-    _domains: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
+    universe: Universe = field(init=False)
     _loose: dict[int, list[tuple[Tally, int]]] = field(default_factory=dict)
     """Bought nodes whose domain is open: what is to be counted once it is known."""
+
+    def __post_init__(self) -> None:
+        self.universe = Universe(self.places, self.buyer.offers)
 
     def keep(self, one: PodClass, promised: Mapping[str, str]) -> None:
         """Leave pods where an earlier pass promised them a place, if it still takes them."""
@@ -65,17 +72,8 @@ class Packing:
         one.pods = rest
 
     def stand(self, counted: Iterable[Tally], place: int) -> None:
-        """Count one pod that runs on a home, as far as the census takes notice of that node."""
-        for tally in counted:
-            if self._noticed(tally, place):
-                self._count((tally,), place, 1)
-
-    def _noticed(self, tally: Tally, place: int) -> bool:
-        home, nodes = self.places.homes.homes[place], tally.census.nodes
-        if nodes.alternatives and not any(home.requirements.compatible_strictly(one) for one in nodes.alternatives):
-            return False
-        taints = untolerated(nodes.tolerations or (), home.taints, tolerate_preferences=True)
-        return nodes.tolerations is None or taints is None
+        """Count one pod that runs on a home."""
+        self._count(counted, place, 1)
 
     def place_all(self, classes: Iterable[PodClass]) -> None:
         """Until every pod has a place or a whole round brought nothing more."""
@@ -93,40 +91,41 @@ class Packing:
 
     def _place_tier(self, classes: Sequence[PodClass]) -> dict[int, str]:
         """Pods of one priority: those with rules first, since the others can fill what is left of their nodes."""
-        reasons = {id(one): self.place(one) for one in classes if not anywhere(one)}
-        free = [one for one in classes if anywhere(one)]
-        for alike in by_reading(free):
-            for one in alike:
-                reading = one.readings[0]
-                self._join(one, reading, reading.variant, self.places.vector(one.requests), len(one.pods))
-            Sharing(self.places, self.buyer, self._put, alike).buy()
+        free = [one for one in classes if self.blended and _anywhere(one)]
+        reasons = {id(one): self.place(one) for one in classes if not (self.blended and _anywhere(one))}
+        for alike in _alike(free):
+            self._blend(alike)
         return reasons | {id(one): self.place(one) for one in free if one.pods}
 
     def place(self, one: PodClass) -> str:
         """Find places for the pods of a class; why some are left, in words."""
         reason = ""
         for reading in one.readings:
-            reason = self._spread_out(one, reading, reading.variant, domain_keys(reading.rules), len(one.pods))[1]
+            reason = self._spread_out(one, reading, domain_keys(reading.rules), len(one.pods))[1]
             if not one.pods:
                 return ""
-        return reason
+        volumes = " or ".join(str(where) for where in one.volumes.alternatives)
+        return f"{reason}; its volumes need {volumes}" if volumes else reason
 
-    def _spread_out(
-        self, one: PodClass, reading: Reading, variant: Variant, keys: Sequence[str], count: int
-    ) -> tuple[int, str]:
+    def _spread_out(self, one: PodClass, reading: Reading, keys: Sequence[str], count: int) -> tuple[int, str]:
         """Up to `count` pods, domain by domain for each key that rules are about; how many, and why not more."""
         if not keys:
-            return self._fill(one, reading, variant, count)
+            return self._fill(one, reading, reading.variant, count)
         key, rest = keys[0], keys[1:]
         rules = tuple(of_key(reading.rules, key))
-        domains = Domains(self._universe(variant, key), rules)
+        universe = self.universe.usable(reading.own, key)
+        least = {rule: self.universe.counted(rule) for rule in rules if isinstance(rule, Spread)}
+        blocked = set(universe) - set(_allowed(universe, reading.variant, key))
+        domains = Domains(universe, rules, least, blocked=blocked)
         placed, reason = 0, ""
         while placed < count:
+            if least:
+                domains.room = self._room(one, reading, key, domains.order)
             shares = domains.shares(self._chunk(one, rules, domains, count - placed))
             if not shares:
-                return placed, reason or self._why_no_domain(rules, key, domains)
+                return placed, reason or domains.why_not(key)
             for name, share in shares:
-                done, why = self._spread_out(one, reading, pinned(variant, key, name), rest, share)
+                done, why = self._spread_out(one, reading.pinned(key, name), rest, share)
                 placed += done
                 if done < share:
                     domains.blocked.add(name)
@@ -141,28 +140,63 @@ class Packing:
             return count
         return min(count, max(1, min(skews) * len(domains.order)))
 
+    def _room(self, one: PodClass, reading: Reading, key: str, names: Iterable[str]) -> dict[str, int]:
+        """Of domains in which no node can be bought for such pods: how many more go there."""
+        vector = self.places.vector(one.requests)
+        sold = new_cap(reading.rules) > 0
+        inside = {name: pinned(reading.variant, key, name) for name in names}
+        return {
+            name: int(np.minimum(self._fitting(one, reading, within, vector), len(one.pods)).sum())
+            for name, within in inside.items()
+            if not (sold and self.buyer.sells(within, vector, one.ports))
+        }
+
     def _fill(self, one: PodClass, reading: Reading, variant: Variant, count: int) -> tuple[int, str]:
         vector = self.places.vector(one.requests)
         company = is_company(reading.rules)
         done = self._join(one, reading, variant, vector, count)
         while done < count:
             cap = min(new_cap(reading.rules), 1 if one.ports else UNLIMITED)
-            if cap == 0 or (company and done):
-                return done, "no node with the pods that its affinity asks for has room"
             others = np.maximum(self.buyer.demand - vector * len(one.pods), 0)
             room = self.places.open_room(variant)
-            need = Need(variant, vector, count - done, cap, others, room, one.ports, together=company)
+            need = Need(variant, vector, count - done, cap, others, room, one.ports, one.size, together=company)
+            if cap == 0 or (company and done):
+                joined = self._grow(one, reading, need) if company else 0
+                done += joined
+                if joined:
+                    continue
+                return done, "no node with the pods that its affinity asks for has room"
             choice = self.buyer.choose(need)
             if not isinstance(choice, Choice):
                 return done, self._reason(choice)
             done += self._buy(one, variant, vector, choice, count - done, most=1 if company else choice.nodes)
         return done, ""
 
+    def _grow(self, one: PodClass, reading: Reading, need: Need) -> int:
+        """Make a bought node larger, which these pods have to join and cannot; how many then do."""
+        places = self.places
+        caps = host_caps(reading.rules, places.count)
+        open_places = np.flatnonzero(caps[places.first :]) + places.first if caps is not None else ()
+        for place in map(int, open_places):
+            node, lane = places.bought[place - places.first], places.joined(place, need.variant)
+            wanted = replace(need, ports=(*need.ports, *node.ports))
+            used = places.used(place - places.first)
+            found = self.buyer.larger(lane.offer, lane.option, used, node.rows, wanted) if lane else None
+            if found is not None:
+                places.grow(place, *found)
+                return self._join(one, reading, need.variant, need.vector, need.count)
+        return 0
+
     def _join(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts, count: int) -> int:
         """Homes and nodes that are bought already, in their order."""
+        fitting = self._fitting(one, reading, variant, vector)
+        return self._assign(one, variant, vector, shares(fitting, count, one_place=_starts_company(reading.rules)))
+
+    def _fitting(self, one: PodClass, reading: Reading, variant: Variant, vector: Amounts) -> Amounts:
+        """How many such pods each place takes."""
         places = self.places
         if not places.count:
-            return 0
+            return np.zeros(0, dtype=np.int64)
         chosen = places.admitted(variant)
         if one.ports:
             chosen = places.ports_free(one.ports, chosen)
@@ -174,7 +208,63 @@ class Packing:
             fitting = np.minimum(fitting, caps)
         if one.ports:
             fitting = np.minimum(fitting, 1)
-        return self._assign(one, variant, vector, _shares(fitting, count, one_place=_starts_company(reading.rules)))
+        attachable = places.attachments.caps(one.volumes, places.count)
+        return fitting if attachable is None else np.minimum(fitting, attachable)
+
+    def _blend(self, classes: Sequence[PodClass]) -> None:
+        """New nodes for classes of one variant that may go anywhere, after what room there is."""
+        reading = classes[0].readings[0]
+        vectors = [self.places.vector(one.requests) for one in classes]
+        for one, vector in zip(classes, vectors, strict=True):
+            self._join(one, reading, reading.variant, vector, len(one.pods))
+        blend = Blend(np.array(vectors), [len(one.pods) for one in classes])
+        buy = partial(self._buy_blend, classes, vectors, reading.variant, blend)
+        for shelf in self.buyer.shelves(reading.variant):
+            for _ in range(_ROUNDS):
+                kinds, parts = blend.mixture(shelf.useful, shelf.prices) if blend.first() is not None else (None, [])
+                bought = sum(self._buy_part(shelf, kinds, part, blend, buy) for part in parts if kinds)
+                if not bought:
+                    break
+        while (number := blend.first()) is not None:
+            lead, vector = classes[number], vectors[number]
+            others = np.maximum(self.buyer.demand - vector * len(lead.pods), 0)
+            room = self.places.open_room(reading.variant)
+            choice = self.buyer.choose(Need(reading.variant, vector, len(lead.pods), UNLIMITED, others, room))
+            if not isinstance(choice, Choice):
+                blend.give_up(number)
+                continue
+            recipe = blend.filling(choice.room, self.buyer.worth(choice.offer))
+            buy(choice, recipe, 1 if choice.offer.limited else choice.nodes)
+
+    def _buy_part(self, shelf: Stock, kinds: Kinds, part: Part, blend: Blend, buy: Callable[..., int]) -> int:
+        left, owed = part.nodes, np.zeros_like(part.budgets)
+        while left:
+            choice = shelf.choice(part.row)
+            recipe = blend.meant(kinds, part, choice.room, owed) if choice else {}
+            if not choice or not recipe:
+                break
+            times = buy(choice, recipe, 1 if choice.offer.limited else left)
+            left -= times
+            owed += times * (part.budgets - kinds.amounts(recipe))
+        return part.nodes - left
+
+    def _buy_blend(
+        self,
+        classes: Sequence[PodClass],
+        vectors: Sequence[Amounts],
+        variant: Variant,
+        blend: Blend,
+        choice: Choice,
+        recipe: Recipe,
+        most: int,
+    ) -> int:
+        times = min(most, blend.times(recipe))
+        blend.take(recipe, times)
+        for _ in range(times):
+            place = self._bought(choice)
+            for one, share in recipe.items():
+                self._put(classes[one], variant, vectors[one], place, share)
+        return times
 
     def _assign(self, one: PodClass, variant: Variant, vector: Amounts, shares: Amounts) -> int:
         used = np.flatnonzero(shares)
@@ -186,17 +276,28 @@ class Packing:
         """At most so many equal nodes as the pods fill; under a limit one, since it may change the choice."""
         offer, done = choice.offer, 0
         for _ in range(1 if offer.limited else max(1, min(most, count // choice.pods))):
-            place = bought(self.places, self.buyer, choice)
+            place = self._bought(choice)
             share = min(choice.pods, count - done)
             self._put(one, variant, vector, place, share)
             done += share
         return done
 
+    def _bought(self, choice: Choice) -> int:
+        """One such node, as a new place."""
+        choice.offer.spend(choice.rows)
+        self.buyer.bought(choice)
+        if choice.option.reservation:
+            choice.offer.rooms.take(choice.option.reservation, 1)
+        return self.places.buy(choice.offer, choice.option, choice.rows, choice.room)
+
     def _put(self, one: PodClass, variant: Variant, vector: Amounts, place: int, share: int) -> None:
         pods, one.pods = one.pods[:share], one.pods[share:]
         self.places.take(place, vector, [pod.uid for pod in pods], variant)
         self.places.take_ports(place, one.ports)
+        self.places.attachments.take(place, one.volumes, share)
         self.buyer.demand = np.maximum(self.buyer.demand - vector * share, 0)
+        if one.size >= 0:
+            self.buyer.sizes.counts[one.size] -= share
         if place < self.places.first:
             name = self.places.homes.homes[place].name
             self.nominations.update((pod.uid, name) for pod in pods)
@@ -204,9 +305,11 @@ class Packing:
 
     def _count(self, counted: Iterable[Tally], place: int, share: int) -> None:
         for tally in counted:
+            if not self.universe.notices(tally, place):
+                continue
             if tally.hostname:
                 tally.at(self.places.count)[place] += share
-            elif (domain := self._domain(place, tally.census.key)) is not None:
+            elif (domain := self.places.domain(place, tally.census.key)) is not None:
                 tally.add(domain, share)
             else:
                 self._loose.setdefault(place, []).append((tally, share))
@@ -217,24 +320,21 @@ class Packing:
         """Count what was open, where a pod that came later has decided the domain."""
         still = []
         for tally, share in self._loose[place]:
-            domain = self._domain(place, tally.census.key)
+            domain = self.places.domain(place, tally.census.key)
             if domain is None:
                 still.append((tally, share))
             else:
                 tally.add(domain, share)
         self._loose[place] = still
 
-    def _domain(self, place: int, key: str) -> str | None:
-        """The value of a label where it is certain."""
-        lane = self.places.lane_at(place)
-        requirements = lane.option.requirements if lane else self.places.homes.homes[place].requirements
-        one = requirements.get(key)
-        return next(iter(one.values)) if one is not None and not one.complement and len(one.values) == 1 else None
-
     def _keep(self, one: PodClass, pod: PodFact, home: int) -> bool:
         vector = self.places.vector(one.requests)
+        attachable = self.places.attachments.caps(one.volumes, self.places.count)
+        if attachable is not None and attachable[home] <= 0:
+            return False
         for reading in one.readings:
-            if not self.places.homes.admitted(reading.variant)[home] or (vector > self.places.free[home]).any():
+            chosen = self.places.ports_free(one.ports, self.places.admitted(reading.variant))
+            if not chosen[home] or (vector > self.places.free[home]).any():
                 continue
             caps = host_caps(reading.rules, self.places.count)
             if caps is not None and caps[home] <= 0:
@@ -246,44 +346,6 @@ class Packing:
             return True
         return False
 
-    def _universe(self, variant: Variant, key: str) -> list[str]:
-        """The domains of a key that such pods may use: of homes, and of what can be bought now."""
-        known = self._domains.get((variant, key))
-        if known is None:
-            wanted = variant.requirements.get(key)
-            values = {*self._standing(key), *self._offered(variant, key)}
-            known = self._domains[variant, key] = sorted(
-                (value for value in values if wanted is None or wanted.has(value)),
-                key=lambda value: (self._price_in(variant, key, value), value),
-            )
-        return known
-
-    def _standing(self, key: str) -> set[str]:
-        homes = range(self.places.first)
-        return {value for place in homes if (value := self._domain(place, key)) is not None}
-
-    def _offered(self, variant: Variant, key: str) -> set[str]:
-        found: set[str] = set()
-        for offer in self.buyer.offers:
-            option = offer.narrowed(None, variant)
-            if not isinstance(option, Refusal):
-                found |= _values(offer, option.requirements.get(key), option.offerings, option.types, key)
-        return found
-
-    def _price_in(self, variant: Variant, key: str, value: str) -> float:
-        prices = [
-            float(offer.prices(option)[option.types].min())
-            for offer in self.buyer.offers
-            if not isinstance(option := offer.narrowed(None, pinned(variant, key, value)), Refusal)
-        ]
-        return min(prices, default=float("inf"))
-
-    def _why_no_domain(self, rules: Iterable[Rule], key: str, domains: Domains) -> str:
-        kinds = {type(rule).__name__ for rule in rules if not isinstance(rule, Settled)}
-        words = {"Spread": "topology spread", "Together": "pod affinity", "Apart": "pod anti-affinity"}
-        said = " and ".join(sorted(words[kind] for kind in kinds)) or "topology"
-        return f"{said} on {key} leaves none of {', '.join(domains.order) or 'no domain'}"
-
     def _reason(self, refusals: Mapping[str, Refusal]) -> str:
         said = {offer.name: refusals[offer.name] for offer in self.buyer.offers if offer.name in refusals}
         every = [f"pool {name}: {refusal}" for name, refusal in {**said, **self.closed}.items()]
@@ -292,6 +354,19 @@ class Packing:
 
 def unplaced(pod: PodFact, reason: str) -> Unplaced:
     return Unplaced(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason)
+
+
+def _anywhere(one: PodClass) -> bool:
+    """No rule says where they go but what they ask of a node."""
+    return not one.readings[0].rules and not one.ports and one.volumes is NO_VOLUMES
+
+
+def _alike(classes: Iterable[PodClass]) -> Iterator[list[PodClass]]:
+    """Those that read alike together, those that ask for most first."""
+    found: dict[Variant, list[PodClass]] = {}
+    for one in classes:
+        found.setdefault(one.readings[0].variant, []).append(one)
+    yield from sorted(found.values(), key=lambda alike: -len(alike[0].readings[0].variant.requirements))
 
 
 def _may_end(offer: Offer, one: PodClass) -> bool:
@@ -303,29 +378,12 @@ def _may_end(offer: Offer, one: PodClass) -> bool:
     return False
 
 
-def _shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:
-    """How many of `count` each place gets, in order; with `one_place` all on the first that takes most."""
-    if one_place:
-        shares = np.zeros_like(fitting)
-        if len(fitting) and fitting.max() > 0:
-            best = int(np.minimum(fitting, count).argmax())
-            shares[best] = min(int(fitting[best]), count)
-        return shares
-    before = np.concatenate(([0], np.cumsum(np.minimum(fitting, count))[:-1]))
-    return np.asarray(np.clip(count - before, 0, fitting), dtype=np.int64)
+def _allowed(values: Iterable[str], variant: Variant, key: str) -> list[str]:
+    """Those of a label's values that such pods ask for."""
+    wanted = variant.requirements.get(key)
+    return [value for value in values if wanted is None or wanted.has(value)]
 
 
 def _starts_company(rules: Iterable[Rule]) -> bool:
     mine = tuple(rules)
     return is_company(mine) and new_cap(mine) > 0
-
-
-def _values(offer: Offer, wanted: object, offerings: Mask, types: Mask, key: str) -> set[str]:
-    table = offer.table
-    if key in (ZONE, ZONE_ID, CAPACITY_TYPE):
-        column = {ZONE: table.zones, ZONE_ID: table.zone_ids, CAPACITY_TYPE: table.capacity_types}[key]
-        return set(column[offerings])
-    one = offer.template.requirements.get(key)
-    if one is not None and not one.complement:
-        return set(one.values)
-    return table.values_of(key, types)

@@ -12,6 +12,7 @@ import numpy as np
 from model.facts import HostPort
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Option, Refusal
+from scheduling.priced.attachments import Attachments
 from scheduling.priced.demand import Variant
 from scheduling.priced.ports import clash
 from scheduling.priced.topology import UNLIMITED
@@ -36,12 +37,15 @@ class Bought:
     rows: Indices
     room: Amounts
     pods: list[str] = field(default_factory=list)
+    ports: list[HostPort] = field(default_factory=list)
+    """Host ports of its pods."""
 
 
 class Places:
-    def __init__(self, homes: Homes, resources: Sequence[str]) -> None:
+    def __init__(self, homes: Homes, resources: Sequence[str], attachments: Attachments | None = None) -> None:
         """`resources` in the order of the columns of every amount here."""
         self.homes = homes
+        self.attachments = attachments or Attachments(len(homes.homes), {}, {})
         self.resources = tuple(resources)
         self.columns = {key: number for number, key in enumerate(self.resources)}
         self.first = len(homes.homes)
@@ -116,9 +120,25 @@ class Places:
         lane = self._lane(offer, option)
         self._lane_of[number], self._target[number] = lane, rows[0]
         self.bought.append(Bought(lane, rows, room))
-        self.take_ports(self.count, offer.template.ports)
+        for port in offer.template.ports_of(rows):
+            self._ports.setdefault(port, set()).add(self.count)
         self.count += 1
         return self.count - 1
+
+    def joined(self, place: int, variant: Variant) -> Lane | None:
+        """What a bought node becomes when such pods join it, whatever type it was meant to be; None: they cannot."""
+        lane = self._into(variant)[self.bought[place - self.first].lane]
+        return self.lanes[lane] if lane >= 0 else None
+
+    def grow(self, place: int, rows: Indices, room: Amounts) -> None:
+        """A bought node is to be another, larger type."""
+        one, number = self.bought[place - self.first], place - self.first
+        self.free[place] += room - one.room
+        one.rows, one.room = rows, room
+        self._target[number] = rows[0]
+        lane = self.lanes[one.lane]
+        for port in lane.offer.template.ports_of(rows):
+            self._ports.setdefault(port, set()).add(place)
 
     def used(self, number: int) -> Amounts:
         """What the pods of a bought node ask for together."""
@@ -127,6 +147,13 @@ class Places:
     def lane_at(self, place: int) -> Lane | None:
         """None for a home."""
         return self.lanes[self.bought[place - self.first].lane] if place >= self.first else None
+
+    def domain(self, place: int, key: str) -> str | None:
+        """The value of a label where it is certain."""
+        lane = self.lane_at(place)
+        requirements = lane.option.requirements if lane else self.homes.homes[place].requirements
+        one = requirements.get(key)
+        return next(iter(one.values)) if one is not None and not one.complement and len(one.values) == 1 else None
 
     def ports_free(self, ports: Iterable[HostPort], chosen: Mask) -> Mask:
         """The chosen places where none of these ports is taken."""
@@ -139,6 +166,8 @@ class Places:
     def take_ports(self, place: int, ports: Iterable[HostPort]) -> None:
         for port in ports:
             self._ports.setdefault(port, set()).add(place)
+            if place >= self.first:
+                self.bought[place - self.first].ports.append(port)
 
     def _lane(self, offer: Offer, option: Option) -> int:
         key = (id(offer), id(option))
@@ -156,3 +185,15 @@ class Places:
             option = lane.offer.narrowed(lane.option, variant)
             into.append(-1 if isinstance(option, Refusal) else self._lane(lane.offer, option))
         return into
+
+
+def shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:
+    """How many of `count` each place gets, in order; with `one_place` all on the first that takes most."""
+    if one_place:
+        taken = np.zeros_like(fitting)
+        if len(fitting) and fitting.max() > 0:
+            best = int(np.minimum(fitting, count).argmax())
+            taken[best] = min(int(fitting[best]), count)
+        return taken
+    before = np.concatenate(([0], np.cumsum(np.minimum(fitting, count))[:-1]))
+    return np.asarray(np.clip(count - before, 0, fitting), dtype=np.int64)

@@ -3,24 +3,55 @@
 `scheduling/state.py` prepares all of it and calls this where its settings say so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from model.facts import PodFact
-from model.plans import Plan, PlannedClaim
+from model.plans import Plan, PlannedClaim, Unplaced
 from scheduling.facts import Facts
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Option, Refusal
+from scheduling.priced.attachments import Attachments, alike, standing
 from scheduling.priced.buying import Buyer
-from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes
-from scheduling.priced.demand import ALONE, Shape, shape_of
+from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes, sizes_of
+from scheduling.priced.demand import ALONE, Shape, astray, shape_of
 from scheduling.priced.emission import Emission
 from scheduling.priced.packing import Packing, unplaced
 from scheduling.priced.places import Places
 from scheduling.priced.rules import Book
 from scheduling.typetable import Amounts
+from scheduling.volumes import NOTHING, Attachment, Needs, needs
+
+Standing = tuple[dict[int, Mapping[str, int]], dict[int, set[Attachment]]]
+"""Of homes by number: limits by CSI driver, and what is attached."""
+_FEW: Final = 300
+"""So many pods cost little enough time to be planned in several ways."""
+
+
+class Way(NamedTuple):
+    """How a plan is made. `blended`: pods that may go anywhere are put on nodes by a mix, not class by class.
+    `whole_pods`: machines are judged by patterns, not by room. `lean`: how much a node counts for beyond the wish."""
+
+    blended: bool = True
+    whole_pods: bool = False
+    lean: float = 0.0
+
+
+_WAYS: Final = (Way(), Way(whole_pods=True), Way(blended=False, whole_pods=True), Way(False, True, lean=0.05))
+"""The first does for many pods."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """`cost` is pods without a place, then US dollars an hour."""
+
+    cost: tuple[int, float]
+    packing: Packing
+    emission: Emission
 
 
 @dataclass(frozen=True)
@@ -35,6 +66,12 @@ class Ground:
     promised: Mapping[str, str]
     """Pods to the homes that were bought for them."""
 
+    def again(self) -> "Ground":
+        """The same, whatever is spent on this one."""
+        rooms = {id(offer.rooms): deepcopy(offer.rooms) for offer in self.offers}
+        offers = [replace(one, budget=replace(one.budget), rooms=rooms[id(one.rooms)]) for one in self.offers]
+        return replace(self, offers=offers)
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -47,16 +84,57 @@ class Wishes:
 
 
 def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes) -> Plan:
-    """Where each of the pods goes, and what is to be bought."""
+    """Where each pod goes, and what is to be bought. Few pods are planned in several ways, and the best is kept."""
+    refused: list[Unplaced] = []
+    limits, held = standing(ground.facts, ground.homes) if any(pod.volumes for _, pod in shaped) else ({}, {})
+    asking = list(_with_volumes(shaped, ground.facts, held.values(), refused))
+    tried = _WAYS if len(asking) <= _FEW else _WAYS[:1]
+    ways = [_attempt(asking, ground.again(), wishes, way, (limits, held)) for way in tried]
+    found = min(ways, key=lambda one: one.cost)
+    refused.sort(key=lambda one: one.pod_uid)
+    return _written({pod.uid: pod for _, pod in shaped}, found, refused)
+
+
+def _attempt(
+    shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes, way: Way, attached: Standing
+) -> Attempt:
     book = _book(ground.facts, (shape for shape, _ in shaped))
     classes = classes_of(shaped, book, wishes.preference_policy)
-    packing = _packing(ground, classes, wishes)
+    packing = _packing(ground, classes, wishes, way, Attachments(len(ground.homes.homes), *attached))
     _count_standing(ground.facts, book, packing, {pod.uid for _, pod in shaped})
     if ground.promised:
         for one in classes:
             packing.keep(one, ground.promised)
     packing.place_all(classes)
-    return _written(ground.facts, packing, wishes)
+    pods = {pod.uid: pod for _, pod in shaped}
+    emission = Emission(packing.places, pods, wishes.min_values_policy, wishes.most_instance_types)
+    nodes = len(packing.places.bought)
+    price = sum(emission.price(number) for number in range(nodes)) + wishes.node_cost * nodes
+    return Attempt((len(packing.unplaced), price), packing, emission)
+
+
+def _with_volumes(
+    shaped: Iterable[tuple[Shape, PodFact]], facts: Facts, held: Iterable[set[Attachment]], refused: list[Unplaced]
+) -> Iterator[tuple[Shape, PodFact]]:
+    """Those whose volumes can be planned for; the others go to `refused`."""
+    found: dict[str, Needs] = {}
+    usable: list[tuple[Shape, PodFact]] = []
+    for shape, pod in shaped:
+        asked = needs(pod, facts.storage) if pod.volumes else NOTHING
+        if isinstance(asked, Refusal):
+            refused.append(unplaced(pod, asked))
+            continue
+        usable.append((shape, pod))
+        if asked is not NOTHING:
+            found[pod.uid] = asked
+    volumes = alike(found, held)
+    for plain, pod in usable:
+        shape = plain._replace(volumes=volumes[pod.uid]) if pod.uid in volumes else plain
+        reason = astray(shape) if shape.volumes.alternatives else ""
+        if reason:
+            refused.append(unplaced(pod, reason))
+        else:
+            yield shape, pod
 
 
 def _book(facts: Facts, shapes: Iterable[Shape]) -> Book:
@@ -81,9 +159,11 @@ def _count_standing(facts: Facts, book: Book, packing: Packing, moving: set[str]
                 packing.stand(book.counted(pod), place)
 
 
-def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Packing:
+def _packing(
+    ground: Ground, classes: Sequence[PodClass], wishes: Wishes, way: Way, attachments: Attachments
+) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
-    places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}))
+    places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}), attachments)
     sold: dict[Option, Amounts] = {}
     wanting = [one for one in classes if _can_be_bought_for(one, ground.offers, sold)]
     demand = sum((places.vector(one.requests) * len(one.pods) for one in wanting), places.vector({}))
@@ -93,11 +173,12 @@ def _packing(ground: Ground, classes: Sequence[PodClass], wishes: Wishes) -> Pac
         demand,
         grain=np.array([grain(wanting, key) for key in places.resources], dtype=np.int64),
         fullest=np.array([fullest(wanting, key) for key in places.resources], dtype=np.int64),
+        sizes=sizes_of(wanting if way.whole_pods else (), places.resources),
         least_nodes=least_nodes(wanting),
         min_values_policy=wishes.min_values_policy,
-        node_cost=wishes.node_cost,
+        node_cost=wishes.node_cost + way.lean,
     )
-    return Packing(places, buyer, ground.closed)
+    return Packing(places, buyer, ground.closed, way.blended)
 
 
 def _can_be_bought_for(one: PodClass, offers: Iterable[Offer], sold: dict[Option, Amounts]) -> bool:
@@ -119,14 +200,14 @@ def _can_be_bought_for(one: PodClass, offers: Iterable[Offer], sold: dict[Option
     return False
 
 
-def _written(facts: Facts, packing: Packing, wishes: Wishes) -> Plan:
-    emission = Emission(packing.places, facts.pods, wishes.min_values_policy, wishes.most_instance_types)
-    claims: list[PlannedClaim] = []
+def _written(pods: Mapping[str, PodFact], found: Attempt, refused: Iterable[Unplaced]) -> Plan:
+    claims, packing = list[PlannedClaim](), found.packing
+    unplaceable = [*refused, *packing.unplaced]
     for number, bought in enumerate(packing.places.bought):
-        planned = emission.claim(number)
+        planned = found.emission.claim(number)
         if isinstance(planned, Refusal):
             reason = f"pool {packing.places.lanes[bought.lane].offer.name}: {planned}"
-            packing.unplaced += [unplaced(facts.pods[uid], reason) for uid in bought.pods]
+            unplaceable += [unplaced(pods[uid], reason) for uid in bought.pods]
         else:
             claims.append(planned)
-    return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(packing.unplaced))
+    return Plan(claims=tuple(claims), nominations=packing.nominations, unplaced=tuple(unplaceable))

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 from model.facts import AffinityTerm, PodFact, SpreadConstraint
 from scheduling.demand import IGNORE
-from scheduling.priced.demand import Company, Constraints, Shape, Variant, alternatives, variant, wishes
+from scheduling.priced.demand import (
+    Company,
+    Constraints,
+    Shape,
+    Variant,
+    alternatives,
+    pinned,
+    variant,
+    wishes,
+    with_volumes,
+)
 from scheduling.priced.topology import Apart, Census, NodeFilter, Rule, Settled, Spread, Tally, Together
 
 
@@ -18,6 +28,11 @@ class Reading:
 
     variant: Variant
     rules: tuple[Rule, ...]
+    own: Variant
+    """Without the places of its volumes: the domains that these leave over are counted as if it could go there."""
+
+    def pinned(self, key: str, value: str) -> "Reading":
+        return Reading(pinned(self.variant, key, value), self.rules, pinned(self.own, key, value))
 
 
 class Book:
@@ -75,15 +90,20 @@ class Book:
 
     def readings(self, shape: Shape, example: PodFact, policy: str) -> Iterator[Reading]:
         """Preferences are given up one by one in the reference's order (2.5); at each step every alternative of the
-        required node affinity is tried. At the end even PreferNoSchedule is tolerated."""
-        constraints, mine = shape.constraints, frozenset(self.counted(example))
+        required node affinity is tried, and with each every place of the volumes. At the end even PreferNoSchedule is
+        tolerated."""
+        constraints, mine, places = shape.constraints, frozenset(self.counted(example)), shape.volumes.alternatives
         hard = (*self._required_rules(shape, mine), *self._imposed(shape, example, mine))
         for wish, soft in self._steps(shape, mine, policy):
             for strict in alternatives(constraints):
                 narrowed = strict.intersection(wish) if wish is not None else strict
-                yield Reading(variant(narrowed, constraints.tolerations), (*hard, *soft))
+                own = variant(narrowed, constraints.tolerations)
+                for one in with_volumes(narrowed, places):
+                    yield Reading(variant(one, constraints.tolerations), (*hard, *soft), own)
         for strict in alternatives(constraints):
-            yield Reading(variant(strict, constraints.tolerations, True), hard)
+            own = variant(strict, constraints.tolerations, True)
+            for one in with_volumes(strict, places):
+                yield Reading(variant(one, constraints.tolerations, True), hard, own)
 
     def _steps(self, shape: Shape, mine: frozenset[Tally], policy: str):  # type: ignore[no-untyped-def]
         """What is left of the preferences: a wish for the node, and soft rules."""
@@ -141,7 +161,9 @@ class Book:
 
     def _spread(self, one: SpreadConstraint, shape: Shape, mine: frozenset[Tally]) -> Rule:
         tally = self._tally(self._of_spread(one, shape))
-        return Spread(tally, tally in mine, one.max_skew, one.min_domains)
+        tolerations = shape.constraints.tolerations
+        strict = tuple(variant(wanted, tolerations, True) for wanted in alternatives(shape.constraints))
+        return Spread(tally, tally in mine, one.max_skew, one.min_domains, strict)
 
     def _of_spread(self, one: SpreadConstraint, shape: Shape) -> Census:
         return Census(one.key, frozenset({shape.company.namespace}), one.selector, _filter(one, shape.constraints))

@@ -4,7 +4,7 @@
 tells where it went. The rules are the kube-scheduler's, with the reference's 2.14 where a node is yet to be made.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ import numpy as np
 from model.facts import Expression, Selector, Toleration
 from model.labels import HOSTNAME
 from model.requirements import Requirements
+from scheduling.priced.demand import Variant
 from scheduling.typetable import Amounts
 
 UNLIMITED: Final = np.iinfo(np.int64).max
@@ -80,6 +81,8 @@ class Spread:
     """The pods are counted themselves."""
     max_skew: int
     min_domains: int = 1
+    strict: tuple[Variant, ...] = ()
+    """What the pods ask of their nodes, preferences left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,10 @@ class Domains:
 
     order: list[str]
     rules: tuple[Rule, ...]
+    counted: Mapping[Spread, Sequence[str]] = field(default_factory=dict)
+    """The domains in which each spread looks for the emptiest; all that may be used where nothing is said."""
+    room: Mapping[str, int] = field(default_factory=dict)
+    """How many more go where no node can be bought."""
     blocked: set[str] = field(default_factory=set)
 
     def shares(self, count: int) -> list[tuple[str, int]]:
@@ -132,6 +139,29 @@ class Domains:
             taken[name] += 1
         return sorted(((name, number) for name, number in taken.items() if number), key=lambda one: self._key(one[0]))
 
+    def why_not(self, key: str) -> str:
+        """Why there is no share for one more pod, in words: which rule, and how near it is."""
+        if not self.order:
+            return f"no node that could be had, and none that stands, has the label {key}"
+        where, said = ", ".join(self.order), []
+        for rule in self.rules:
+            match rule:
+                case Spread():
+                    counts = ", ".join(f"{name} has {rule.tally.count(name)}" for name in self._counted(rule))
+                    short = len(self._counted(rule)) < rule.min_domains
+                    domains = f", minDomains {rule.min_domains} takes the least for 0" if short else ""
+                    said.append(
+                        f"topology spread on {key} with maxSkew {rule.max_skew} takes no more: {counts}{domains}"
+                    )
+                case Together():
+                    said.append(f"pod affinity on {key}: none of the pods that it asks for is in {where}")
+                case Apart():
+                    said.append(f"pod anti-affinity on {key}: there are such pods in each of {where}")
+        return "; ".join(dict.fromkeys(said)) or f"{key}: none of {where} is left"
+
+    def _counted(self, rule: Spread) -> Sequence[str]:
+        return self.counted.get(rule, self.order)
+
     def _open(self, name: str) -> bool:
         return not any(isinstance(rule, Apart) and rule.tally.count(name) for rule in self.rules)
 
@@ -147,7 +177,11 @@ class Domains:
     def _emptiest(
         self, allowed: Iterable[str], taken: Mapping[str, int], spreads: Iterable[Spread], most: int
     ) -> str | None:
-        fitting = [name for name in allowed if taken[name] < most and all(self._level(s, name, taken) for s in spreads)]
+        fitting = [
+            name
+            for name in allowed
+            if taken[name] < min(most, self.room.get(name, most)) and all(self._level(s, name, taken) for s in spreads)
+        ]
         first = next(iter(spreads))
         return min(fitting, key=lambda name: first.tally.count(name) + taken[name] * first.own, default=None)
 
@@ -155,7 +189,8 @@ class Domains:
         def here(domain: str) -> int:
             return spread.tally.count(domain) + (taken.get(domain, 0) if spread.own else 0)
 
-        least = min((here(domain) for domain in self.order), default=0) if len(self.order) >= spread.min_domains else 0
+        counted = self._counted(spread)
+        least = min(map(here, counted), default=0) if len(counted) >= spread.min_domains else 0
         return here(name) + spread.own - least <= spread.max_skew
 
     def _key(self, name: str) -> tuple[int, int]:

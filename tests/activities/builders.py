@@ -13,6 +13,7 @@ from activities.launching import LaunchActivities
 from activities.lives import Lives
 from activities.node_classes import NodeClassActivities
 from activities.pools import PoolActivities
+from activities.replicas import ReplicaActivities
 from activities.termination import TerminationActivities
 from model.kinds import NodeClaim
 from model.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
@@ -22,6 +23,7 @@ from model.outcomes import InstanceFacts
 from model.steps import ClaimRef
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from tests.fakes.loads import FakeLoads
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -75,6 +77,15 @@ class Scene:
             claims=self.claims,
             nodes=self.nodes,
             node_classes=self.node_classes,
+            events=self.events,
+        )
+        self.loads = FakeLoads(self.pods)
+        self.replicas = ReplicaActivities(
+            pools=self.pools,
+            claims=self.claims,
+            nodes=self.nodes,
+            node_classes=self.node_classes,
+            loads=self.loads,
             events=self.events,
         )
         self.classes = NodeClassActivities(

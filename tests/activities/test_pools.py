@@ -101,3 +101,17 @@ async def test_the_reason_chooses_the_budget(scene: Scene) -> None:
     assert (await performed(scene.pool_status.read_allowance, ASKED)).allowed == 1
     drifted = PoolAsked(name="default", reason="Drifted")
     assert (await performed(scene.pool_status.read_allowance, drifted)).allowed == 0
+
+
+@pytest.mark.parametrize(("off", "shown"), [(False, "True"), (True, "False NodePoolValidationFailed")])
+async def test_a_static_pool_is_wrong_while_its_gate_is_off(scene: Scene, off: bool, shown: str) -> None:
+    scene.pools.add("default", replicas=2)
+    await performed(scene.pool_status.update_pool, PoolAsked(name="default", gate_off=off))
+    assert scene.pools.statuses["default"]["ValidationSucceeded"] == shown
+
+
+async def test_no_node_of_a_static_pool_goes_for_being_empty_whatever_its_budgets_say(scene: Scene) -> None:
+    scene.pools.add("default", replicas=1, disruption={"budgets": [{"nodes": "100%"}]})
+    claim(scene, "a")
+    answer = await performed(scene.pool_status.read_allowance, ASKED)
+    assert (answer.allowed, answer.why) == (0, "NodePool default is static: its nodes are not consolidated")

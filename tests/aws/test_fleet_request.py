@@ -49,6 +49,20 @@ def test_spot_has_its_own_strategy() -> None:
     assert "OnDemandOptions" not in said
 
 
+@pytest.mark.parametrize(
+    ("capacity_type", "options", "strategy"),
+    (
+        ("on-demand", "OnDemandOptions", "prioritized"),
+        ("spot", "SpotOptions", "capacity-optimized-prioritized"),
+    ),
+)
+def test_prices_of_overlays_are_priorities(capacity_type: str, options: str, strategy: str) -> None:
+    plain = group(capacity_type=capacity_type)
+    laid = plain.model_copy(update={"request": plain.request.model_copy(update={"prioritized": True})})
+    assert create_fleet_request(laid)[options] == {"AllocationStrategy": strategy}
+    assert laid.token() != plain.token()
+
+
 def test_overrides_stand_under_their_launch_template() -> None:
     configs = create_fleet_request(group())["LaunchTemplateConfigs"]
     assert [len(config["Overrides"]) for config in configs] == [2, 2]

@@ -64,6 +64,12 @@ def deployment(replicas: int, **spec: Any) -> dict[str, Any]:
     return {"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": replicas, "template": template}}
 
 
+def overlay(name: str, **spec: Any) -> dict[str, Any]:
+    wanted = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.2xlarge"]}]
+    kind = {"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": name}}
+    return {**kind, "spec": {"requirements": wanted, **spec}}
+
+
 class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -181,6 +187,69 @@ def test_wrong_instance_types_are_named(files: Files, capsys: CaptureFixture[str
     assert cli_main.main(files.arguments()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line and "types.json" in line
+
+
+def test_overlays_among_the_pools_change_what_is_bought_and_what_it_costs(
+    files: Files, capsys: CaptureFixture[str]
+) -> None:
+    (before,) = planned(files, capsys)["nodes"]
+    assert before["instanceTypes"][0] == "m5.large"
+    files.write("pools.yaml", pool(), overlay("cheap", price="0.001", capacity={"example.com/fuse": 1}))
+    (after,) = planned(files, capsys)["nodes"]
+    assert (after["instanceTypes"][0], after["price"]) == ("m5.2xlarge", 0.001)
+    files.write("pods.yaml", pod("fused", cpu="1", **{"example.com/fuse": "1"}))
+    (fused,) = planned(files, capsys)["nodes"]
+    assert fused["instanceTypes"] == ["m5.2xlarge"]
+
+
+@pytest.mark.parametrize(
+    ("overlays", "said"),
+    (
+        ([overlay("a", price="1"), overlay("b", price="2")], "NodeOverlay a: NodeOverlay b has the same weight 0"),
+        ([overlay("a", capacity={"example.com/fuse": "1 MB"})], "NodeOverlay a: spec.capacity: example.com/fuse"),
+        ([overlay("a", price="cheap")], "NodeOverlay a: spec.price: 'cheap'"),
+    ),
+)
+def test_an_overlay_that_no_worker_would_heed_is_named(
+    files: Files, capsys: CaptureFixture[str], overlays: list[dict[str, Any]], said: str
+) -> None:
+    files.write("pools.yaml", pool(), *overlays)
+    assert cli_main.main(files.arguments()) == 2
+    assert said in capsys.readouterr().err
+
+
+def buffer(**spec: Any) -> dict[str, Any]:
+    kind = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "metadata": {"name": "spare"}}
+    return {**kind, "spec": spec}
+
+
+def test_buffers_among_the_pods_want_room(files: Files, capsys: CaptureFixture[str]) -> None:
+    shape = {"kind": "PodTemplate", "metadata": {"name": "web"}, "template": {"spec": pod("x", cpu="1")["spec"]}}
+    files.write("pods.yaml", shape, buffer(podTemplateRef={"name": "web"}, replicas=2))
+    plan = planned(files, capsys)
+    assert sorted(name for node in plan["nodes"] for name in node["pods"]) == [
+        "capacity-buffer-spare-0",
+        "capacity-buffer-spare-1",
+    ]
+    reference = {"kind": "Deployment", "apiGroup": "apps", "name": "web"}
+    files.write("pods.yaml", deployment(10), buffer(scalableRef=reference, percentage=20))
+    assert sum(len(node["pods"]) for node in planned(files, capsys)["nodes"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    (
+        ({"podTemplateRef": {"name": "web"}, "replicas": 2}, "CapacityBuffer spare: spec: PodTemplate default/web"),
+        ({}, "CapacityBuffer spare: spec: it names no pods; write podTemplateRef"),
+        ({"podTemplateRef": {"name": "web"}, "replicas": "two"}, "CapacityBuffer spare: spec.replicas"),
+    ),
+)
+def test_a_buffer_that_cannot_be_resolved_is_named(
+    files: Files, capsys: CaptureFixture[str], spec: dict[str, Any], said: str
+) -> None:
+    files.write("pods.yaml", pod("one", cpu="1"), buffer(**spec))
+    assert cli_main.main(files.arguments()) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_lists_and_json_are_read_as_well(files: Files, capsys: CaptureFixture[str]) -> None:

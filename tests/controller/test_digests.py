@@ -168,6 +168,24 @@ def test_a_pool_is_told_when_its_usage_or_its_node_class_changes() -> None:
     assert pool_digest(pool, [used], going).node_class_ready == "Terminating"
 
 
+def test_a_static_pool_is_told_how_many_stand_and_go_and_a_dynamic_one_is_not() -> None:
+    claims = [claim_fact(), claim_fact(name="c2", provider_id=""), claim_fact(name="c3", deleting=True)]
+    static = pool_fact(builders.pool(replicas=4))
+    seen = pool_digest(static, claims, None, static_capacity=True)
+    assert (seen.static, seen.replicas, seen.standing, seen.going) == ("on", 4, 2, 1)
+    fewer = pool_digest(static, claims[:1] + claims[2:], None, static_capacity=True)
+    assert (fewer.standing, fewer.usage) == (1, seen.usage), "one that never launched is missed as well"
+    dynamic = pool_digest(pool_fact(builders.pool()), claims, None, static_capacity=True)
+    assert (dynamic.static, dynamic.standing, dynamic.going) == ("", 0, 0)
+
+
+def test_of_a_static_pool_without_its_gate_only_that_is_told() -> None:
+    static = pool_fact(builders.pool(replicas=4))
+    seen = pool_digest(static, [claim_fact()], None)
+    assert (seen.static, seen.replicas, seen.standing) == ("off", 0, 0)
+    assert fingerprint(seen) != fingerprint(pool_digest(static, [claim_fact()], None, static_capacity=True))
+
+
 def test_a_node_class_counts_its_claims_only_while_it_is_going() -> None:
     stays = EC2NodeClass.from_object(builders.node_class(generation=4))
     goes = EC2NodeClass.from_object(builders.node_class(deleting=True))

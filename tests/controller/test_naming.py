@@ -60,6 +60,12 @@ def test_a_name_is_a_label_value_however_long_the_pools_is() -> None:
     assert len(claim_names("p", [planned(pool="p" * 63)])[0]) <= 63
 
 
+def test_claims_whose_launch_templates_differ_do_not_launch_together() -> None:
+    plain, sandboxed = planned(), planned(requests={"cpu": 1500, "eks.amazonaws.com/nitro-sandbox": 1})
+    more = planned(requests={"cpu": 2000, "eks.amazonaws.com/nitro-sandbox": 2})
+    assert group_ids("p", [plain, sandboxed, more]) == ["p-0", "p-1", "p-1"]
+
+
 def test_claims_that_ask_for_the_same_launch_together() -> None:
     claims = [planned(), planned(requests={"cpu": 1}), planned(pods=("x",)), planned(labels={"team": "b"})]
     assert group_ids("p", claims) == ["p-0", "p-0", "p-0", "p-1"]

@@ -51,6 +51,7 @@ class Stage(World):
             signaller=self.told,
             began=NOW,
             number=lambda: next(self.numbers),
+            static_capacity=True,
         )
 
     def tell(self, seconds: float = 0, known: Known = ALL) -> None:
@@ -205,6 +206,24 @@ def test_a_pools_workflow_hears_at_most_once_a_second(stage: Stage) -> None:
     assert len(stage.told.to("prod/nodepool/general")) == 1
     stage.tell(1)
     assert len(stage.told.to("prod/nodepool/general")) == 2
+
+
+def test_a_static_pool_hears_of_every_claim_that_comes_and_goes_and_of_nothing_else(stage: Stage) -> None:
+    stage.hear("nodepools", pool(replicas=2))
+    stage.hear("nodeclaims", claim("x1"), claim("x2"))
+    stage.tell()
+    stage.hear("nodeclaims", claim("x1", labels={"karpenter.sh/nodepool": "general", "touched": "yes"}))
+    stage.tell(2)
+    stage.lose("nodeclaims", claim("x1"))
+    stage.tell(4)
+    stage.hear("nodeclaims", claim("x2", deleting=True))
+    stage.tell(6)
+    told = stage.told.to("prod/nodepool/general")
+    assert [(one.static, one.replicas, one.standing, one.going) for one in told] == [
+        ("on", 2, 2, 0),
+        ("on", 2, 1, 0),
+        ("on", 2, 0, 1),
+    ]
 
 
 def test_a_pool_or_class_that_is_gone_is_told_without_starting_anything(stage: Stage) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import yaml
 
+from controller.session import WATCHED
+
 FOLDER = Path(__file__).parents[2] / "deploy" / "rbac"
 READ = frozenset({"get", "list", "watch"})
 Right = tuple[str, str, str]
@@ -16,6 +18,11 @@ FRAME = {
     ("karpenter.sh", "nodepools/status"): READ | {"update", "patch"},
     ("karpenter.sh", "nodeclaims"): READ | {"create", "delete", "update", "patch"},
     ("karpenter.sh", "nodeclaims/status"): READ | {"create", "delete", "update", "patch"},
+    ("karpenter.sh", "nodeoverlays"): READ,
+    ("karpenter.sh", "nodeoverlays/status"): frozenset({"update", "patch"}),
+    ("autoscaling.x-k8s.io", "capacitybuffers"): READ,
+    ("autoscaling.x-k8s.io", "capacitybuffers/status"): frozenset({"update", "patch"}),
+    ("", "podtemplates"): READ,
     ("karpenter.k8s.aws", "ec2nodeclasses"): READ | {"update", "patch"},
     ("karpenter.k8s.aws", "ec2nodeclasses/status"): frozenset({"update", "patch"}),
     ("", "pods"): READ | {"delete"},
@@ -90,3 +97,12 @@ def test_every_role_is_bound_to_the_one_service_account() -> None:
     own = {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in roles}
     assert own - bound == {("ClusterRole", "tenure-admin", None)}
     assert bound <= own
+
+
+def test_every_kind_that_is_watched_may_be_listed_and_watched() -> None:
+    rights = worker_rights()
+    groups = {one.plural: one.api_version.rpartition("/")[0] for one in WATCHED}
+    missing = {(name, verb) for name, group in groups.items() for verb in ("list", "watch")} - {
+        (name, verb) for group, name, verb in rights if groups.get(name) == group
+    }
+    assert not missing

@@ -57,8 +57,11 @@ class FakeClaims(Faulty):
         return [self._read(one) for one, got in self.found.items() if matches(got["metadata"]["labels"], labels)]
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
-        self.found.setdefault(claim.metadata.name, claim.to_object())
-        return self._read(claim.metadata.name)
+        """As the API server completes an object; one that is there already stays as it is."""
+        name, made = claim.metadata.name, claim.to_object()
+        made["metadata"] = {"uid": f"uid-{name}", "creationTimestamp": BORN.isoformat(), **made["metadata"]}
+        self.found.setdefault(name, {"status": {"conditions": []}, **made})
+        return self._read(name)
 
     async def ensure_finalizer(self, name: str, uid: str) -> bool:
         claim = self._mine(name, uid)

@@ -21,6 +21,7 @@ from model.observations import ClaimSeen
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
 from tests.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
 from workflows import ids
@@ -50,6 +51,8 @@ class World:
     host: FakeHost = field(default_factory=FakeHost)
     deadlines: Deadlines = field(default_factory=Deadlines)
     number: int = 0
+    cached: int = 1000
+    """Workflows that a worker remembers; none where one that is gone must not be waited for."""
 
     def __post_init__(self) -> None:
         self.fleet = FakeFleet(self.instances)
@@ -106,6 +109,7 @@ class World:
             upkeep=UpkeepPorts(
                 inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
             ),
+            loads=FakeLoads(self.pods),
         )
 
     @asynccontextmanager
@@ -121,6 +125,7 @@ class World:
                 activities=self.activities(),
                 workflow_runner=runner(),
                 max_concurrent_workflow_tasks=4,
+                max_cached_workflows=self.cached,
             ),
         ):
             yield self

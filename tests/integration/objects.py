@@ -40,8 +40,9 @@ def node_pool(
     startup_taints: Sequence[Object] = (),
     limits: Mapping[str, str] | None = None,
     of_class: str = NODE_CLASS,
+    replicas: int | None = None,
 ) -> Object:
-    """WhenEmpty, of few instance types, so that a test knows what it will get."""
+    """WhenEmpty, of few instance types, so that a test knows what it will get; with `replicas` a static one."""
     return {
         "apiVersion": labels.NODEPOOL_API_VERSION,
         "kind": "NodePool",
@@ -60,6 +61,7 @@ def node_pool(
                 "budgets": [{"nodes": budget}],
             },
             **({"limits": dict(limits)} if limits else {}),
+            **({"replicas": replicas} if replicas is not None else {}),
         },
     }
 

@@ -11,7 +11,7 @@ from tests.integration.eventually import eventually
 from tests.integration.objects import NODE_CLASS
 from tests.integration.product import Product
 from tests.integration.scene import ALIVE, names
-from tests.integration.test_bad_input import WRONG_ROLE
+from tests.integration.test_bad_input import GOOD
 
 
 @pytest.mark.last
@@ -28,8 +28,13 @@ async def test_nothing_is_left(product: Product) -> None:
     assert [one.id for one in await product.open_workflows()] == []
     assert await product.failed_workflows() == []
     denied = [(one["action"], one["resource"]) for one in product.aws.denials() if one["access_key"] == WORKER_KEY]
-    assert [(action, resource) for action, resource in denied if not resource.endswith(f":role/{WRONG_ROLE}")] == []
+    assert [one for one in denied if not _other_role(*one)] == []
     await eventually(lambda: _no_process(product))
+
+
+def _other_role(action: str, resource: str) -> bool:
+    """Some tests name a role that is not the nodes'; the worker may not pass it on."""
+    return action == "iam:PassRole" and not resource.endswith(f":role/{GOOD['role']}")
 
 
 async def _none(product: Product, path: str) -> None:

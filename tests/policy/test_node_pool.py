@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from model.kinds import EC2NodeClass, NodePool
-from policy.node_pool import decide_node_class_ready, validate_node_pool
+from policy.node_pool import decide_node_class_ready, refuse_static, validate_node_pool
 
 
 def pool(labels: dict[str, str] | None = None, **spec: Any) -> NodePool:
@@ -83,3 +83,10 @@ FALSE = {"type": "Ready", "status": "False", "reason": "UnhealthyDependents", "m
 def test_whether_the_node_class_is_ready(found: EC2NodeClass | None, status: str, reason: str, says: str) -> None:
     answer = decide_node_class_ready("default", found)
     assert answer[:2] == (status, reason) and says in answer[2]
+
+
+def test_a_static_pool_without_its_gate_is_told_what_to_write() -> None:
+    static = NodePool.model_validate({"spec": {"replicas": 0}})
+    (error,) = refuse_static(static)
+    assert error.startswith("spec.replicas: 0: ") and "FEATURE_GATES=StaticCapacity=true" in error
+    assert refuse_static(NodePool()) == ()

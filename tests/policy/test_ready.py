@@ -18,6 +18,14 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         node({"drift": "AMIDrift", "drift_message": "an old image"}),
         Verdict(do="wait", blocked_by="drifted: AMIDrift, replacement comes with voluntary disruption"),
     ),
+    "kept for a CapacityBuffer: it is said, and it stays": (
+        node({"policy": "WhenEmpty/0s", "kept_for": "shop/web"}),
+        Verdict(do="wait", blocked_by="room for CapacityBuffer shop/web"),
+    ),
+    "kept for a CapacityBuffer after it had asked to go: it withdraws": (
+        node({"policy": "WhenEmpty/0s", "kept_for": "shop/web"}, permit_asked=before(seconds=1)),
+        Verdict(do="withdraw"),
+    ),
     "drifted and empty: it goes as any other": (
         node({**empty_for(seconds=30), "drift": "AMIDrift"}),
         Verdict(do="ask", why="Empty"),

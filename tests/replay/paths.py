@@ -21,6 +21,7 @@ from model.messages import Pause, Resume
 from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
+from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
 from tests.workflows.lives import BUSY, JOINED, born, delete, emptied, joined, pause_for, pool, ready
@@ -324,6 +325,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_drifted,
         nodeclaim_continued,
         nodepool_paused,
+        nodepool_static,
         provisioning_refused,
         provisioning_without_host,
         nodeclass_life,

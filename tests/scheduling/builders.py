@@ -3,11 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from model.buffers import BufferFact
 from model.catalogue import Catalogue, InstanceType, Offering
 from model.facts import (
     ClaimFact,
     DaemonSetFact,
     Expression,
+    NamespaceFact,
     NodeFact,
     PodFact,
     PoolFact,
@@ -16,7 +18,10 @@ from model.facts import (
     Toleration,
 )
 from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from model.overlays import OverlayFact
 from model.plans import Plan, PlannedClaim
+from model.volume_facts import CSINodeFact, StorageClassFact, Term, VolumeClaimFact, VolumeFact
+from scheduling.facts import Fact
 from scheduling.state import Change, ClusterState, PlanSettings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -187,6 +192,10 @@ def launched(name: str, planned: PlannedClaim, kind: InstanceType, zone: str = "
     return claim(name, of=planned.pool, **fields)  # type: ignore[arg-type]
 
 
+def overlay(name: str, *requirements: str, **more: object) -> OverlayFact:
+    return OverlayFact.model_validate({"name": name, "requirements": expressions(*requirements), **more})
+
+
 def toleration(key: str = "", value: str = "", effect: str = "") -> Toleration:
     return Toleration(key=key, value=value, effect=effect, operator="Equal" if value else "Exists")
 
@@ -195,7 +204,31 @@ def taint(key: str, value: str = "", effect: str = "NoSchedule") -> Taint:
     return Taint(key=key, value=value, effect=effect)
 
 
-def change(fact: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact) -> Change:
+EBS = "ebs.csi.aws.com"
+
+
+def pvc(name: str, *, volume: str = "", of: str = "", **more: object) -> VolumeClaimFact:
+    """Bound to a volume, or waiting for one of a StorageClass `of`."""
+    fields: dict[str, object] = {"namespace": "default", "name": name, "volume": volume, "bound": bool(volume)}
+    return VolumeClaimFact.model_validate({**fields, "storage_class": of, **more})
+
+
+def volume(name: str, *terms: str | Term, driver: str = EBS, **more: object) -> VolumeFact:
+    """Each term is one expression or several; none: usable anywhere."""
+    found = tuple(expressions(one) if isinstance(one, str) else one for one in terms)
+    return VolumeFact.model_validate({"name": name, "driver": driver, "terms": found or None, **more})
+
+
+def storage_class(name: str, *terms: str | Term, driver: str = EBS, waits: bool = True) -> StorageClassFact:
+    found = tuple(expressions(one) if isinstance(one, str) else one for one in terms)
+    return StorageClassFact(name=name, driver=driver, waits=waits, topologies=found)
+
+
+def csi_node(name: str, limit: int, driver: str = EBS) -> CSINodeFact:
+    return CSINodeFact(name=name, limits={driver: limit})
+
+
+def change(fact: Fact) -> Change:
     match fact:
         case PodFact():
             return Change(kind="pod", key=fact.uid, fact=fact)
@@ -207,6 +240,20 @@ def change(fact: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact) -> C
             return Change(kind="pool", key=fact.name, fact=fact)
         case DaemonSetFact():
             return Change(kind="daemonset", key=fact.uid, fact=fact)
+        case NamespaceFact():
+            return Change(kind="namespace", key=fact.name, fact=fact)
+        case VolumeClaimFact():
+            return Change(kind="volume_claim", key=fact.key, fact=fact)
+        case VolumeFact():
+            return Change(kind="volume", key=fact.name, fact=fact)
+        case StorageClassFact():
+            return Change(kind="storage_class", key=fact.name, fact=fact)
+        case CSINodeFact():
+            return Change(kind="csi_node", key=fact.name, fact=fact)
+        case OverlayFact():
+            return Change(kind="overlay", key=fact.name, fact=fact)
+        case BufferFact():
+            return Change(kind="buffer", key=fact.uid, fact=fact)
 
 
 class World:
@@ -214,7 +261,7 @@ class World:
 
     def __init__(
         self,
-        *facts: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact,
+        *facts: Fact,
         kinds: tuple[InstanceType, ...] = COMMON,
         settings: PlanSettings | None = None,
     ) -> None:
@@ -222,7 +269,7 @@ class World:
         self.state.set_catalogue(Catalogue(by_node_class={"default": kinds}))
         self.add(*facts)
 
-    def add(self, *facts: PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact) -> None:
+    def add(self, *facts: Fact) -> None:
         self.state.apply([change(fact) for fact in facts])
 
     def plan(self, after: float = 0, **more: object) -> Plan:

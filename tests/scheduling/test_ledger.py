@@ -98,7 +98,7 @@ def test_a_limit_on_cpu_is_not_passed_even_if_the_largest_type_comes() -> None:
 def test_a_limit_on_nodes_counts_nodes() -> None:
     plan = World(pool(limits={"nodes": 2}), *pods(30)).plan()
     assert len(plan.claims) == 2
-    assert "limit nodes 2: 0 left" in reasons(plan)[0]
+    assert "limit nodes 2 is reached" in reasons(plan)[0]
 
 
 def test_a_limit_leads_to_smaller_types_while_they_fit() -> None:

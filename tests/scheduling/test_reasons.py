@@ -1,13 +1,13 @@
 """What a NodeClaim says of why it was bought."""
 
-from tests.scheduling.builders import COMMON, World, node, pod, pods, pool
+from tests.scheduling.builders import COMMON, World, node, pod, pool
 
 
 def test_a_bought_node_says_for_whom_why_this_machine_and_how_full() -> None:
-    named = [pod(f"p-{number}", age=number) for number in range(2)]
-    (one,) = World(pool(), node("full", cpu=1), pod("full", cpu=1, node="full"), *named, *pods(3)).plan().claims
+    named = [pod(f"p-{number}", age=9 - number) for number in range(5)]
+    (one,) = World(pool(), node("full", cpu=1), pod("full", cpu=1, node="full"), *named).plan().claims
     assert one.why == (
-        "5 pods (default/p-1, default/p-0, default/pod-00000 and 2 more): no room on 1 nodes; m.2xlarge at 0.4 $/h is "
+        "5 pods (default/p-0, default/p-1, default/p-2 and 2 more): no room on 1 nodes; m.2xlarge at 0.4 $/h is "
         "the only one of pool default that fit, filled to 63 % cpu, 16 % memory"
     )
 

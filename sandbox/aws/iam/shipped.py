@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-SHIPPED = sorted((Path(__file__).parents[3] / "deploy" / "iam").glob("*.json"))
+from deploy.shipped import IAM_FILES, render
 
 
 def render_policy(
@@ -21,15 +19,12 @@ def render_policy(
         "NodeRoleName": node_role or f"KarpenterNodeRole-{cluster}",
         "InterruptionQueueName": cluster,
     }
-    for name, value in values.items():
-        text = text.replace(f"${{{name}}}", value)
-    rendered: dict[str, Any] = json.loads(text)
-    return rendered
+    return render(text, values)
 
 
 def shipped_policies(*, cluster: str, region: str, account: str, partition: str = "aws") -> dict[str, dict[str, Any]]:
     """The documents for a cluster, by the names of their files without the ending."""
     return {
         file.stem: render_policy(file.read_text(), cluster=cluster, region=region, account=account, partition=partition)
-        for file in SHIPPED
+        for file in IAM_FILES
     }

@@ -4,13 +4,15 @@ from typing import Any, Final
 
 import aiohttp
 
-from model.kinds import EC2NodeClass, KubeObject, NodeClaim, NodePool
+from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, NodeClaim, NodeOverlay, NodePool
 from tests.model.kinds.table import RESOURCES, Object, Row, patched
 
 MODELS: Final[dict[str, type[KubeObject]]] = {
     "NodePool": NodePool,
     "NodeClaim": NodeClaim,
     "EC2NodeClass": EC2NodeClass,
+    "NodeOverlay": NodeOverlay,
+    "CapacityBuffer": CapacityBuffer,
 }
 
 
@@ -21,9 +23,9 @@ class Server:
         self._session = session
         self._url = url
 
-    async def create(self, manifest: Object, *, keep: bool = False) -> tuple[int, Object]:
+    async def create(self, manifest: Object, *, keep: bool = False, path: str = "") -> tuple[int, Object]:
         """Create strictly (an unknown field is an error), as a dry run unless `keep`."""
-        return await self._send("POST", RESOURCES[manifest["kind"]], manifest, dry_run=not keep)
+        return await self._send("POST", path or RESOURCES[manifest["kind"]], manifest, dry_run=not keep)
 
     async def replace(self, manifest: Object, subresource: str = "") -> tuple[int, Object]:
         """Dry run of writing a changed object over the stored one."""

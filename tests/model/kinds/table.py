@@ -38,10 +38,24 @@ NODECLASS: Final[Object] = {
         "role": "nodes",
     },
 }
+NODEOVERLAY: Final[Object] = {
+    "apiVersion": "karpenter.sh/v1alpha1",
+    "kind": "NodeOverlay",
+    "metadata": {"name": "table"},
+    "spec": {"requirements": []},
+}
+CAPACITYBUFFER: Final[Object] = {
+    "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+    "kind": "CapacityBuffer",
+    "metadata": {"name": "table"},
+    "spec": {"podTemplateRef": {"name": "web"}, "replicas": 3},
+}
 RESOURCES: Final = {
     "NodePool": "/apis/karpenter.sh/v1/nodepools",
     "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
     "EC2NodeClass": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
+    "NodeOverlay": "/apis/karpenter.sh/v1alpha1/nodeoverlays",
+    "CapacityBuffer": "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers",
 }
 
 

@@ -4,8 +4,8 @@ import pydantic_core
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from model.kinds import EC2NodeClass, KubeObject, NodeClaim, NodePool, Requirement, Taint
-from tests.model.kinds.table import NODECLAIM, NODECLASS, NODEPOOL, Object
+from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, NodeClaim, NodeOverlay, NodePool, Requirement, Taint
+from tests.model.kinds.table import CAPACITYBUFFER, NODECLAIM, NODECLASS, NODEOVERLAY, NODEPOOL, Object
 
 METADATA = {
     "name": "a",
@@ -22,7 +22,13 @@ METADATA = {
     "managedFields": [{"manager": "x", "time": "2025-01-01T00:00:00Z", "fieldsV1": {"f:metadata": {}}}],
 }
 UNKNOWN = {"futureField": {"deep": [1, None, {"x": "y"}]}, "empty": {}, "none": None}
-BASES = ((NodePool, NODEPOOL), (NodeClaim, NODECLAIM), (EC2NodeClass, NODECLASS))
+BASES = (
+    (NodePool, NODEPOOL),
+    (NodeClaim, NODECLAIM),
+    (EC2NodeClass, NODECLASS),
+    (NodeOverlay, NODEOVERLAY),
+    (CapacityBuffer, CAPACITYBUFFER),
+)
 OLDER: Object = {
     "apiVersion": "karpenter.sh/v1",
     "kind": "NodePool",

@@ -6,9 +6,21 @@ from typing import Any
 
 import pytest
 
-from model.kinds import EC2NodeClass, NodeClaim, NodePool
+from model.kinds import CapacityBuffer, EC2NodeClass, NodeClaim, NodeOverlay, NodePool
 from tests.model.kinds.server import Server, assert_row
-from tests.model.kinds.table import ABSENT, NODECLAIM, NODECLASS, NODEPOOL, Object, Row, no, ok, patched
+from tests.model.kinds.table import (
+    ABSENT,
+    CAPACITYBUFFER,
+    NODECLAIM,
+    NODECLASS,
+    NODEOVERLAY,
+    NODEPOOL,
+    Object,
+    Row,
+    no,
+    ok,
+    patched,
+)
 
 pytestmark = pytest.mark.sandbox
 
@@ -80,7 +92,13 @@ async def test_a_budget_without_nodes_is_ten_percent(server: Server) -> None:
 
 
 async def test_the_models_defaults_are_the_api_servers(server: Server) -> None:
-    pairs: list[tuple[Any, Object]] = [(NodePool, NODEPOOL), (NodeClaim, NODECLAIM), (EC2NodeClass, NODECLASS)]
+    pairs: list[tuple[Any, Object]] = [
+        (NodePool, NODEPOOL),
+        (NodeClaim, NODECLAIM),
+        (EC2NodeClass, NODECLASS),
+        (NodeOverlay, NODEOVERLAY),
+        (CapacityBuffer, CAPACITYBUFFER),
+    ]
     for model, base in pairs:
         answer = await assert_row(server, base, ok("bare"))
         filled, bare = model.from_object(answer).spec, model.from_object(base).spec
@@ -143,6 +161,8 @@ async def _assert_change(server: Server, found: Object, row: Row) -> None:
         (CONDITION, FOREIGN_POOL, ""),
         (CONDITION, FOREIGN_CLAIM, ""),
         (CONDITION, NODECLASS, ""),
+        (CONDITION, NODEOVERLAY, ""),
+        (CONDITION, CAPACITYBUFFER, ""),
         (CONDITION | {"reason": ""}, FOREIGN_CLAIM, ""),
         (CONDITION | {"reason": ""}, FOREIGN_POOL, "reason"),
         (CONDITION | {"reason": ""}, NODECLASS, "reason"),
@@ -212,8 +232,17 @@ async def test_status_conditions(condition: Object, base: Object, refusal: str, 
                 "instanceProfile": "a",
             },
         ),
+        (
+            CAPACITYBUFFER,
+            {
+                "podTemplateRef": {"name": "web"},
+                "replicas": 3,
+                "podTemplateGeneration": 2,
+                "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
+            },
+        ),
     ),
-    ids=("NodePool", "NodeClaim", "EC2NodeClass"),
+    ids=("NodePool", "NodeClaim", "EC2NodeClass", "CapacityBuffer"),
 )
 async def test_every_field_of_the_status_is_kept(base: Object, status: Object, server: Server) -> None:
     async with stored(server, base, "full-status") as found:
@@ -252,8 +281,23 @@ async def test_a_static_nodepool_scales(server: Server) -> None:
             ["ImageID", "ID", "NodePool", "NodeClass", "Drifted"],
         ),
         (NODECLASS, ["Name", "Ready", "Age"], ["Role"]),
+        (NODEOVERLAY, ["Name", "Ready", "Age"], ["Weight"]),
+        (
+            CAPACITYBUFFER,
+            [
+                "Name",
+                "Strategy",
+                "PodTemplate",
+                "Replicas",
+                "ConditionsType",
+                "ConditionsStatus",
+                "ConditionsReason",
+                "Age",
+            ],
+            [],
+        ),
     ),
-    ids=("NodePool", "NodeClaim", "EC2NodeClass"),
+    ids=("NodePool", "NodeClaim", "EC2NodeClass", "NodeOverlay", "CapacityBuffer"),
 )
 async def test_the_columns(base: Object, shown: list[str], wide: list[str], server: Server) -> None:
     columns = (await server.printed(base["kind"]))["columnDefinitions"]

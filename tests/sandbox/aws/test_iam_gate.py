@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from deploy.shipped import IAM_FILES
 from sandbox.aws.iam.keyring import WORKER_KEY
-from sandbox.aws.iam.shipped import SHIPPED, shipped_policies
+from sandbox.aws.iam.shipped import shipped_policies
 from tests.sandbox.aws.kit import AL2023, USER_DATA, StandInKit, code, errors_of, ids, start, stop
 
 CLUSTER = {
@@ -250,7 +251,7 @@ def test_other_keys_are_left_alone(worker: Worker, kit: StandInKit) -> None:
 
 
 def test_the_policy_on_the_command_line_binds_the_workers_key(tmp_path: Path) -> None:
-    process, url = start(*(f"--policy={file}" for file in SHIPPED), "--cluster-name=other")
+    process, url = start(*(f"--policy={file}" for file in IAM_FILES), "--cluster-name=other")
     try:
         kit = StandInKit(url)
         kit.control.reset()

@@ -18,8 +18,10 @@ from model.facts import (
 )
 from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from model.plans import Plan
+from model.volume_facts import CSINodeFact, StorageClassFact, StorageFact, Term, VolumeClaimFact, VolumeFact
 from scheduling.validation import Given, violations
-from tests.scheduling.builders import World, expressions, pod
+from scheduling.validation_volumes import Disks
+from tests.scheduling.builders import World, csi_node, expressions, pod, pvc, storage_class, volume
 from tests.scheduling.test_properties import (
     FAMILY,
     KINDS,
@@ -65,6 +67,51 @@ def some_company(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+def storage() -> list[StorageFact]:
+    """Claims of every kind: `own-` ones bound in a zone or waiting, which no two pods share, and two that they do."""
+    shapes = ["bound-a", "bound-c", "waits", "picky", "local", "either"]
+    places: dict[str, tuple[str | Term, ...]] = {
+        "bound-a": (f"{ZONE} In a",),
+        "bound-c": ("topology.ebs.csi.aws.com/zone In c",),
+        "local": (expressions(f"{HOSTNAME} In n9", f"{ZONE} NotIn a"),),
+        "either": (expressions(f"{ZONE} In a", "team In red"), expressions(f"{ZONE} In b")),
+    }
+    found: list[StorageFact] = [storage_class("waits"), storage_class("picky", f"{ZONE} In b", f"{ZONE} In c")]
+    for shape in shapes:
+        for owner in [*(f"p-{number}-{copy}" for number in range(6) for copy in range(15)), *RUNNING, "all"]:
+            name = f"{owner}-{shape}"
+            if shape in places:
+                found += [pvc(name, volume=name), volume(name, *places[shape], local=shape == "local")]
+            else:
+                found.append(pvc(name, of=shape))
+    return [*found, pvc("lost", volume="x", lost=True), pvc("unbound", volume="p-0-1-local", bound=False)]
+
+
+RUNNING = tuple(f"r-n{node}-{number}" for node in range(4) for number in range(2))
+STORAGE = storage()
+CLAIMS = st.sampled_from(["", "", "", "bound-a", "bound-c", "waits", "picky", "local", "either"])
+
+
+@st.composite
+def some_volumes(draw: st.DrawFn) -> tuple[list[str], bool]:
+    """What claims pods of a shape have, up to two; most have none. And whether all of them use the same ones."""
+    found = draw(st.lists(CLAIMS, max_size=2, unique=True))
+    broken = draw(st.sampled_from([[], [], [], [], ["lost"], ["unbound"], ["missing"]]))
+    return [one for one in found if one] + broken, draw(st.booleans())
+
+
+def claims_of(pod_name: str, drawn: tuple[list[str], bool]) -> tuple[str, ...]:
+    shapes, shared = drawn
+    whole = {"lost", "unbound", "missing"}
+    return tuple(one if one in whole else f"{'all' if shared else pod_name}-{one}" for one in shapes)
+
+
+@st.composite
+def some_limits(draw: st.DrawFn, nodes: list[NodeFact]) -> list[CSINodeFact]:
+    limits = [draw(st.sampled_from([None, 0, 1, 2, 5])) for _ in nodes]
+    return [csi_node(one.name, limit) for one, limit in zip(nodes, limits, strict=True) if limit is not None]
+
+
 @st.composite
 def some_pods(draw: st.DrawFn) -> list[PodFact]:
     """Up to a dozen shapes in several copies each."""
@@ -76,7 +123,7 @@ def some_pods(draw: st.DrawFn) -> list[PodFact]:
         preferred = draw(st.sampled_from([{}, {}, {f"{ZONE} In a": 5, f"{FAMILY} In r": 9}]))
         tolerations: tuple[Toleration, ...] = draw(some_tolerations)
         gpus = draw(st.sampled_from([0, 0, 0, 1]))
-        others = draw(some_company())
+        others, disks = draw(some_company()), draw(some_volumes())
         for copy in range(draw(st.integers(1, 15))):
             name = f"p-{shape}-{copy}"
             extra = {"nvidia.com/gpu": gpus} if gpus else {}
@@ -90,6 +137,7 @@ def some_pods(draw: st.DrawFn) -> list[PodFact]:
                     terms=wanted,
                     preferred=preferred,
                     tolerations=tolerations,
+                    volumes=claims_of(name, disks),
                     **others,
                 )
             )
@@ -99,25 +147,28 @@ def some_pods(draw: st.DrawFn) -> list[PodFact]:
 @st.composite
 def some_running(draw: st.DrawFn, nodes: list[NodeFact]) -> list[PodFact]:
     """Small pods on the nodes that there are."""
-    return [
-        pod(f"r-{one.name}-{number}", cpu=0.1, memory=0.1, node=one.name, **draw(some_company()))
-        for one in nodes
-        for number in range(draw(st.integers(0, 2)))
-    ]
+    found = []
+    for one in nodes:
+        for number in range(draw(st.integers(0, 2))):
+            name = f"r-{one.name}-{number}"
+            disks = claims_of(name, draw(some_volumes()))
+            found.append(pod(name, cpu=0.1, memory=0.1, node=one.name, volumes=disks, **draw(some_company())))
+    return found
 
 
-Drawn = tuple[list[PodFact], list[PoolFact], list[NodeFact], list[DaemonSetFact], list[PodFact]]
+Drawn = tuple[list[PodFact], list[PoolFact], list[NodeFact], list[DaemonSetFact], list[PodFact], list[CSINodeFact]]
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> Drawn:
     nodes = draw(some_nodes())
-    return draw(some_pods()), draw(some_pools()), nodes, draw(some_daemons()), draw(some_running(nodes))
+    pods, pools, daemons = draw(some_pods()), draw(some_pools()), draw(some_daemons())
+    return pods, pools, nodes, daemons, draw(some_running(nodes)), draw(some_limits(nodes))
 
 
 def planned(drawn: Drawn) -> tuple[World, Plan, Given]:
-    pods, pools, nodes, daemons, running = drawn
-    world = World(*pods, *pools, *nodes, *daemons, *running, kinds=KINDS)
+    pods, pools, nodes, daemons, running, csi_nodes = drawn
+    world = World(*pods, *pools, *nodes, *daemons, *running, *STORAGE, *csi_nodes, kinds=KINDS)
     types: dict[str, InstanceType] = {one.name: one for one in KINDS}
     known = Given(
         pods={one.uid: one for one in pods},
@@ -126,6 +177,12 @@ def planned(drawn: Drawn) -> tuple[World, Plan, Given]:
         nodes={one.name: one for one in nodes},
         bound={one.name: [pod for pod in running if pod.node_name == one.name] for one in nodes},
         daemons=daemons,
+        disks=Disks(
+            claims={one.key: one for one in STORAGE if isinstance(one, VolumeClaimFact)},
+            volumes={one.name: one for one in STORAGE if isinstance(one, VolumeFact)},
+            classes={one.name: one for one in STORAGE if isinstance(one, StorageClassFact)},
+            csi_nodes={one.name: one for one in csi_nodes},
+        ),
     )
     return world, world.plan(), known
 

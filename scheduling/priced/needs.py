@@ -1,7 +1,4 @@
-"""What is asked for when a node is to be bought, what there is to choose from, and what is chosen.
-
-Between `packing.py` and `sharing.py`, which ask, and `buying.py`, which answers.
-"""
+"""What `packing.py` asks `buying.py` for, what it is answered, and the shelf that it is chosen from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +25,8 @@ class Need:
     open_room: Amounts
     """Left on bought nodes that those others can join: no reason to buy more for them."""
     ports: tuple[HostPort, ...] = ()
+    size: int = -1
+    """Which of the buyer's sizes they are; -1 where it knows none."""
     together: bool = False
     """All of them have to be on one node."""
 

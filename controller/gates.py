@@ -1,0 +1,33 @@
+"""Kinds that are watched only while a feature gate is on; without it they are as if they did not exist."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from kube.client import KubeClient
+from kube.resources import CAPACITY_BUFFERS, NODE_OVERLAYS, POD_TEMPLATES, Resource
+from model.faults import BadInput, Fault
+
+NODE_OVERLAY: Final = "NodeOverlay"
+CAPACITY_BUFFER: Final = "CapacityBuffer"
+_KINDS: Final[Mapping[str, Sequence[Resource]]] = {
+    NODE_OVERLAY: (NODE_OVERLAYS,),
+    CAPACITY_BUFFER: (CAPACITY_BUFFERS, POD_TEMPLATES),
+}
+
+
+def kinds(gates: Collection[str]) -> list[Resource]:
+    """What is watched beside the rest while these gates are on."""
+    return [kind for gate, found in _KINDS.items() if gate in gates for kind in found]
+
+
+async def check(client: KubeClient, gates: Mapping[str, bool]) -> None:
+    """Raises BadInput for a kind that cannot be read although its gate is on: it would hold up every plan."""
+    for gate, found in _KINDS.items():
+        for kind in found if gates[gate] else ():
+            try:
+                await client.request("GET", kind.path(), params={"limit": "1"})
+            except Fault as fault:
+                raise BadInput(
+                    f"FEATURE_GATES={gate}=true: {kind.plural} cannot be listed: {fault.message}; "
+                    "kubectl apply -f deploy/crds -f deploy/rbac, or switch the gate off"
+                ) from fault

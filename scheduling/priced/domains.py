@@ -1,0 +1,95 @@
+"""The domains of a topology key: those that pods may use, and those that a spread constraint takes notice of.
+
+From the homes that stand and the offers of the pass; `packing.py` asks for each class and key.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from model.labels import CAPACITY_TYPE, ZONE, ZONE_ID
+from model.requirement import Requirement
+from scheduling.pools import Offer, Option, Refusal
+from scheduling.priced.demand import Variant, pinned
+from scheduling.priced.places import Places
+from scheduling.priced.topology import Spread, Tally
+from scheduling.tolerance import untolerated
+
+
+@dataclass(slots=True)
+class Universe:
+    """One pass."""
+
+    places: Places
+    offers: Sequence[Offer]
+    _usable: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
+    _counted: dict[Spread, tuple[str, ...]] = field(default_factory=dict)
+
+    def usable(self, variant: Variant, key: str) -> list[str]:
+        """Where such pods may go, cheapest first: domains of homes, and of what can be bought now."""
+        known = self._usable.get((variant, key))
+        if known is None:
+            wanted = variant.requirements.get(key)
+            values = {*self._standing(key), *self._offered(variant, key)}
+            known = self._usable[variant, key] = sorted(
+                (value for value in values if wanted is None or wanted.has(value)),
+                key=lambda value: (self._price_in(variant, key, value), value),
+            )
+        return known
+
+    def counted(self, rule: Spread) -> tuple[str, ...]:
+        """Those in which the emptiest is looked for: of nodes that the constraint takes notice of, and of what the
+        pods' strict requirements let them buy (reference 2.14)."""
+        known = self._counted.get(rule)
+        if known is None:
+            key = rule.tally.census.key
+            noticed = (place for place in range(self.places.first) if self.notices(rule.tally, place))
+            standing = {value for place in noticed if (value := self.places.domain(place, key)) is not None}
+            offered = {value for variant in rule.strict for value in self._offered(variant, key)}
+            known = self._counted[rule] = tuple(sorted(standing | offered))
+        return known
+
+    def notices(self, tally: Tally, place: int) -> bool:
+        """Whether pods on this node are counted, by nodeAffinityPolicy and nodeTaintsPolicy."""
+        nodes, lane = tally.census.nodes, self.places.lane_at(place)
+        if nodes.alternatives:
+            if lane is not None:
+                fine = any(lane.option.requirements.compatible(one) for one in nodes.alternatives)
+            else:
+                home = self.places.homes.homes[place]
+                fine = any(home.could_be(one) for one in nodes.alternatives)
+            if not fine:
+                return False
+        if nodes.tolerations is None:
+            return True
+        taints = lane.offer.template.pool.taints if lane else self.places.homes.homes[place].taints
+        return untolerated(nodes.tolerations, taints, tolerate_preferences=True) is None
+
+    def _standing(self, key: str) -> set[str]:
+        homes = range(self.places.first)
+        return {value for place in homes if (value := self.places.domain(place, key)) is not None}
+
+    def _offered(self, variant: Variant, key: str) -> set[str]:
+        found: set[str] = set()
+        for offer in self.offers:
+            option = offer.narrowed(None, variant)
+            if not isinstance(option, Refusal):
+                found |= _values(offer, option.requirements.get(key), option, key)
+        return found
+
+    def _price_in(self, variant: Variant, key: str, value: str) -> float:
+        prices = [
+            float(offer.prices(option)[option.types].min())
+            for offer in self.offers
+            if not isinstance(option := offer.narrowed(None, pinned(variant, key, value)), Refusal)
+        ]
+        return min(prices, default=float("inf"))
+
+
+def _values(offer: Offer, wanted: Requirement | None, option: Option, key: str) -> set[str]:
+    table = offer.table
+    if key in (ZONE, ZONE_ID, CAPACITY_TYPE):
+        column = {ZONE: table.zones, ZONE_ID: table.zone_ids, CAPACITY_TYPE: table.capacity_types}[key]
+        return set(column[option.offerings])
+    if wanted is not None and not wanted.complement:
+        return set(wanted.values)
+    return table.values_of(key, option.types)

@@ -1,0 +1,83 @@
+"""NodeOverlays on a real API server: which are heeded, and what is written onto them."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from controller import gates
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.errors import Json
+from kube.facts import overlay_fact
+from kube.resources import NODE_OVERLAYS
+from model.kinds import NodeOverlay
+
+Unique = Callable[[str], str]
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+async def read(admin: KubeClient, name: str) -> NodeOverlay:
+    return NodeOverlay.from_object(await admin.request("GET", NODE_OVERLAYS.path(name)))
+
+
+async def test_a_refused_overlay_is_not_heeded_until_its_spec_changes(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    name = unique("overlay")
+    spec = {"requirements": [], "priceAdjustment": "-10%", "capacity": {"example.com/fuse": "2"}, "weight": 3}
+    made = await admin.request("POST", NODE_OVERLAYS.path(), body=overlay_json(name, spec))
+    (fact,) = [one for one in await kube.overlays.heeded() if one.name == name]
+    assert (fact.adjustment, fact.capacity, fact.weight, fact.uid) == (
+        "-10%",
+        {"example.com/fuse": 2},
+        3,
+        made["metadata"]["uid"],
+    )
+
+    assert await kube.overlays.say(name, fact.uid, reason="Conflict", message="with another", now=NOW)
+    refused = await read(admin, name)
+    condition = refused.condition("ValidationSucceeded")
+    assert condition is not None and (condition.status, condition.reason) == ("False", "Conflict")
+    ready = refused.condition("Ready")
+    assert ready is not None and ready.is_false
+    assert name not in {one.name for one in await kube.overlays.heeded()}
+
+    assert await kube.overlays.say(
+        name, fact.uid, reason="Conflict", message="with another", now=NOW + timedelta(hours=1)
+    )
+    assert (await read(admin, name)).metadata.resource_version == refused.metadata.resource_version
+
+    await admin.merge(NODE_OVERLAYS.path(name), {"spec": {"weight": 4}})
+    assert name in {one.name for one in await kube.overlays.heeded()}
+    assert await kube.overlays.say(name, fact.uid, now=NOW + timedelta(hours=2))
+    assert (await read(admin, name)).is_true("Ready")
+
+    await admin.request("DELETE", NODE_OVERLAYS.path(name))
+    assert not await kube.overlays.say(name, fact.uid, now=NOW)
+
+
+async def test_one_that_makes_no_sense_is_never_heeded(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+    name = unique("overlay")
+    spec = {"requirements": [], "capacity": {"example.com/fuse": "-1"}}
+    try:
+        await admin.request("POST", NODE_OVERLAYS.path(), body=overlay_json(name, spec))
+        assert name not in {one.name for one in await kube.overlays.heeded()}
+    finally:
+        await admin.request("DELETE", NODE_OVERLAYS.path(name))
+
+
+async def test_the_workers_rights_are_enough_for_every_gate(kube: KubeAdapters) -> None:
+    await gates.check(kube.client, {"NodeOverlay": True, "CapacityBuffer": True})
+
+
+def test_an_amount_that_is_none_is_said_of_the_overlay() -> None:
+    fact = overlay_fact(overlay_json("o", {"requirements": [], "capacity": {"a.b/c": "1 MB"}}, uid="u"))
+    assert fact.problem.startswith("spec.capacity: a.b/c: '1 MB' is not a quantity")
+
+
+def overlay_json(name: str, spec: Mapping[str, object], **metadata: str) -> Json:
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": name, **metadata},
+        "spec": spec,
+    }

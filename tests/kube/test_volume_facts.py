@@ -1,0 +1,108 @@
+"""Storage objects as facts."""
+
+from typing import Any
+
+import pytest
+
+from kube.volume_facts import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
+from model.facts import Expression
+from model.volume_facts import CSINodeFact, VolumeClaimFact
+
+Json = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
+
+
+def claim(annotations: dict[str, str] | None = None, phase: str = "Pending", **spec: Any) -> Json:
+    metadata = {"name": "data", "namespace": "shop", "annotations": annotations or {}}
+    return {"metadata": metadata, "spec": {"accessModes": ["ReadWriteOnce"], **spec}, "status": {"phase": phase}}
+
+
+def volume(*terms: Json, labels: dict[str, str] | None = None, **source: Any) -> Json:
+    affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": list(terms)}}} if terms else {}
+    return {"metadata": {"name": "pv", "labels": labels or {}}, "spec": {"capacity": {}, **affinity, **source}}
+
+
+def term(*expressions: tuple[str, str, list[str]]) -> Json:
+    return {"matchExpressions": [{"key": key, "operator": how, "values": values} for key, how, values in expressions]}
+
+
+def is_in(key: str, *values: str) -> Expression:
+    return Expression(key=key, operator="In", values=values)
+
+
+def test_a_claim_is_bound_by_its_annotation() -> None:
+    waiting = VolumeClaimFact(namespace="shop", name="data", storage_class="gp3")
+    assert volume_claim_fact(claim(storageClassName="gp3")) == waiting and waiting.key == "shop/data"
+    named = volume_claim_fact(claim(volumeName="pv", storageClassName=""))
+    assert (named.volume, named.bound, named.storage_class) == ("pv", False, "")
+    assert volume_claim_fact(claim({"pv.kubernetes.io/bind-completed": "yes"}, volumeName="pv")).bound
+
+
+def test_a_claim_may_be_lost_or_on_its_way_out() -> None:
+    assert volume_claim_fact(claim(phase="Lost")).lost and not volume_claim_fact(claim(phase="Bound")).lost
+    going = claim()
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert volume_claim_fact(going).deleting
+
+
+def test_a_volume_is_where_its_node_affinity_says() -> None:
+    found = volume_fact(volume(term((ZONE, "In", ["a"])), term((ZONE, "In", ["b"])), csi={"driver": "ebs.csi.aws.com"}))
+    assert found.terms == ((is_in(ZONE, "a"),), (is_in(ZONE, "b"),))
+    assert (found.driver, found.local) == ("ebs.csi.aws.com", False)
+    assert volume_fact(volume(nfs={})).terms is None
+
+
+def test_older_volumes_are_where_their_labels_say() -> None:
+    assert volume_fact(volume(labels={ZONE: "a__b", "team": "x"})).terms == ((is_in(ZONE, "a", "b"),),)
+    both = volume_fact(volume(term(("disk", "Exists", [])), labels={ZONE: "a"})).terms
+    assert both == ((Expression(key="disk", operator="Exists"), is_in(ZONE, "a")),)
+
+
+def test_terms_by_field_are_satisfied_by_no_node() -> None:
+    by_name = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+    assert volume_fact(volume(by_name, csi={"driver": "x"})).terms == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "driver", "local"),
+    [
+        ("awsElasticBlockStore", "ebs.csi.aws.com", False),
+        ("gcePersistentDisk", "pd.csi.storage.gke.io", False),
+        ("azureDisk", "disk.csi.azure.com", False),
+        ("azureFile", "file.csi.azure.com", False),
+        ("cinder", "cinder.csi.openstack.org", False),
+        ("vsphereVolume", "csi.vsphere.vmware.com", False),
+        ("portworxVolume", "pxd.portworx.com", False),
+        ("nfs", "", False),
+        ("local", "", True),
+        ("hostPath", "", True),
+    ],
+)
+def test_volumes_of_the_tree_have_the_driver_that_does_their_work(source: str, driver: str, local: bool) -> None:
+    found = volume_fact(volume(**{source: {}}))
+    assert (found.driver, found.local) == (driver, local)
+
+
+def test_a_storage_class_waits_or_does_not_and_allows_topologies() -> None:
+    raw: Json = {"metadata": {"name": "gp2"}, "provisioner": "kubernetes.io/aws-ebs"}
+    found = storage_class_fact(raw)
+    assert (found.driver, found.waits, found.topologies, found.default) == ("ebs.csi.aws.com", False, (), False)
+    raw["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+    raw |= {
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}],
+    }
+    found = storage_class_fact(raw)
+    assert found.waits and found.default and found.topologies == ((is_in(ZONE, "a", "b"),),)
+
+
+def test_a_driver_on_a_node_may_tell_how_many_volumes_it_attaches() -> None:
+    drivers = [
+        {"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 25}},
+        {"name": "none.csi", "nodeID": "n", "allocatable": {"count": 0}},
+        {"name": "efs.csi.aws.com", "nodeID": "i-1"},
+        {"name": "odd.csi", "nodeID": "n", "allocatable": {}},
+    ]
+    raw = {"metadata": {"name": "n"}, "spec": {"drivers": drivers}}
+    assert csi_node_fact(raw) == CSINodeFact(name="n", limits={"ebs.csi.aws.com": 25, "none.csi": 0})
+    assert csi_node_fact({"metadata": {"name": "n"}, "spec": {"drivers": None}}).limits == {}

@@ -1,0 +1,68 @@
+"""How much room a CapacityBuffer asks for, and what its status says."""
+
+from typing import Any
+
+import pytest
+
+from model.kinds.capacitybuffer import CapacityBufferSpec
+from model.quantity import QuantityError
+from policy.buffers import Unresolved, decide_conditions, decide_replicas
+
+REQUESTS = {"cpu": 1000, "memory": 512 << 20, "pods": 1}
+
+
+def replicas(workload: int = 0, **spec: Any) -> int:
+    return decide_replicas(CapacityBufferSpec.from_object(spec), REQUESTS, workload)
+
+
+@pytest.mark.parametrize(
+    ("spec", "workload", "wanted"),
+    (
+        ({"replicas": 3}, 0, 3),
+        ({"replicas": 0}, 0, 0),
+        ({"percentage": 20}, 10, 2),
+        ({"percentage": 20}, 11, 3),
+        ({"percentage": 20}, 0, 1),
+        ({"percentage": 0}, 10, 1),
+        ({"percentage": 20, "replicas": 5}, 10, 5),
+        ({"percentage": 80, "replicas": 5}, 10, 8),
+        ({"replicas": 9, "limits": {"cpu": "4500m"}}, 0, 4),
+        ({"replicas": 2, "limits": {"cpu": "4500m"}}, 0, 2),
+        ({"replicas": 9, "limits": {"cpu": "4", "memory": "1Gi"}}, 0, 2),
+        ({"limits": {"cpu": "5"}}, 0, 5),
+        ({"limits": {"cpu": "5", "pods": "2"}}, 0, 2),
+        ({"limits": {"example.com/gpu": "5"}}, 0, 0),
+        ({"replicas": 3, "limits": {"example.com/gpu": "0"}}, 0, 3),
+        ({"replicas": 3, "limits": {"cpu": "-1"}}, 0, 0),
+        ({}, 10, 0),
+    ),
+)
+def test_for_how_many_pods(spec: dict[str, Any], workload: int, wanted: int) -> None:
+    assert replicas(workload, **spec) == wanted
+
+
+def test_limits_that_are_none_are_named() -> None:
+    with pytest.raises(QuantityError, match="cpu"):
+        replicas(limits={"cpu": "many"})
+
+
+@pytest.mark.parametrize(
+    ("unresolved", "wanted", "roomy", "said"),
+    (
+        (None, 3, 3, [("True", "Resolved"), ("True", "FitsExistingCapacity")]),
+        (None, 3, 2, [("True", "Resolved"), ("False", "RequiresNewCapacity")]),
+        (None, 0, 0, [("True", "Resolved"), ("False", "BufferEmpty")]),
+        (
+            Unresolved("PodTemplateNotFound", "make it"),
+            0,
+            0,
+            [("False", "PodTemplateNotFound"), ("False", "NotReadyForProvisioning")],
+        ),
+    ),
+)
+def test_what_the_status_says(
+    unresolved: Unresolved | None, wanted: int, roomy: int, said: list[tuple[str, str]]
+) -> None:
+    found = decide_conditions(unresolved, wanted, roomy)
+    assert [one.type for one in found] == ["ReadyForProvisioning", "Provisioning"]
+    assert [(one.status, one.reason) for one in found] == said
