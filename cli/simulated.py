@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Group
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from model import labels
 from model.catalogue import InstanceType, Offering
-from model.facts import PodFact
+from model.facts import Expression, PodFact
 from model.plans import Plan, PlannedClaim
 from model.requirements import Requirements
 from model.resources import PODS
@@ -58,8 +58,21 @@ def simulation(
     for uid, pod in pods.items():
         if uid not in placed and uid not in unplaced and not pod.node_name and not pod.finished:
             unplaced[uid] = _left_out(pod)
+    # Most nodes of a large plan may become the same types as some other one.
+    alike: dict[tuple[str, tuple[Expression, ...]], BoughtNode] = {}
+    for one in plan.claims:
+        key = one.pool, one.requirements
+        if key not in alike:
+            alike[key] = _node(one, names, types[one.pool])
     return Simulation(
-        nodes=tuple(_node(one, names, types[one.pool]) for one in plan.claims),
+        nodes=tuple(
+            replace(
+                found := alike[one.pool, one.requirements],
+                pods=tuple(names[uid] for uid in one.pods),
+                fill=_fill(one, types[one.pool][found.types[0]]),
+            )
+            for one in plan.claims
+        ),
         existing=existing,
         unschedulable={names[uid]: reason for uid, reason in unplaced.items()},
         seconds=seconds,

@@ -23,6 +23,9 @@ from tests.sandbox.builders import PODS
 Object = dict[str, Any]
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 PODS_MADE = 300
+FEW = 0.06
+"""Of the pods, not bound in the first round: measured were 3 to 4 %."""
+ROUNDS = 3
 QUIET = 12.0
 """Seconds without a new binding after which kube-scheduler has tried all; its own back-off ends at ten."""
 
@@ -36,17 +39,19 @@ async def test_the_real_scheduler_binds_what_was_planned(api: KubeApi) -> None:
     await _at_once(api.request("POST", PODS, one) for one in given.pods)
     await _waiting(api)
 
-    first = await _plan(api, given)
-    assert not first.unplaced
-    price = await _carry_out(api, first, types, "first")
-    waiting = await _waiting(api)
-    bound = PODS_MADE - len(waiting)
-    second = await _plan(api, given) if waiting else Plan()
-    price += await _carry_out(api, second, types, "second")
-    found = f"{bound} of {PODS_MADE} bound, {len(first.claims)} + {len(second.claims)} nodes, {price:.3f} $/h"
-    assert bound >= 0.95 * PODS_MADE, found
-    assert not second.unplaced and len(second.claims) <= len(waiting), found
-    assert await _waiting(api) == [], found
+    price, nodes, left = 0.0, list[int](), list[list[str]]()
+    for number in range(ROUNDS):
+        plan = await _plan(api, given)
+        assert not plan.unplaced
+        price += await _carry_out(api, plan, types, f"round-{number}")
+        nodes.append(len(plan.claims))
+        left.append(await _waiting(api))
+        if not left[-1]:
+            break
+    found = f"{nodes} nodes at {price:.3f} $/h, not bound after each round: {left}"
+    print(found)
+    assert len(left[0]) <= FEW * PODS_MADE, found
+    assert left[-1] == [], found
 
 
 async def _plan(api: KubeApi, given: Scenario) -> Plan:

@@ -1,0 +1,49 @@
+"""The lower bound lies below every plan and near those of divisible loads; the model of Karpenter's choice is above."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bound import lower_bound, needed_nodes
+from benchmarks.greedy import greedy_price
+from benchmarks.plan import measure
+from benchmarks.scenarios import KINDS, scenario
+from cli.portable_types import read_types
+
+
+@pytest.mark.parametrize("kind", ["equal", "plain", "diverse", "mixed", "gpu"])
+def test_no_plan_is_below_the_bound(kind: str) -> None:
+    row = measure(f"{kind}:200", 1)
+    assert row["wrong"] == [] and not row["unplaced"]
+    assert 0 < row["bound"] <= row["price"]
+
+
+def test_a_plain_load_is_planned_near_the_bound_and_below_the_greedy_choice() -> None:
+    row = measure("plain:1000", 1)
+    assert row["price"] <= 1.05 * row["bound"]
+    assert row["price"] < row["greedy"]
+
+
+def test_a_diverse_load_is_a_tenth_below_the_greedy_choice() -> None:
+    given = scenario("diverse", 400)
+    price, nodes = greedy_price(given.pod_facts(), given.pool_facts(), given.types, given.daemon_facts())
+    assert nodes >= needed_nodes(given.pod_facts()) == 80
+    assert measure("diverse:400", 1)["price"] <= 0.9 * price
+
+
+def test_there_is_no_bound_for_pods_that_nothing_holds() -> None:
+    given = scenario("gpu", 20)
+    with pytest.raises(ValueError, match="there is no lower bound"):
+        lower_bound(given.pod_facts(), given.pool_facts()[:1], given.types)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seed_gives_the_same_manifests_and_types_survive_being_written(kind: str, tmp_path: Path) -> None:
+    one, other = scenario(kind, 50, seed=7), scenario(kind, 50, seed=7)
+    assert one == other and one.pod_facts() == other.pod_facts()
+    one.write(tmp_path)
+    assert len(json.loads((tmp_path / "pods.json").read_text())["items"]) == 50
+    types, *_ = read_types(tmp_path / "instance-types.json")
+    read = {kind.name: kind for kind in types}
+    assert all(read[kind.name].allocatable() == kind.allocatable() for kind in one.types)
