@@ -13,32 +13,25 @@ import numpy as np
 
 from model.facts import HostPort
 from scheduling.pools import Offer, Option, Refusal
-from scheduling.priced.costs import Guide, guide, plain_worth
+from scheduling.priced.appraisal import Appraisal
+from scheduling.priced.costs import Guide
 from scheduling.priced.demand import Variant
 from scheduling.priced.equal import exact_mix, fit_of, fits_of
 from scheduling.priced.needs import Choice, Need, Shelf, Stock
-from scheduling.priced.patterns import MOST_SIZES, Mix, Sizes, cheapest_mix
+from scheduling.priced.patterns import Mix
 from scheduling.priced.shortfalls import over_limit, too_small
 from scheduling.typetable import Amounts, Indices, Prices
 from scheduling.variety import STRICT, missing_variety
 
 _NEAR: Final = 1.02
 """Types this close to the best are as good; among them the planned mix and then the size decide."""
-_DISCOURAGED: Final = 1.1
-"""So much dearer a node above that share seems: losing one is then not losing all."""
 _IN_MIX: Final = 1.03
 """A type of the mix is taken when it is so near to the best for these very pods."""
 _WEIGHED: Final = 48
 """Types that are filled with whole pods before one is chosen; the others are ruled out by what their room is worth."""
 _NOTHING: Final = 1e-12
-_ROUNDED: Final = 1e-6
 _EXACT: Final = 200
 """So many equal pods that nobody joins are given their cheapest nodes exactly."""
-_SHARE: Final = 4
-"""A node is meant to hold at most this part of the demand."""
-_SMALL: Final = {"cpu": 16_000, "memory": 64 << 30}
-_LARGE: Final = {"cpu": 64_000, "memory": 512 << 30}
-"""Between these bounds a node is as large as its share of the demand."""
 
 
 @dataclass(slots=True)
@@ -46,26 +39,12 @@ class Buyer:
     """One pass. `demand` is what is still to be placed, kept up to date by the packing."""
 
     offers: Sequence[Offer]
-    resources: Sequence[str]
-    demand: Amounts
-    grain: Amounts
-    """The amounts that pods come in; see `classes.py`."""
-    fullest: Amounts
-    """The most that one node can be asked for."""
-    sizes: Sizes
-    """Of all that is to be placed; its counts are kept up to date too."""
-    least_nodes: int = 0
+    appraisal: Appraisal
     min_values_policy: str = STRICT
-    node_cost: float = 0.0
-    """US dollars an hour that each node counts for beyond its price: the more, the fewer and larger nodes."""
-    _shelves: dict[tuple[int, Option], Shelf] = field(default_factory=dict)
-    _guides: dict[int, Guide] = field(default_factory=dict)
-    _mixes: dict[int, Mix | None] = field(default_factory=dict)
-    whole: Amounts = field(init=False)
-    """The demand at the start."""
+    demand: Amounts = field(init=False)
 
     def __post_init__(self) -> None:
-        self.whole = self.demand.copy()
+        self.demand = self.appraisal.demand.copy()
 
     def choose(self, need: Need) -> Choice | dict[str, Refusal]:
         """What to buy next, else the reasons why not by pool."""
@@ -87,7 +66,7 @@ class Buyer:
         for offer in self.offers:
             option = offer.narrowed(None, variant)
             if not isinstance(option, Refusal):
-                shelf = self._shelf(offer, option)
+                shelf = self.appraisal.shelf(offer, option)
                 if ((shelf.room >= vector).all(axis=1) & offer.template.ports_free(ports)[shelf.rows]).any():
                     return True
         return False
@@ -99,7 +78,7 @@ class Buyer:
 
         The limits count the new one instead of the old one.
         """
-        shelf = self._shelf(offer, option)
+        shelf = self.appraisal.shelf(offer, option)
         offer.spend(rows, nodes=-1)
         free = offer.template.ports_free(need.ports) & offer.within_limits(option.types)
         left = shelf.room - used
@@ -118,7 +97,7 @@ class Buyer:
         """What such pods can be given, by the weight of the pools. Ends where more than the price decides: at
         capacity that is reserved, and at minValues."""
         for _, tier in groupby(self.offers, key=lambda offer: offer.template.pool.weight):
-            found = [(offer, option, self._shelf(offer, option)) for offer, option in _open(tier, variant)]
+            found = [(offer, option, self.appraisal.shelf(offer, option)) for offer, option in _open(tier, variant)]
             if any(offer.reservations() or _varied(option) for offer, option, _ in found):
                 return
             if found:
@@ -133,7 +112,7 @@ class Buyer:
             np.concatenate([shelf.rows for _, _, shelf in found]),
             room,
             np.concatenate([shelf.useful for _, _, shelf in found]),
-            self._judged(room, prices),
+            self.appraisal.judged(room, prices),
         )
 
     def _of_offer(self, offer: Offer, need: Need) -> tuple[float, Choice] | Refusal:
@@ -143,10 +122,10 @@ class Buyer:
         option = offer.narrowed(None, need.variant)
         if isinstance(option, Refusal):
             return option
-        shelf = self._shelf(offer, option)
+        shelf = self.appraisal.shelf(offer, option)
         fitting = (shelf.room >= need.vector).all(axis=1)
         if not fitting.any():
-            return too_small(self.resources, shelf.room, need.vector)
+            return too_small(self.appraisal.resources, shelf.room, need.vector)
         fitting &= offer.template.ports_free(need.ports)[shelf.rows]
         if not fitting.any():
             shown = ", ".join(str(one.port) for one in need.ports)
@@ -164,7 +143,7 @@ class Buyer:
             option = offer.narrowed(None, need.variant, one)
             if isinstance(option, Refusal):
                 continue
-            shelf = self._shelf(offer, option)
+            shelf = self.appraisal.shelf(offer, option)
             possible = offer.within_limits(option.types) & offer.template.ports_free(need.ports)
             allowed = (shelf.room >= need.vector).all(axis=1) & possible[shelf.rows]
             for row in np.flatnonzero(allowed):
@@ -182,18 +161,18 @@ class Buyer:
             among = among[fits == fits.max()]
         if need.count <= _EXACT and not need.for_others and not _varied(option):
             fits = np.minimum(fits_of(shelf.room[among], need.vector), need.cap)
-            among = among[[exact_mix(shelf.prices[among] + self.node_cost, fits, need.count)]]
-        guiding = self._guide(offer)
+            among = among[[exact_mix(shelf.prices[among] + self.appraisal.node_cost, fits, need.count)]]
+        guiding = self.appraisal.guide(offer)
         own = need.own
         coming = guiding.counts[shelf.rows].astype(np.int64) @ shelf.useful
         wanted = np.maximum(need.others - need.open_room - coming, 0) + own
         value = np.maximum(guiding.value(shelf.useful[among], wanted, forced=need.forced), _NOTHING)
-        ratio = (shelf.prices[among] + self.node_cost) / value
-        mix = self._mix(offer)
+        ratio = (shelf.prices[among] + self.appraisal.node_cost) / value
+        mix = self.appraisal.mix(offer)
         if mix is not None and need.size >= 0 and not _varied(option):
             near = np.argsort(ratio, kind="stable")[:_WEIGHED]
             among = among[np.union1d(near, np.flatnonzero(mix.counts[shelf.rows[among]]))]
-            ratio = (shelf.prices[among] + self.node_cost) / self._whole_pods(mix, shelf.room[among], need)
+            ratio = (shelf.prices[among] + self.appraisal.node_cost) / self._whole_pods(mix, shelf.room[among], need)
         order = self._order(guiding, mix, shelf, among, ratio, need)
         kept = self._variety(offer, option, shelf, among[order])
         if isinstance(kept, Refusal):
@@ -206,7 +185,7 @@ class Buyer:
     def _whole_pods(self, mix: Mix, room: Amounts, need: Need) -> Prices:
         """What each row of room is worth when it is filled with these pods, and with others that are left."""
         most = min(need.count, need.cap)
-        counts = self.sizes.counts.copy()
+        counts = self.appraisal.sizes.counts.copy()
         counts[need.size] = max(0, counts[need.size] - need.count)
         asked = np.maximum(need.others, 1)
         counts = (counts * np.clip(1 - (need.open_room / asked)[need.vector > 1], 0, 1).max(initial=0)).astype(np.int64)
@@ -228,88 +207,9 @@ class Buyer:
         size = room.astype(np.float64) @ guiding.worth
         fewer = -np.minimum(fits_of(room, need.vector), need.cap) if need.forced else np.zeros(len(among))
         large = np.where(planned & need.forced, size, -size)
-        over = self._too_large(room, need.vector)
+        over = self.appraisal.too_large(room, need.vector)
         price = np.where(near | planned, 0.0, ratio)
         return np.lexsort((shelf.rows[among], large, fewer * planned, over, price, ~near, ~planned))
-
-    def _too_large(self, room: Amounts, vector: Amounts) -> Indices:
-        """1 for rows above the share of the demand that one node is meant to have."""
-        limit = np.full(len(self.resources), np.iinfo(np.int64).max)
-        for number, key in enumerate(self.resources):
-            if key in _SMALL:
-                share = int(self.whole[number]) // _SHARE
-                limit[number] = max(_SMALL[key], min(_LARGE[key], share), int(vector[number]))
-        return np.asarray((room > limit).any(axis=1), dtype=np.intp)
-
-    def bought(self, choice: Choice) -> None:
-        """One such node is bought: the mix has one less in mind."""
-        for plan in (self._guide(choice.offer), self._mix(choice.offer)):
-            if plan is not None:
-                plan.counts[choice.rows[0]] = max(0.0, plan.counts[choice.rows[0]] - 1)
-
-    def worth(self, offer: Offer) -> Prices:
-        """Of one unit of each resource, in this pool."""
-        return self._guide(offer).worth
-
-    def _guide(self, offer: Offer) -> Guide:
-        """What capacity is worth in this pool, all pods that wait taken together."""
-        known = self._guides.get(id(offer))
-        if known is None:
-            known = self._guides[id(offer)] = self._reckon(offer)
-        return known
-
-    def _mix(self, offer: Offer) -> Mix | None:
-        """Which machines pods go on together; None where nobody knows, or there are too many sizes."""
-        if id(offer) not in self._mixes:
-            base, found = offer.base(), None
-            if 0 < len(self.sizes.counts) <= MOST_SIZES and not isinstance(base, Refusal):
-                shelf = self._shelf(offer, base)
-                found = cheapest_mix(
-                    shelf.room, self._judged(shelf.room, shelf.prices), self.sizes, nodes=self.least_nodes
-                )
-                if found is not None:
-                    counts = np.zeros(len(offer.table))
-                    counts[shelf.rows] = np.ceil(found.counts - _ROUNDED)
-                    found.counts = counts
-            self._mixes[id(offer)] = found
-        return self._mixes[id(offer)]
-
-    def _judged(self, room: Amounts, prices: Prices) -> Prices:
-        """Prices with the burden that a node is, and more for those that are too large."""
-        small = self._too_large(room, np.zeros_like(self.demand)) == 0
-        burdened = np.where(small, 1.0, _DISCOURAGED if small.any() else 1.0) * (prices + self.node_cost)
-        return np.asarray(burdened, dtype=np.float64)
-
-    def _reckon(self, offer: Offer) -> Guide:
-        base = offer.base()
-        counts = np.zeros(len(offer.table))
-        if isinstance(base, Refusal):
-            return Guide(plain_worth(self.whole), counts=counts)
-        shelf = self._shelf(offer, base)
-        covered = np.where(shelf.room.max(axis=0) > 0, self.whole, 0)
-        found = guide(shelf.useful, self._judged(shelf.room, shelf.prices), covered, nodes=self.least_nodes)
-        if found is None:
-            return Guide(plain_worth(covered), counts=counts)
-        counts[shelf.rows] = found.counts
-        found.counts = counts
-        return found
-
-    def _shelf(self, offer: Offer, option: Option) -> Shelf:
-        key = (id(offer), option)
-        known = self._shelves.get(key)
-        if known is None:
-            rows = np.flatnonzero(option.types)
-            columns = [offer.table.columns.get(name, -1) for name in self.resources]
-            room = np.zeros((len(rows), len(columns)), dtype=np.int64)
-            for number, column in enumerate(columns):
-                if column >= 0:
-                    room[:, number] = offer.template.room[rows, column]
-            known = self._shelves[key] = Shelf(rows, room, self._useful(room), offer.prices(option)[rows])
-        return known
-
-    def _useful(self, room: Amounts) -> Amounts:
-        grains = np.maximum(self.grain, 1)
-        return np.asarray(np.minimum(np.maximum(room, 0) // grains * grains, self.fullest), dtype=np.int64)
 
     def _variety(self, offer: Offer, option: Option, shelf: Shelf, ordered: Indices) -> Indices | Refusal:
         """The first of the ordered rows, and as many of the next as minValues asks for."""

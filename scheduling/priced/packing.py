@@ -234,7 +234,7 @@ class Packing:
         self.places.attachments.take(place, one.volumes, share)
         self.buyer.demand = np.maximum(self.buyer.demand - vector * share, 0)
         if one.size >= 0:
-            self.buyer.sizes.counts[one.size] -= share
+            self.buyer.appraisal.sizes.counts[one.size] -= share
         if place < self.places.first:
             name = self.places.homes.homes[place].name
             self.nominations.update((pod.uid, name) for pod in pods)

@@ -15,6 +15,7 @@ from model.plans import Plan, PlannedClaim, Unplaced
 from scheduling.facts import Facts
 from scheduling.homes import Homes
 from scheduling.pools import Offer, Option, Refusal
+from scheduling.priced.appraisal import Appraisal
 from scheduling.priced.attachments import Attachments, alike, standing
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass, classes_of, fullest, grain, least_nodes, sizes_of
@@ -167,17 +168,16 @@ def _packing(
     sold: dict[Option, Amounts] = {}
     wanting = [one for one in classes if _can_be_bought_for(one, ground.offers, sold)]
     demand = sum((places.vector(one.requests) * len(one.pods) for one in wanting), places.vector({}))
-    buyer = Buyer(
-        ground.offers,
+    appraisal = Appraisal(
         places.resources,
         demand,
         grain=np.array([grain(wanting, key) for key in places.resources], dtype=np.int64),
         fullest=np.array([fullest(wanting, key) for key in places.resources], dtype=np.int64),
         sizes=sizes_of(wanting if way.whole_pods else (), places.resources),
         least_nodes=least_nodes(wanting),
-        min_values_policy=wishes.min_values_policy,
         node_cost=wishes.node_cost + way.lean,
     )
+    buyer = Buyer(ground.offers, appraisal, wishes.min_values_policy)
     return Packing(places, buyer, ground.closed, way.blended)
 
 

@@ -50,7 +50,7 @@ class Sharing:
                 choice = self._choice(lead, self._vectors[number])
                 if choice is None or (among is not None and id(choice.offer) not in among):
                     break
-                recipe = self._blend.filling(choice.room, self._buyer.worth(choice.offer))
+                recipe = self._blend.filling(choice.room, self._buyer.appraisal.worth(choice.offer))
                 self._fill(choice, recipe, 1 if choice.offer.limited else choice.nodes)
 
     def _choice(self, lead: PodClass, vector: Amounts) -> Choice | None:
@@ -95,7 +95,7 @@ class Sharing:
 def bought(places: Places, buyer: Buyer, choice: Choice) -> int:
     """One such node, as a new place."""
     choice.offer.spend(choice.rows)
-    buyer.bought(choice)
+    buyer.appraisal.bought(choice)
     if choice.option.reservation:
         choice.offer.rooms.take(choice.option.reservation, 1)
     return places.buy(choice.offer, choice.option, choice.rows, choice.room)
