@@ -10,7 +10,7 @@ import numpy as np
 from model.facts import DaemonSetFact, HostPort, PodFact, Taint
 from model.requirements import Requirements
 from model.resources import total
-from scheduling.demand import strict_requirements
+from scheduling.demand import alternatives, constraints_of
 from scheduling.tolerance import untolerated
 from scheduling.typetable import Amounts, Mask, TypeTable
 
@@ -53,7 +53,7 @@ def still_to_come(
         for daemon in daemons
         if daemon.uid not in present
         and _tolerated(daemon.pod, taints)
-        and any(labels.compatible_strictly(wanted) for wanted in strict_requirements(daemon.pod))
+        and any(labels.compatible_strictly(wanted) for wanted in alternatives(constraints_of(daemon.pod)))
     )
 
 
@@ -63,7 +63,7 @@ def _tolerated(pod: PodFact, taints: Sequence[Taint]) -> bool:
 
 def _rows(table: TypeTable, pod: PodFact, requirements: Requirements) -> Mask:
     rows: Mask = np.zeros(len(table), dtype=bool)
-    for wanted in strict_requirements(pod):
+    for wanted in alternatives(constraints_of(pod)):
         if requirements.compatible(wanted):
             narrowed = requirements.intersection(wanted)
             rows |= table.types_with(narrowed) & table.rows_of(table.offerings_with(narrowed))

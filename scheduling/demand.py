@@ -4,9 +4,9 @@
 than one.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -38,11 +38,7 @@ class Constraints(NamedTuple):
     tolerations: tuple[Toleration, ...]
 
 
-class Shape(NamedTuple):
-    """Everything about a pod that decides where it may go. Pods of one shape are interchangeable."""
-
-    requests: tuple[tuple[str, int], ...]
-    constraints: Constraints
+ANYWHERE: Final = Constraints((), (), (), ())
 
 
 def is_provisionable(pod: PodFact) -> bool:
@@ -92,19 +88,17 @@ def invalid(pod: PodFact) -> str:
     return ""
 
 
-def shape_of(pod: PodFact) -> Shape:
-    requests = tuple(sorted((key, amount) for key, amount in pod.requests.items() if amount > 0))
+def constraints_of(pod: PodFact) -> Constraints:
+    if not (pod.node_selector or pod.required_terms or pod.preferred_terms or pod.tolerations):
+        return ANYWHERE
     selector = tuple(sorted(pod.node_selector.items()))
-    return Shape(requests, Constraints(selector, pod.required_terms, pod.preferred_terms, pod.tolerations))
+    return Constraints(selector, pod.required_terms, pod.preferred_terms, pod.tolerations)
 
 
-def strict_requirements(pod: PodFact) -> Iterator[Requirements]:
+@lru_cache(maxsize=1 << 14)
+def alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
     """Node selector and each alternative of the required affinity, preferences left out."""
-    return _alternatives(shape_of(pod).constraints)
-
-
-def _alternatives(constraints: Constraints) -> Iterator[Requirements]:
     selector = Requirements(one_of(key, value) for key, value in constraints.node_selector)
     # A term without expressions matches no node (Kubernetes' rule), so another one has to do.
-    for term in filter(None, constraints.required_terms) if constraints.required_terms else ((),):
-        yield selector.intersection(Requirements.of(term))
+    terms = filter(None, constraints.required_terms) if constraints.required_terms else ((),)
+    return tuple(selector.intersection(Requirements.of(term)) for term in terms)

@@ -1,7 +1,7 @@
 """Capacity reservations in one pass: how many more nodes each takes, and which of them a new node is planned into.
 
 A node is planned into one reservation and says so in its requirements, so that no more nodes are ever planned into it
-than EC2 says it has room for. `scheduling/packing.py` asks here before it buys anything else.
+than EC2 says it has room for. `scheduling/priced/buying.py` asks here before it buys anything else.
 """
 
 from collections.abc import Iterable, Mapping

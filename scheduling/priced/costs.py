@@ -10,7 +10,7 @@ from typing import Final
 import highspy
 import numpy as np
 
-from scheduling.typetable import Amounts, Prices
+from scheduling.typetable import Amounts, Indices, Prices
 
 _LEAST: Final = 1e-9
 
@@ -59,6 +59,11 @@ def solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices
     model.a_matrix_.start_ = np.arange(0, columns * rows + 1, rows)
     model.a_matrix_.index_ = np.tile(np.arange(rows), columns)
     model.a_matrix_.value_ = matrix.reshape(-1)
+    return optimum(model)
+
+
+def optimum(model: highspy.HighsLp) -> tuple[Prices, Prices] | None:
+    """Columns and duals of rows; None when there is no solution, or the solver has no answer."""
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
@@ -68,6 +73,15 @@ def solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices
         return None
     found = solver.getSolution()
     return np.array(found.col_value), np.array(found.row_dual)
+
+
+def undominated(offered: Amounts | Prices, order: Indices) -> Indices:
+    """The rows, taken in this order, that no row before them equals or outdoes in everything they offer."""
+    kept: list[int] = []
+    for row in order:
+        if not kept or not (offered[kept] >= offered[row]).all(axis=1).any():
+            kept.append(int(row))
+    return np.array(kept, dtype=np.intp)
 
 
 def plain_worth(demand: Amounts) -> Prices:

@@ -1,17 +1,16 @@
 """What pods ask of their nodes and say of other pods, and the readings of the former.
 
-Beside `scheduling/demand.py`, whose shapes know nothing of other pods; `rules.py` reads the terms about those.
+Beyond `scheduling/demand.py`, which knows nothing of other pods; `rules.py` reads the terms about those.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from model.facts import AffinityTerm, Expression, HostPort, PodFact, SpreadConstraint, Toleration
+from model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint, Toleration
 from model.requirement import one_of
 from model.requirements import Requirements
-from scheduling.demand import Constraints, Variant
+from scheduling.demand import Constraints, Variant, alternatives, constraints_of
 from scheduling.volumes import Attachment
 
 __all__ = [
@@ -44,7 +43,6 @@ class Company:
 
 
 ALONE: Final = Company("", (), (), ())
-ANYWHERE: Final = Constraints((), (), (), ())
 
 
 class Volumes(NamedTuple):
@@ -75,14 +73,7 @@ def shape_of(pod: PodFact, volumes: Volumes = NO_VOLUMES) -> Shape:
     requests = tuple(sorted([one for one in pod.requests.items() if one[1] > 0]))
     said = pod.spreads or pod.affinity or pod.anti_affinity
     company = _company(pod.namespace, pod.spreads, pod.affinity, pod.anti_affinity) if said else ALONE
-    return Shape(requests, _constraints(pod), company, pod.host_ports, volumes)
-
-
-def _constraints(pod: PodFact) -> Constraints:
-    if not (pod.node_selector or pod.required_terms or pod.preferred_terms or pod.tolerations):
-        return ANYWHERE
-    selector = tuple(sorted(pod.node_selector.items()))
-    return Constraints(selector, pod.required_terms, pod.preferred_terms, pod.tolerations)
+    return Shape(requests, constraints_of(pod), company, pod.host_ports, volumes)
 
 
 _company = lru_cache(maxsize=1 << 16)(Company)
@@ -101,17 +92,6 @@ def pinned(one: Variant, key: str, value: str) -> Variant:
     """The reading with one label fixed."""
     fixed = one.requirements.intersection(Requirements([one_of(key, value)]))
     return variant(fixed, one.tolerations, one.tolerate_preferences)
-
-
-@lru_cache(maxsize=1 << 14)
-def alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
-    """Node selector and each alternative of the required affinity, preferences left out."""
-    selector = Requirements(one_of(key, value) for key, value in constraints.node_selector)
-    # A term without expressions matches no node (Kubernetes' rule), so another one has to do.
-    terms: Iterable[tuple[Expression, ...]] = filter(None, constraints.required_terms)
-    return tuple(
-        selector.intersection(Requirements.of(term)) for term in (terms if constraints.required_terms else ((),))
-    )
 
 
 @lru_cache(maxsize=1 << 14)

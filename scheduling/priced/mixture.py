@@ -11,6 +11,7 @@ from typing import Final
 import highspy
 import numpy as np
 
+from scheduling.priced.costs import optimum, undominated
 from scheduling.typetable import Amounts, Indices, Mask, Prices
 
 _STEPS: Final = 3.0
@@ -52,7 +53,7 @@ def mixture(room: Amounts, prices: Prices, vectors: Amounts, counts: Amounts) ->
 
     Types of which it has less than one are left out, and pods that fit none of the cheap types are not looked at.
     """
-    rows = _undominated(room, prices, vectors[counts > 0].max(axis=0))
+    rows = _worthwhile(room, prices, vectors[counts > 0].max(axis=0))
     room, prices = room[rows], prices[rows]
     fits: Mask = np.all(vectors[:, None, :] <= room[None, :, :], axis=2)
     parts = vectors / np.maximum(room.max(axis=0), 1)
@@ -75,16 +76,12 @@ def mixture(room: Amounts, prices: Prices, vectors: Amounts, counts: Amounts) ->
     ]
 
 
-def _undominated(room: Amounts, prices: Prices, largest: Amounts) -> Indices:
+def _worthwhile(room: Amounts, prices: Prices, largest: Amounts) -> Indices:
     """Rows for whose price no other row has as much of everything, and takes the largest pods if these do."""
     asked = np.flatnonzero(largest)
     roomy = (room >= largest).all(axis=1)
-    offered = np.column_stack((room[:, asked] / prices[:, None], roomy))
-    kept: list[int] = []
-    for row in np.lexsort((np.arange(len(offered)), -offered.sum(axis=1))):
-        if not kept or not (offered[kept] >= offered[row]).all(axis=1).any():
-            kept.append(int(row))
-    return np.array(sorted(kept), dtype=np.intp)
+    offered: Prices = np.column_stack((room[:, asked] / prices[:, None], roomy))
+    return np.sort(undominated(offered, np.lexsort((np.arange(len(offered)), -offered.sum(axis=1)))))
 
 
 def _kinds(parts: Prices, fits: Mask) -> Indices:
@@ -128,17 +125,12 @@ def _solve(room: Prices, prices: Prices, demand: Prices, fitting: Mask) -> tuple
         starts.append(len(index))
     model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = starts, index, value
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.passModel(model)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    solved = optimum(model)
+    if solved is None:
         return None
-    found = solver.getSolution()
-    columns = np.array(found.col_value)
+    columns, duals = solved
     shares = np.zeros((types, len(demand)))
     for (one, kind), share in zip(pairs, columns[types:], strict=True):
         shares[one, kind] = share
-    worth = np.maximum(np.array(found.row_dual)[: types * resources].reshape(types, resources), 0.0) / unit
+    worth = np.maximum(duals[: types * resources].reshape(types, resources), 0.0) / unit
     return columns[:types], shares, worth

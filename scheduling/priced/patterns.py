@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduling.priced.costs import solve
+from scheduling.priced.costs import solve, undominated
+from scheduling.priced.equal import fits_of
 from scheduling.typetable import Amounts, Indices, Prices
 
 MOST_SIZES: Final = 48
@@ -82,7 +83,7 @@ def _singles(room: Amounts, prices: Prices, sizes: Sizes) -> tuple[Indices | Non
     """Each size by itself, on the machine that holds it cheapest."""
     rows, patterns = [], np.zeros((len(sizes.counts), len(sizes.counts)), dtype=np.int64)
     for number, vector in enumerate(sizes.vectors):
-        fits = np.minimum(fit(room, vector), min(sizes.caps[number], sizes.counts[number]))
+        fits = np.minimum(np.maximum(fits_of(room, vector), 0), min(sizes.caps[number], sizes.counts[number]))
         if not fits.any():
             return None, patterns
         row = int(np.argmin(np.where(fits > 0, prices / np.maximum(fits, 1), np.inf)))
@@ -145,17 +146,4 @@ def filled(sizes: Sizes, room: Amounts, caps: Amounts, order: Iterator[int] | In
 
 def worthwhile(room: Amounts, prices: Prices) -> Indices:
     """The machines that no other outdoes: as large in everything and no dearer."""
-    order = np.lexsort((-room.sum(axis=1), prices))
-    kept: list[int] = []
-    for row in order:
-        if not kept or not (room[kept] >= room[row]).all(axis=1).any():
-            kept.append(int(row))
-    return np.array(kept, dtype=np.intp)
-
-
-def fit(room: Amounts, vector: Amounts) -> Amounts:
-    """How many pods of one size each row of room holds."""
-    asked = np.flatnonzero(vector)
-    if not len(asked):
-        return np.full(len(room), np.iinfo(np.int32).max, dtype=np.int64)
-    return np.asarray(np.maximum((room[:, asked] // vector[asked]).min(axis=1), 0), dtype=np.int64)
+    return undominated(room, np.lexsort((-room.sum(axis=1), prices)))

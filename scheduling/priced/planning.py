@@ -1,6 +1,6 @@
 """One pass by what capacity is worth: the pods that wait, the homes that stand and the offers in, a plan out.
 
-`scheduling/state.py` prepares all of it and calls this where its settings say so.
+`scheduling/state.py` prepares all of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,6 +51,11 @@ class Attempt:
     packing: Packing
     emission: Emission
 
+    @property
+    def is_free(self) -> bool:
+        """All pods have a place, and nothing is bought: no other way can do better."""
+        return not (self.packing.unplaced or self.packing.places.bought)
+
     def cost(self, of_node: float) -> tuple[int, float]:
         """Pods without a place, then US dollars an hour, each node `of_node` dearer than it is."""
         nodes = range(len(self.packing.places.bought))
@@ -92,10 +97,14 @@ def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes
     limits, held = standing(ground.facts, ground.homes) if any(pod.volumes for _, pod in shaped) else ({}, {})
     asking = list(_with_volumes(shaped, ground.facts, held.values(), refused))
     tried = _WAYS if len(asking) <= _FEW else _WAYS[:1]
-    ways = [_attempt(asking, ground.again(), wishes, way, (limits, held)) for way in tried]
+    ways: list[Attempt] = []
+    for way in tried:
+        ways.append(_attempt(asking, ground.again(), wishes, way, (limits, held)))
+        if ways[-1].is_free:
+            break
     found = min(ways, key=lambda one: one.cost(wishes.node_cost)) if len(ways) > 1 else ways[0]
     refused.sort(key=lambda one: one.pod_uid)
-    return _written({pod.uid: pod for _, pod in shaped}, found, refused)
+    return _written({pod.uid: pod for _, pod in asking}, found, refused)
 
 
 def _attempt(
