@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
-from model.kinds.schema import INT64, QUALIFIED_NAME, Crd, Rule
+from model.kinds.schema import ATOMIC, INT64, QUALIFIED_NAME, Crd, Rule
 
 Quantities = dict[str, str | int]
 """A Kubernetes ResourceList as written; `model.quantity.parse_resources` makes integers of it."""
@@ -143,25 +143,26 @@ class Taint(KubeModel):
         return self.key == other.key and self.effect == other.effect
 
 
+LabelOperator = Annotated[
+    str,
+    Crd(
+        "How the label relates to 'values'.",
+        {"enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]},
+        required=True,
+    ),
+]
+LabelValues = Annotated[
+    tuple[str, ...],
+    Crd("For In and NotIn any of them; for Gt, Lt, Gte and Lte one whole number; otherwise none.", ATOMIC),
+]
+
+
 class Requirement(KubeModel):
     """A condition on a label of the node, and on how many of its values must stay possible."""
 
     key: Annotated[str, Crd("The label.", {"maxLength": 316, "pattern": QUALIFIED_NAME}, required=True)]
-    operator: Annotated[
-        str,
-        Crd(
-            "How the label relates to 'values'.",
-            {"enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]},
-            required=True,
-        ),
-    ]
-    values: Annotated[
-        tuple[str, ...],
-        Crd(
-            "For In and NotIn any of them; for Gt, Lt, Gte and Lte one whole number; otherwise none.",
-            {"x-kubernetes-list-type": "atomic"},
-        ),
-    ] = ()
+    operator: LabelOperator
+    values: LabelValues = ()
     min_values: Annotated[
         int | None,
         Crd("At least so many different values must remain to choose from. Alpha.", {"minimum": 1, "maximum": 50}),

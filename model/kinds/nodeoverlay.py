@@ -6,8 +6,8 @@
 from typing import Annotated, Final
 
 from model import labels
-from model.kinds.meta import Condition, KubeModel, KubeObject, Quantities
-from model.kinds.schema import ATOMIC, INT32, QUALIFIED_NAME, Crd, Rule
+from model.kinds.meta import Condition, KubeModel, KubeObject, LabelOperator, LabelValues, Quantities
+from model.kinds.schema import INT32, QUALIFIED_NAME, Crd, Rule
 
 PRICE: Final = r"^\d+(\.\d+)?$"
 ADJUSTMENT: Final = r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$"
@@ -29,18 +29,8 @@ class OverlayRequirement(KubeModel):
     """A condition on a label of the instance type, of its offering, or of the NodePool's nodes."""
 
     key: Annotated[str, Crd("The label.", {"maxLength": 316, "pattern": QUALIFIED_NAME}, _KEY_RULES, required=True)]
-    operator: Annotated[
-        str,
-        Crd(
-            "How the label relates to 'values'.",
-            {"enum": ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]},
-            required=True,
-        ),
-    ]
-    values: Annotated[
-        tuple[str, ...],
-        Crd("For In and NotIn any of them; for Gt, Lt, Gte and Lte one whole number; otherwise none.", ATOMIC),
-    ] = ()
+    operator: LabelOperator
+    values: LabelValues = ()
 
 
 _REQUIREMENT_RULES: Final = (
