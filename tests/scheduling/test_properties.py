@@ -1,5 +1,8 @@
 """What holds of every plan, over random worlds. `scheduling/validation.py` judges; it shares no logic with planning."""
 
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,9 +77,14 @@ phrases = st.sampled_from(
 terms = st.lists(st.lists(phrases, min_size=1, max_size=2).map(lambda said: expressions(*said)), max_size=2).map(tuple)
 
 
+More = Callable[[str], dict[str, Any]]
+"""What else a pod of this name says."""
+NO_MORE: st.SearchStrategy[More] = st.just(lambda name: {})
+
+
 @st.composite
-def some_pods(draw: st.DrawFn) -> list[PodFact]:
-    """Up to a dozen shapes in several copies each."""
+def some_pods(draw: st.DrawFn, more: st.SearchStrategy[More] = NO_MORE) -> list[PodFact]:
+    """Up to six shapes in several copies each, each shape with `more` of its own."""
     found: list[PodFact] = []
     for shape in range(draw(st.integers(1, 6))):
         cpu, memory = draw(st.sampled_from([0.1, 0.5, 1, 2, 3.5, 7])), draw(st.sampled_from([0.1, 1, 4, 12, 30]))
@@ -85,6 +93,7 @@ def some_pods(draw: st.DrawFn) -> list[PodFact]:
         preferred = draw(st.sampled_from([{}, {}, {f"{ZONE} In a": 5, f"{FAMILY} In r": 9}]))
         tolerations: tuple[Toleration, ...] = draw(some_tolerations)
         gpus = draw(st.sampled_from([0, 0, 0, 1]))
+        said = draw(more)
         for copy in range(draw(st.integers(1, 15))):
             name = f"p-{shape}-{copy}"
             extra = {"nvidia.com/gpu": gpus} if gpus else {}
@@ -98,6 +107,7 @@ def some_pods(draw: st.DrawFn) -> list[PodFact]:
                     terms=wanted,
                     preferred=preferred,
                     tolerations=tolerations,
+                    **said(name),
                 )
             )
     return found

@@ -1,11 +1,13 @@
 """Pods as classes with readings: which are alike, what comes first, and in which order preferences are given up."""
 
+import pytest
+
 from model.facts import PodFact, PreferredTerm
 from scheduling.demand import IGNORE, RESPECT
 from scheduling.priced.classes import classes_of, grain
 from scheduling.priced.demand import shape_of
 from scheduling.priced.rules import Book, Reading
-from tests.scheduling.builders import expressions, pod
+from tests.scheduling.builders import expressions, pod, toleration
 
 
 def readings(one: PodFact, policy: str = RESPECT) -> list[Reading]:
@@ -22,6 +24,21 @@ def test_pods_that_differ_only_in_name_are_one_class_and_large_ones_come_first()
     small, old_small, large, roomy = pod("b", cpu=1), pod("a", cpu=1, age=9), pod("c", cpu=4), pod("d", cpu=1, memory=9)
     found = classes_of([(shape_of(one), one) for one in (small, old_small, large, roomy)], Book(), RESPECT)
     assert [[one.name for one in alike.pods] for alike in found] == [["c"], ["d"], ["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod(cpu=2),
+        pod(selector={"team": "red"}),
+        pod(terms=(expressions("team In red"),)),
+        pod(preferred={"team In red": 1}),
+        pod(tolerations=(toleration("team"),)),
+        pod(extra={"nvidia.com/gpu": 1}),
+    ],
+)
+def test_pods_that_ask_for_different_things_are_not_alike(other: PodFact) -> None:
+    assert shape_of(other) != shape_of(pod())
 
 
 def test_a_higher_priority_comes_before_a_larger_pod() -> None:

@@ -14,7 +14,6 @@ from model.facts import (
     PodFact,
     PoolFact,
     SpreadConstraint,
-    Toleration,
 )
 from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from model.plans import Plan
@@ -23,13 +22,12 @@ from scheduling.validation import Given, violations
 from scheduling.validation_volumes import Disks
 from tests.scheduling.builders import World, csi_node, expressions, pod, pvc, storage_class, volume
 from tests.scheduling.test_properties import (
-    FAMILY,
     KINDS,
+    More,
     some_daemons,
     some_nodes,
+    some_pods,
     some_pools,
-    some_tolerations,
-    terms,
 )
 
 keys = st.sampled_from([ZONE, ZONE, HOSTNAME])
@@ -113,35 +111,9 @@ def some_limits(draw: st.DrawFn, nodes: list[NodeFact]) -> list[CSINodeFact]:
 
 
 @st.composite
-def some_pods(draw: st.DrawFn) -> list[PodFact]:
-    """Up to a dozen shapes in several copies each."""
-    found: list[PodFact] = []
-    for shape in range(draw(st.integers(1, 6))):
-        cpu, memory = draw(st.sampled_from([0.1, 0.5, 1, 2, 3.5, 7])), draw(st.sampled_from([0.1, 1, 4, 12, 30]))
-        wanted = draw(terms)
-        selector = draw(st.sampled_from([{}, {}, {ZONE: "b"}, {"team": "red"}]))
-        preferred = draw(st.sampled_from([{}, {}, {f"{ZONE} In a": 5, f"{FAMILY} In r": 9}]))
-        tolerations: tuple[Toleration, ...] = draw(some_tolerations)
-        gpus = draw(st.sampled_from([0, 0, 0, 1]))
-        others, disks = draw(some_company()), draw(some_volumes())
-        for copy in range(draw(st.integers(1, 15))):
-            name = f"p-{shape}-{copy}"
-            extra = {"nvidia.com/gpu": gpus} if gpus else {}
-            found.append(
-                pod(
-                    name,
-                    cpu=cpu,
-                    memory=memory,
-                    extra=extra,
-                    selector=selector,
-                    terms=wanted,
-                    preferred=preferred,
-                    tolerations=tolerations,
-                    volumes=claims_of(name, disks),
-                    **others,
-                )
-            )
-    return found
+def some_company_and_volumes(draw: st.DrawFn) -> More:
+    others, disks = draw(some_company()), draw(some_volumes())
+    return lambda name: {"volumes": claims_of(name, disks), **others}
 
 
 @st.composite
@@ -162,7 +134,7 @@ Drawn = tuple[list[PodFact], list[PoolFact], list[NodeFact], list[DaemonSetFact]
 @st.composite
 def worlds(draw: st.DrawFn) -> Drawn:
     nodes = draw(some_nodes())
-    pods, pools, daemons = draw(some_pods()), draw(some_pools()), draw(some_daemons())
+    pods, pools, daemons = draw(some_pods(some_company_and_volumes())), draw(some_pools()), draw(some_daemons())
     return pods, pools, nodes, daemons, draw(some_running(nodes)), draw(some_limits(nodes))
 
 
