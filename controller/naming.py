@@ -9,7 +9,7 @@ from model import labels
 from model.facts import ClaimFact
 from model.kinds import NodeClaim
 from model.launches import Member
-from model.naming import claim_name
+from model.naming import claim_name, pool_as_owner, written_requirement
 from model.plans import LaunchDraft, PlannedClaim
 from model.quantity import format_resources
 
@@ -57,7 +57,7 @@ def node_claim(planned: PlannedClaim, *, name: str, plan_id: str, group_id: str)
                     labels.WHY: planned.why,
                 },
                 "finalizers": [labels.TERMINATION_FINALIZER],
-                "ownerReferences": [_owner(planned)],
+                "ownerReferences": [pool_as_owner(planned.pool, planned.pool_uid)],
             },
             "spec": _spec(planned),
         }
@@ -92,16 +92,6 @@ def _same_launch(claim: PlannedClaim) -> str:
     return f"{claim.model_dump_json(exclude=left_out)} {templated}"
 
 
-def _owner(planned: PlannedClaim) -> dict[str, Any]:
-    return {
-        "apiVersion": labels.NODEPOOL_API_VERSION,
-        "kind": "NodePool",
-        "name": planned.pool,
-        "uid": planned.pool_uid,
-        "blockOwnerDeletion": True,
-    }
-
-
 def _spec(planned: PlannedClaim) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "nodeClassRef": {
@@ -109,15 +99,7 @@ def _spec(planned: PlannedClaim) -> dict[str, Any]:
             "kind": planned.node_class_kind,
             "name": planned.node_class,
         },
-        "requirements": [
-            {
-                "key": one.key,
-                "operator": one.operator,
-                **({"values": list(one.values)} if one.values else {}),
-                **({"minValues": one.min_values} if one.min_values is not None else {}),
-            }
-            for one in planned.requirements
-        ],
+        "requirements": [written_requirement(one) for one in planned.requirements],
         "resources": {"requests": format_resources(planned.requests)},
         "expireAfter": planned.expire_after,
     }

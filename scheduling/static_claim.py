@@ -3,12 +3,11 @@
 No pod is planned onto it, so it asks for no resources: what it may become is what the pool's requirements leave.
 """
 
-from typing import Any
-
 from model import labels
 from model.facts import Expression
 from model.hashing import HASH_VERSION, nodepool_hash
 from model.kinds import NodeClaim, NodePool
+from model.naming import pool_as_owner, written_requirement
 from model.requirements import Requirements
 
 
@@ -40,31 +39,12 @@ def static_claim(pool: NodePool, *, name: str, plan_id: str) -> NodeClaim:
             labels.WHY: f"one of spec.replicas={pool.spec.replicas}, whatever the pods need",
         },
         "finalizers": [labels.TERMINATION_FINALIZER],
-        "ownerReferences": [_owner(pool)],
+        "ownerReferences": [pool_as_owner(pool.metadata.name, pool.metadata.uid)],
     }
     spec = {
         **template.spec.model_dump(mode="json", by_alias=True),
-        "requirements": [_written(one) for one in requirements.expressions()],
+        "requirements": [written_requirement(one) for one in requirements.expressions()],
     }
     return NodeClaim.from_object(
         {"apiVersion": labels.NODEPOOL_API_VERSION, "kind": "NodeClaim", "metadata": metadata, "spec": spec}
     )
-
-
-def _owner(pool: NodePool) -> dict[str, Any]:
-    return {
-        "apiVersion": labels.NODEPOOL_API_VERSION,
-        "kind": "NodePool",
-        "name": pool.metadata.name,
-        "uid": pool.metadata.uid,
-        "blockOwnerDeletion": True,
-    }
-
-
-def _written(one: Expression) -> dict[str, Any]:
-    return {
-        "key": one.key,
-        "operator": one.operator,
-        **({"values": list(one.values)} if one.values else {}),
-        **({"minValues": one.min_values} if one.min_values is not None else {}),
-    }
