@@ -262,7 +262,6 @@ def host_settings(settings: Settings) -> HostSettings:
             node_cost=settings.node_cost,
         ),
         not_ready_grace=settings.not_ready_grace,
-        static_capacity=settings.feature_gates["StaticCapacity"],
         others_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),
     )

@@ -1,4 +1,4 @@
-"""Kinds that are watched only while a feature gate is on; without it they are as if they did not exist."""
+"""Feature gates of the watch; kinds that one stands for are watched only while it is on, as if they did not exist."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -9,6 +9,7 @@ from model.faults import BadInput, Fault
 
 NODE_OVERLAY: Final = "NodeOverlay"
 CAPACITY_BUFFER: Final = "CapacityBuffer"
+STATIC_CAPACITY: Final = "StaticCapacity"
 _KINDS: Final[Mapping[str, Sequence[Resource]]] = {
     NODE_OVERLAY: (NODE_OVERLAYS,),
     CAPACITY_BUFFER: (CAPACITY_BUFFERS, POD_TEMPLATES),

@@ -105,7 +105,7 @@ class Session:
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
             kept_for=self._buffers.needs if self._buffers else lambda claim: "",
-            static_capacity=self._settings.static_capacity,
+            static_capacity=gates.STATIC_CAPACITY in self._settings.gates,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:

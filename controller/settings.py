@@ -20,8 +20,6 @@ class HostSettings:
     window: BatchWindow = field(default_factory=BatchWindow)
     planning: PlanSettings = field(default_factory=PlanSettings)
     not_ready_grace: timedelta = timedelta(minutes=5)
-    static_capacity: bool = False
-    """The gate StaticCapacity."""
     others_lease: str = OTHERS_LEASE
     """Karpenter's leader lease; empty switches the check off."""
     gates: frozenset[str] = frozenset()
