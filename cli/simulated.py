@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 
 from model import labels
-from model.catalogue import InstanceType, Offering
+from model.catalogue import OFFERING_KEYS, InstanceType, Offering
 from model.facts import Expression, PodFact
 from model.plans import Plan, PlannedClaim
 from model.requirements import Requirements
@@ -21,14 +21,14 @@ _FIRST = ("cpu", "memory")
 @dataclass(frozen=True)
 class BoughtNode:
     pool: str
-    pods: tuple[str, ...]
     types: tuple[str, ...]
     """Cheapest first."""
     zones: tuple[str, ...]
     capacity_types: tuple[str, ...]
     price: float
     """US dollars an hour, of the cheapest offering that fits."""
-    fill: Mapping[str, float]
+    pods: tuple[str, ...] = ()
+    fill: Mapping[str, float] = field(default_factory=dict)
     """By resource what pods and DaemonSets ask of the cheapest type."""
 
 
@@ -50,9 +50,9 @@ def simulation(
 ) -> Simulation:
     """`pods` by UID, those that run among them; `types` by pool and name."""
     names = _names(pods)
-    existing: dict[str, tuple[str, ...]] = {}
+    existing: dict[str, list[str]] = {}
     for uid, node in plan.nominations.items():
-        existing[node] = (*existing.get(node, ()), names[uid])
+        existing.setdefault(node, []).append(names[uid])
     placed = {*plan.nominations, *(uid for one in plan.claims for uid in one.pods)}
     unplaced = {one.pod_uid: one.reason for one in plan.unplaced}
     for uid, pod in pods.items():
@@ -63,7 +63,7 @@ def simulation(
     for one in plan.claims:
         key = one.pool, one.requirements
         if key not in alike:
-            alike[key] = _node(one, names, types[one.pool])
+            alike[key] = _node(one, types[one.pool])
     return Simulation(
         nodes=tuple(
             replace(
@@ -73,7 +73,7 @@ def simulation(
             )
             for one in plan.claims
         ),
-        existing=existing,
+        existing={node: tuple(found) for node, found in existing.items()},
         unschedulable={names[uid]: reason for uid, reason in unplaced.items()},
         seconds=seconds,
         pods=len(placed) + len(unplaced),
@@ -140,7 +140,8 @@ def _nodes_table(found: Simulation) -> Table:
     return table
 
 
-def _node(claim: PlannedClaim, names: Mapping[str, str], types: Mapping[str, InstanceType]) -> BoughtNode:
+def _node(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> BoughtNode:
+    """Still without what it is for."""
     wanted = Requirements.of(claim.requirements)
     named = next(one.values for one in claim.requirements if one.key == labels.INSTANCE_TYPE)
     fitting = {name: [one for one in types[name].offerings if _allowed(one, wanted)] for name in named}
@@ -148,12 +149,10 @@ def _node(claim: PlannedClaim, names: Mapping[str, str], types: Mapping[str, Ins
     every = [one for offerings in fitting.values() for one in offerings]
     return BoughtNode(
         pool=claim.pool,
-        pods=tuple(names[uid] for uid in claim.pods),
         types=tuple(ordered),
         zones=tuple(sorted({one.zone for one in every})),
         capacity_types=tuple(sorted({one.capacity_type for one in every})),
         price=_cheapest(fitting[ordered[0]]),
-        fill=_fill(claim, types[ordered[0]]),
     )
 
 
@@ -164,14 +163,7 @@ def _fill(claim: PlannedClaim, chosen: InstanceType) -> dict[str, float]:
 
 
 def _allowed(offering: Offering, wanted: Requirements) -> bool:
-    said = {
-        labels.ZONE: offering.zone,
-        labels.ZONE_ID: offering.zone_id,
-        labels.CAPACITY_TYPE: offering.capacity_type,
-        labels.PLACEMENT_GROUP_PARTITION: offering.partition,
-        **offering.reserved_labels,
-    }
-    asked = ((wanted[key], value) for key, value in said.items() if key in wanted)
+    asked = ((wanted[key], offering.label(key)) for key in OFFERING_KEYS if key in wanted)
     return offering.available and all(one.has(value) if value else not one.present for one, value in asked)
 
 

@@ -3,7 +3,7 @@
 From the homes that stand and the offers of the pass; `packing.py` asks for each class and key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from model.labels import CAPACITY_TYPE, ZONE, ZONE_ID
@@ -28,10 +28,8 @@ class Universe:
         """Where such pods may go, cheapest first: domains of homes, and of what can be bought now."""
         known = self._usable.get((variant, key))
         if known is None:
-            wanted = variant.requirements.get(key)
-            values = {*self._standing(key), *self._offered(variant, key)}
             known = self._usable[variant, key] = sorted(
-                (value for value in values if wanted is None or wanted.has(value)),
+                asked_for({*self._standing(key), *self._offered(variant, key)}, variant, key),
                 key=lambda value: (self._price_in(variant, key, value), value),
             )
         return known
@@ -83,6 +81,12 @@ class Universe:
             if not isinstance(option := offer.narrowed(None, pinned(variant, key, value)), Refusal)
         ]
         return min(prices, default=float("inf"))
+
+
+def asked_for(values: Iterable[str], variant: Variant, key: str) -> list[str]:
+    """Those of a label's values that such pods ask for."""
+    wanted = variant.requirements.get(key)
+    return [value for value in values if wanted is None or wanted.has(value)]
 
 
 def _values(offer: Offer, wanted: Requirement | None, option: Option, key: str) -> set[str]:

@@ -18,7 +18,7 @@ from scheduling.pools import Offer, Refusal
 from scheduling.priced.buying import Buyer
 from scheduling.priced.classes import PodClass
 from scheduling.priced.demand import Variant, pinned
-from scheduling.priced.domains import Universe
+from scheduling.priced.domains import Universe, asked_for
 from scheduling.priced.needs import Choice, Need
 from scheduling.priced.places import Places, shares
 from scheduling.priced.rules import Reading
@@ -115,7 +115,7 @@ class Packing:
         rules = tuple(of_key(reading.rules, key))
         universe = self.universe.usable(reading.own, key)
         least = {rule: self.universe.counted(rule) for rule in rules if isinstance(rule, Spread)}
-        blocked = set(universe) - set(_allowed(universe, reading.variant, key))
+        blocked = set(universe) - set(asked_for(universe, reading.variant, key))
         domains = Domains(universe, rules, least, blocked=blocked)
         placed, reason = 0, ""
         while placed < count:
@@ -300,12 +300,6 @@ def _may_end(offer: Offer, one: PodClass) -> bool:
         if (offer.budget.left(key) or 0) < asked * _BADLY:
             return True
     return False
-
-
-def _allowed(values: Iterable[str], variant: Variant, key: str) -> list[str]:
-    """Those of a label's values that such pods ask for."""
-    wanted = variant.requirements.get(key)
-    return [value for value in values if wanted is None or wanted.has(value)]
 
 
 def _starts_company(rules: Iterable[Rule]) -> bool:
