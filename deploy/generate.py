@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from deploy.schema import root_schema
-from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, NodeClaim, NodeOverlay, NodePool
+from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, LifecyclePolicy, NodeClaim, NodeOverlay, NodePool
 
 FOLDER = Path(__file__).parent / "crds"
 _HEADER = "# Written by `python -m deploy.generate` from model/kinds: change the models, not this file.\n"
@@ -113,6 +113,12 @@ KINDS = (
         "nodeoverlays",
         (Column("Ready", _READY), _AGE, Column("Weight", ".spec.weight", "integer", priority=1)),
         short_names=("overlays",),
+    ),
+    Kind(
+        LifecyclePolicy,
+        "lifecyclepolicies",
+        (Column("Ready", _READY), Column("NodePools", ".status.nodePools"), _AGE),
+        category="tenure",
     ),
     Kind(
         CapacityBuffer,

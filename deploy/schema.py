@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -64,6 +64,8 @@ def _type_schema(annotation: Any) -> Schema:
         return {"type": "object", "additionalProperties": dict(_QUANTITY)}
     if plain == dict[str, Any]:
         return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    if get_origin(plain) is Literal:
+        return {"type": "string", "enum": list(get_args(plain))}
     if get_origin(plain) is dict:
         return {"type": "object", "additionalProperties": _type_schema(get_args(plain)[1])}
     if get_origin(plain) is tuple:

@@ -12,6 +12,7 @@ TENURE_GROUP: Final = "tenure.sh"
 NODEPOOL_API_VERSION: Final = "karpenter.sh/v1"
 EC2NODECLASS_API_VERSION: Final = "karpenter.k8s.aws/v1"
 NODEOVERLAY_API_VERSION: Final = "karpenter.sh/v1alpha1"
+LIFECYCLEPOLICY_API_VERSION: Final = "tenure.sh/v1alpha1"
 CAPACITYBUFFER_API_VERSION: Final = "autoscaling.x-k8s.io/v1beta1"
 COMPATIBILITY_GROUP: Final = "compatibility.karpenter.sh"
 AWS_COMPATIBILITY_GROUP: Final = "compatibility.karpenter.k8s.aws"
@@ -226,6 +227,7 @@ PROVISIONING: Final = "Provisioning"
 # list only while the gate ReservedCapacity is on.
 NODEPOOL_CONDITIONS: Final = (VALIDATION_SUCCEEDED, NODECLASS_READY)
 NODEOVERLAY_CONDITIONS: Final = (VALIDATION_SUCCEEDED,)
+LIFECYCLEPOLICY_CONDITIONS: Final = (VALIDATION_SUCCEEDED,)
 NODECLAIM_CONDITIONS: Final = (LAUNCHED, REGISTERED_CONDITION, INITIALIZED_CONDITION)
 NODECLASS_CONDITIONS: Final = (
     AMIS_READY,

@@ -9,6 +9,7 @@ from typing import Literal
 
 from model.base import Message
 from model.catalogue import UnavailableOffering
+from model.kinds import LifecycleRules
 
 
 class ClaimSeen(Message):
@@ -46,6 +47,8 @@ class ClaimSeen(Message):
     drift_message: str = ""
     kept_for: str = ""
     """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
+    rules: LifecycleRules | None = None
+    """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
 
     def differs(self, other: "ClaimSeen | None") -> bool:
         return other is None or self.model_copy(update={"number": 0}) != other.model_copy(update={"number": 0})

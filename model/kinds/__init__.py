@@ -2,6 +2,8 @@
 
 from model.kinds.capacitybuffer import CapacityBuffer
 from model.kinds.ec2nodeclass import EC2NodeClass, EC2NodeClassSpec, EC2NodeClassStatus
+from model.kinds.lifecycle_rules import LifecycleRules
+from model.kinds.lifecyclepolicy import LifecyclePolicy
 from model.kinds.meta import Condition, KubeObject, NodeClassRef, ObjectMeta, OwnerReference, Requirement, Taint
 from model.kinds.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from model.kinds.nodeoverlay import NodeOverlay
@@ -16,6 +18,8 @@ __all__ = [
     "EC2NodeClassSpec",
     "EC2NodeClassStatus",
     "KubeObject",
+    "LifecyclePolicy",
+    "LifecycleRules",
     "NodeClaim",
     "NodeClaimSpec",
     "NodeClaimStatus",

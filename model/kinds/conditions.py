@@ -19,6 +19,7 @@ _DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
     "NodeClaim": labels.NODECLAIM_CONDITIONS,
     "EC2NodeClass": labels.NODECLASS_CONDITIONS,
     "NodeOverlay": labels.NODEOVERLAY_CONDITIONS,
+    "LifecyclePolicy": labels.LIFECYCLEPOLICY_CONDITIONS,
 }
 
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, NodeClaim, NodeOverlay, NodePool
+from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, LifecyclePolicy, NodeClaim, NodeOverlay, NodePool
 from tests.model.kinds.table import RESOURCES, Object, Row, patched
 
 MODELS: Final[dict[str, type[KubeObject]]] = {
@@ -12,6 +12,7 @@ MODELS: Final[dict[str, type[KubeObject]]] = {
     "NodeClaim": NodeClaim,
     "EC2NodeClass": EC2NodeClass,
     "NodeOverlay": NodeOverlay,
+    "LifecyclePolicy": LifecyclePolicy,
     "CapacityBuffer": CapacityBuffer,
 }
 

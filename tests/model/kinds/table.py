@@ -44,6 +44,12 @@ NODEOVERLAY: Final[Object] = {
     "metadata": {"name": "table"},
     "spec": {"requirements": []},
 }
+LIFECYCLEPOLICY: Final[Object] = {
+    "apiVersion": "tenure.sh/v1alpha1",
+    "kind": "LifecyclePolicy",
+    "metadata": {"name": "table"},
+    "spec": {},
+}
 CAPACITYBUFFER: Final[Object] = {
     "apiVersion": "autoscaling.x-k8s.io/v1beta1",
     "kind": "CapacityBuffer",
@@ -55,6 +61,7 @@ RESOURCES: Final = {
     "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
     "EC2NodeClass": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
     "NodeOverlay": "/apis/karpenter.sh/v1alpha1/nodeoverlays",
+    "LifecyclePolicy": "/apis/tenure.sh/v1alpha1/lifecyclepolicies",
     "CapacityBuffer": "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers",
 }
 

@@ -9,12 +9,23 @@ from deploy.generate import KINDS, crd
 from tests.model.kinds import (
     test_accept_capacitybuffer,
     test_accept_ec2nodeclass,
+    test_accept_lifecyclepolicy,
     test_accept_nodeclaim,
     test_accept_nodeoverlay,
     test_accept_nodepool,
     test_stored_objects,
 )
-from tests.model.kinds.table import CAPACITYBUFFER, NODECLAIM, NODECLASS, NODEOVERLAY, NODEPOOL, Object, Row, patched
+from tests.model.kinds.table import (
+    CAPACITYBUFFER,
+    LIFECYCLEPOLICY,
+    NODECLAIM,
+    NODECLASS,
+    NODEOVERLAY,
+    NODEPOOL,
+    Object,
+    Row,
+    patched,
+)
 
 SCHEMAS = {kind.name: crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for kind in KINDS}
 TABLES = (
@@ -22,6 +33,7 @@ TABLES = (
     (NODECLAIM, test_accept_nodeclaim.ROWS),
     (NODECLASS, test_accept_ec2nodeclass.ROWS),
     (NODEOVERLAY, test_accept_nodeoverlay.ROWS),
+    (LIFECYCLEPOLICY, test_accept_lifecyclepolicy.ROWS),
     (CAPACITYBUFFER, test_accept_capacitybuffer.ROWS),
 )
 KIND_OF_TABLE = [base["kind"] for base, _ in TABLES]

@@ -1,0 +1,170 @@
+"""What a LifecyclePolicy may say of the nodes of a NodePool: deadlines, drains, expiry and repair.
+
+The same models are read from the API server and told to NodeClaim workflows, so that there is one form of them.
+What is not written falls to a policy that selects less precisely, and then to the defaults in `policy/rules.py`.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from model.kinds.meta import KubeModel
+from model.kinds.schema import DURATION, Crd, Rule
+
+Overdue = Literal["alarm", "replace", "terminate"]
+_ACTIONS: Final = (
+    "What follows when the deadline passes. alarm: it is kept, and waits for a person; replace: its NodeClaim is "
+    "deleted and the node drained as usual, while its pods are planned anew; terminate: its NodeClaim is deleted and "
+    "nothing holds up the end of its instance."
+)
+_PERCENT: Final = r"^((100|[0-9]{1,2})%)$"
+_INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
+
+
+def _deadline(doc: str) -> Crd:
+    return Crd(doc, {"pattern": DURATION})
+
+
+class PhaseRules(KubeModel):
+    """A phase's deadline, and what follows when it passes."""
+
+    deadline: Annotated[str | None, _deadline("How long the phase may take, such as 15m.")] = None
+    when_overdue: Annotated[Overdue | None, Crd(_ACTIONS)] = None
+
+
+class TerminationRules(KubeModel):
+    """Termination is tried for as long as it takes: its deadline only raises the alarm."""
+
+    deadline: Annotated[str | None, _deadline("How long EC2 may take to end the instance, such as 15m.")] = None
+
+
+class DrainRules(KubeModel):
+    """How long a drain may take, and what follows where pods may not be evicted."""
+
+    deadline: Annotated[str | None, _deadline("How long a drain may take before it is overdue, such as 1h.")] = None
+    when_blocked: Annotated[
+        Literal["wait", "escalate", "giveUp"] | None,
+        Crd(
+            "What follows when a PodDisruptionBudget or a do-not-disrupt pod has held the drain for 'blockedFor'. "
+            "wait: nothing; escalate: pods are deleted with their own grace period, whatever holds them; giveUp: the "
+            "node is uncordoned and kept where that is still possible: nodes under this rule are drained before their "
+            "NodeClaim is deleted.",
+        ),
+    ] = None
+    blocked_for: Annotated[str | None, _deadline("How long a drain is held before that follows, such as 2h.")] = None
+    node_not_ready: Annotated[
+        str | None,
+        _deadline(
+            "How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them."
+        ),
+    ] = None
+    surge_single_replicas: Annotated[
+        bool | None,
+        Crd(
+            "Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready "
+            "before the old one goes."
+        ),
+    ] = None
+
+
+DRAIN_RULES: Final = (
+    Rule(
+        "!has(self.whenBlocked) || self.whenBlocked == 'wait' || has(self.blockedFor)",
+        "drain.whenBlocked needs a time: write drain.blockedFor, such as blockedFor: 2h",
+    ),
+)
+
+
+class ExpiryRules(KubeModel):
+    """How a NodePool's `expireAfter` is kept."""
+
+    jitter: Annotated[
+        str | None,
+        Crd(
+            "By how much of expireAfter a node may expire sooner, so that nodes born together do not go together.",
+            {"pattern": _PERCENT},
+        ),
+    ] = None
+    under_budget: Annotated[
+        bool | None, Crd("An expired node asks its NodePool's disruption budgets before it goes.")
+    ] = None
+
+
+class RepairCondition(KubeModel):
+    """A condition of a Node that means that it is unhealthy."""
+
+    type: Annotated[str, Crd("The Node's condition, such as Ready or KernelReady.", {"minLength": 1}, required=True)]
+    status: Annotated[
+        Literal["True", "False", "Unknown"], Crd("Its status while the node is unhealthy.", required=True)
+    ]
+    toleration: Annotated[str, Crd("How long that is tolerated, such as 30m.", {"pattern": DURATION}, required=True)]
+
+
+class RepairRules(KubeModel):
+    """What is done for unhealthy nodes; in force while the gate NodeRepair is on."""
+
+    conditions: Annotated[
+        tuple[RepairCondition, ...] | None,
+        Crd("The conditions that count; unset: Karpenter's. An empty list: none.", {"maxItems": 50}),
+    ] = None
+    within: Annotated[
+        str | None,
+        _deadline(
+            "A condition that comes and goes counts with all the time that it lasted within this span; unset: only the "
+            "present stretch counts."
+        ),
+    ] = None
+    steps: Annotated[
+        tuple[Literal["reboot", "replace"], ...] | None,
+        Crd(
+            "What is tried, in order, each after the one before has not helped; unset: replace.",
+            {"minItems": 1, "maxItems": 5},
+        ),
+    ] = None
+    drain: Annotated[
+        Literal["force", "graceful"] | None,
+        Crd(
+            "force: pods are deleted at once, as Karpenter does; graceful: they are evicted while the node answers, "
+            "until the time in 'drainFor' is over.",
+        ),
+    ] = None
+    drain_for: Annotated[str | None, _deadline("How long a graceful drain for repair may take, such as 30m.")] = None
+    max_unhealthy: Annotated[
+        str | None,
+        Crd(
+            "While more nodes of the NodePool than this are unhealthy none is repaired; unset: 20%.",
+            {"pattern": _INT_OR_PERCENT},
+        ),
+    ] = None
+
+
+class LifecycleRules(KubeModel):
+    """All that can be said of how nodes live and end."""
+
+    launch: Annotated[PhaseRules | None, Crd("From the NodeClaim to its instance.")] = None
+    registration: Annotated[PhaseRules | None, Crd("From the NodeClaim's birth until its Node has joined.")] = None
+    initialization: Annotated[PhaseRules | None, Crd("From the Node's joining until pods may run there.")] = None
+    drain: Annotated[DrainRules | None, Crd(rules=DRAIN_RULES)] = None
+    termination: Annotated[TerminationRules | None, Crd()] = None
+    not_ready_grace: Annotated[
+        str | None,
+        _deadline(
+            "How long a node that is NotReady, or carries a taint that will pass, still counts as the home of its "
+            "pods, such as 5m."
+        ),
+    ] = None
+    expiry: Annotated[ExpiryRules | None, Crd()] = None
+    repair: Annotated[RepairRules | None, Crd()] = None
+
+    def merged_over(self, other: "LifecycleRules") -> "LifecycleRules":
+        """These rules, and where they are silent the other's, field by field."""
+        return LifecycleRules.model_validate(_merged(other.to_object(), self.to_object()))
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merged(below[key], value) for key, value in above.items() if _is_map(value) and _is_map(below.get(key))
+    }
+    return {**below, **above, **both}
+
+
+def _is_map(value: object) -> bool:
+    return isinstance(value, dict)

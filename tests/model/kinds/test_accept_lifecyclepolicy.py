@@ -1,0 +1,86 @@
+"""Which LifecyclePolicies the API server takes, field by field, and what it says to the others."""
+
+import pytest
+
+from tests.model.kinds.server import Server, assert_row
+from tests.model.kinds.table import ABSENT, LIFECYCLEPOLICY, Row, no, ok
+
+pytestmark = pytest.mark.sandbox
+
+SELECTORS = (
+    ok("the smallest policy"),
+    no("a policy without spec", "spec: Required", spec=ABSENT),
+    no("an unknown field", "unknown field", colour="blue"),
+    ok("NodePools by name", nodePoolSelector={"names": ["gpu"]}),
+    ok("NodePools by label", nodePoolSelector={"matchLabels": {"example.com/team": "a"}}),
+    no(
+        "both",
+        "write 'names' or 'matchLabels'",
+        nodePoolSelector={"names": ["gpu"], "matchLabels": {"example.com/team": "a"}},
+    ),
+    no("neither", "write 'names' or 'matchLabels'", nodePoolSelector={}),
+    no("no name", "at least 1", nodePoolSelector={"names": []}),
+    no("an empty name", "at least 1", nodePoolSelector={"names": [""]}),
+    no("no label", "at least 1", nodePoolSelector={"matchLabels": {}}),
+)
+PHASES = (
+    *(
+        ok(f"{phase} that is overdue: {action}", **{phase: {"deadline": "1h30m", "whenOverdue": action}})
+        for phase in ("launch", "registration", "initialization")
+        for action in ("alarm", "replace", "terminate")
+    ),
+    *(
+        no(f"{phase} with days", "should match", **{phase: {"deadline": "1d"}})
+        for phase in ("launch", "registration", "initialization", "drain", "termination")
+    ),
+    no("an unknown action", "Unsupported value", launch={"whenOverdue": "explode"}),
+    ok("a deadline for termination", termination={"deadline": "15m"}),
+    no("an action for termination", "unknown field", termination={"whenOverdue": "alarm"}),
+    ok("a grace", notReadyGrace="10m"),
+    no("a grace without unit", "should match", notReadyGrace="10"),
+)
+DRAINS = (
+    ok("a drain that waits", drain={"deadline": "1h", "whenBlocked": "wait", "nodeNotReady": "5m"}),
+    ok("a drain that escalates", drain={"whenBlocked": "escalate", "blockedFor": "2h"}),
+    ok("a drain that gives up", drain={"whenBlocked": "giveUp", "blockedFor": "2h", "surgeSingleReplicas": True}),
+    no("an escalation at no time", "write drain.blockedFor", drain={"whenBlocked": "escalate"}),
+    no("another end", "Unsupported value", drain={"whenBlocked": "explode", "blockedFor": "2h"}),
+)
+EXPIRY = (
+    ok("expiry", expiry={"jitter": "10%", "underBudget": True}),
+    no("a jitter of more than all", "should match", expiry={"jitter": "101%"}),
+    no("a jitter that is a number", "should match", expiry={"jitter": "10"}),
+)
+BAD = {"type": "Ready", "status": "False", "toleration": "30m"}
+REPAIR = (
+    ok(
+        "repair",
+        repair={
+            "conditions": [BAD],
+            "within": "2h",
+            "steps": ["reboot", "replace"],
+            "drain": "graceful",
+            "drainFor": "30m",
+            "maxUnhealthy": "20%",
+        },
+    ),
+    ok("a repair that looks at nothing", repair={"conditions": []}),
+    ok("a number of nodes", repair={"maxUnhealthy": "3"}),
+    *(
+        no(f"a condition without {key}", f"{key}: Required", repair={"conditions": [_without]})
+        for key in BAD
+        for _without in [{name: value for name, value in BAD.items() if name != key}]
+    ),
+    no("a condition of an unknown status", "Unsupported value", repair={"conditions": [BAD | {"status": "Bad"}]}),
+    no("51 conditions", "at most 50", repair={"conditions": [BAD] * 51}),
+    no("no step", "at least 1", repair={"steps": []}),
+    no("an unknown step", "Unsupported value", repair={"steps": ["pray"]}),
+    no("an unknown drain", "Unsupported value", repair={"drain": "soft"}),
+    no("a part of the nodes that is more than all", "should match", repair={"maxUnhealthy": "120%"}),
+)
+ROWS = (*SELECTORS, *PHASES, *DRAINS, *EXPIRY, *REPAIR)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_lifecyclepolicies(row: Row, server: Server) -> None:
+    await assert_row(server, LIFECYCLEPOLICY, row)
