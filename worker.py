@@ -261,6 +261,7 @@ def host_settings(settings: Settings) -> HostSettings:
             min_values_policy=settings.min_values_policy,
             node_cost=settings.node_cost,
         ),
+        nominate_pods=settings.nominate_pods,
         not_ready_grace=settings.not_ready_grace,
         others_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),

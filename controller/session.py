@@ -23,6 +23,7 @@ from controller.drift import Drifting
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
 from controller.overlays import OverlayVerdicts
+from controller.placing import Placing
 from controller.planning import Planning
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
@@ -88,6 +89,8 @@ class Session:
         )
         self._gauges = OfferingGauges(meter_of(temporal))
         feed.on_news = self._catalogue_changed
+        nominated = kube.pods if settings.nominate_pods else None
+        self._placing = Placing(self.caches, self._nominations, nominated, now) if nominated else None
         self._teaching = Teaching(settings.cluster, self._planning.learning, self._signaller)
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
@@ -134,6 +137,8 @@ class Session:
                 group.create_task(self._synced(watch), name=f"watch-{name}-synced")
             group.create_task(self._signaller.run(), name="watch-signals")
             group.create_task(self._tell(), name="watch-tell")
+            if self._placing:
+                group.create_task(self._placing.run(), name="watch-placing")
             if self._buffers:
                 group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
@@ -214,6 +219,8 @@ class Session:
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
+            if self._placing:
+                self._placing.look(dirty.claims)
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)

@@ -30,7 +30,7 @@ def pod_fact(pod: Json) -> PodFact:
             "requests": pod_requests(spec, status),
             "created": metadata["creationTimestamp"],
             "node_name": spec.get("nodeName", ""),
-            "nominated_node": status.get("nominatedNodeName", ""),
+            **_nomination(status),
             "phase": status.get("phase", "Pending"),
             "deleting": "deletionTimestamp" in metadata,
             "deletion_deadline": metadata.get("deletionTimestamp"),
@@ -125,6 +125,13 @@ def _toleration(one: Json) -> dict[str, Any]:
 
 def _controller(owners: Iterable[Json]) -> Json:
     return next((one for one in owners if one.get("controller")), {})
+
+
+def _nomination(status: Json) -> dict[str, str]:
+    """kube-scheduler nominates by preemption and says nothing else; ours comes with a condition that names the node."""
+    node = status.get("nominatedNodeName", "")
+    ours = any(one["type"] == labels.NOMINATED and one.get("message") == node for one in status.get("conditions") or ())
+    return {"expected_on": node} if ours else {"nominated_node": node}
 
 
 def _unschedulable(status: Json) -> bool:

@@ -87,6 +87,9 @@ class PodFact(Value):
     created: datetime
     node_name: str = ""
     nominated_node: str = ""
+    """Where kube-scheduler makes room for it by preemption."""
+    expected_on: str = ""
+    """Where a plan of ours expects it, as its status says."""
     phase: str = "Pending"
     deleting: bool = False
     deletion_deadline: datetime | None = None
@@ -115,6 +118,12 @@ class PodFact(Value):
     host_ports: tuple[HostPort, ...] = ()
     volumes: tuple[str, ...] = ()
     """Names of PersistentVolumeClaims in its namespace, those of ephemeral volumes included."""
+
+    @property
+    def picky(self) -> bool:
+        """Which other pods a node has decides whether it may go there."""
+        company = (*self.affinity, *self.anti_affinity)
+        return bool(self.host_ports) or any(not one.weight for one in company) or any(one.hard for one in self.spreads)
 
     @property
     def finished(self) -> bool:

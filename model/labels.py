@@ -329,6 +329,8 @@ DRY_RUN_FAILED: Final = "DryRunFailed"
 USER_DATA_NEAR_LIMIT: Final = "UserDataNearLimit"
 AWS_NOT_ANSWERING: Final = "AWSNotAnswering"
 CLEAN_UP_FAILED: Final = "CleanUpFailed"
+NOMINATED: Final = "tenure.sh/Nominated"
+"""Condition of a pod whose `status.nominatedNodeName` says where a plan expects it; the message is that node."""
 
 
 def domain_of(key: str) -> str:
