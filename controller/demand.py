@@ -10,7 +10,7 @@ from typing import Final
 from controller.caches import Caches
 from controller.nominations import Nominations
 from model.facts import PodFact
-from scheduling.demand import is_provisionable, is_reschedulable, shuns_pools
+from scheduling.demand import is_reschedulable, provisionable, shuns_pools
 
 OPEN: Final = datetime.max.replace(tzinfo=UTC)
 """No end in sight."""
@@ -33,7 +33,7 @@ def told_apart(caches: Caches, nominations: Nominations, now: datetime) -> tuple
 
 
 def wanting(caches: Caches, now: datetime) -> Iterator[PodFact]:
-    yield from (pod for pod in caches.pending.values() if is_provisionable(pod) and not shuns_pools(pod))
+    yield from (pod for pod in provisionable(caches.pending.values()) if not shuns_pools(pod))
     for node in leaving(caches):
         yield from (pod for pod in caches.occupancy.pods(node).values() if is_reschedulable(pod, now))
 

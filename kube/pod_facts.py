@@ -35,6 +35,7 @@ def pod_fact(pod: Json) -> PodFact:
             "deleting": "deletionTimestamp" in metadata,
             "deletion_deadline": metadata.get("deletionTimestamp"),
             "unschedulable": _unschedulable(status),
+            "untried": not spec.get("schedulingGates") and _said(status) is None,
             "owner_kind": owner.get("kind", ""),
             "owner_uid": owner.get("uid", ""),
             "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),
@@ -135,7 +136,10 @@ def _nomination(status: Json) -> dict[str, str]:
 
 
 def _unschedulable(status: Json) -> bool:
-    return any(
-        one.get("type") == "PodScheduled" and one.get("status") == "False" and one.get("reason") == "Unschedulable"
-        for one in status.get("conditions") or ()
-    )
+    said = _said(status)
+    return said is not None and said.get("status") == "False" and said.get("reason") == "Unschedulable"
+
+
+def _said(status: Json) -> Json | None:
+    """kube-scheduler's word on the pod."""
+    return next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), None)

@@ -96,6 +96,8 @@ class PodFact(Value):
     """When its own grace period ends, once it is being deleted."""
     unschedulable: bool = False
     """kube-scheduler said PodScheduled=False, reason Unschedulable."""
+    untried: bool = False
+    """kube-scheduler has not said anything of it yet, and nothing keeps it from trying."""
     owner_kind: str = ""
     owner_uid: str = ""
     daemonset: bool = False

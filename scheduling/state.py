@@ -15,7 +15,7 @@ from model.labels import NODEPOOL
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
-from scheduling.demand import invalid, is_provisionable, is_reschedulable, shuns_pools
+from scheduling.demand import invalid, is_reschedulable, provisionable, shuns_pools
 from scheduling.emission import MAX_INSTANCE_TYPES
 from scheduling.facts import Change, Facts
 from scheduling.homes import Homes
@@ -136,7 +136,7 @@ class ClusterState:
                 yield self._shape(pod), pod
 
     def _wanting(self, now: datetime) -> Iterator[PodFact]:
-        yield from (pod for pod in self._facts.homeless.values() if is_provisionable(pod))
+        yield from provisionable(self._facts.homeless.values())
         for name in self._leaving():
             yield from (pod for pod in self._facts.bound_to(name) if is_reschedulable(pod, now))
         for pods in self._facts.virtual.values():
