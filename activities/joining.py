@@ -10,7 +10,7 @@ from model import labels
 from model.kinds import NodeClaim, Taint
 from model.quantity import parse_resources
 from model.steps import ClaimRef, Initialized, Registered
-from policy.initialization import decide_undeclared, decide_waiting_for
+from policy.initialization import decide_undeclared, decide_waiting_for, undeclared_message
 
 
 class JoiningActivities:
@@ -88,8 +88,7 @@ class JoiningActivities:
             name=claim.metadata.name,
             uid=claim.metadata.uid,
             reason="UndeclaredTaint",
-            message=f"Node {node.name} is tainted {', '.join(strange)}: only pods that tolerate it go there, and "
-            "others get another node; if it goes by itself, declare it in the NodePool's startupTaints",
+            message=undeclared_message(node.name, strange),
             warning=True,
         )
 

@@ -14,6 +14,7 @@ from temporalio.client import Client
 
 from activities.ports import Instances, Offerings
 from controller import gates
+from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.calling import Calls
@@ -75,6 +76,7 @@ class Session:
         self._buffers = Buffers(self.caches, kube.buffers, now) if gated else None
         self.caches.on_pod_bound = self._pod_bound
         self.caches.on_pod_gone = self._nominations.gone
+        self._away = Away(self.caches, lambda pool: settings.not_ready_grace)
         self._signaller = Signaller(temporal, settings.task_queue, sent)
         self._began = now()
         self._telling = self._teller()
@@ -101,6 +103,7 @@ class Session:
             deadlines=self._settings.deadlines,
             caches=self.caches,
             nominations=self._nominations,
+            away=self._away,
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
@@ -112,6 +115,7 @@ class Session:
         return Planning(
             caches=self.caches,
             nominations=self._nominations,
+            away=self._away,
             claims=kube.claims,
             events=kube.events,
             offerings=offerings,
@@ -241,8 +245,8 @@ class Session:
     def _call(self, now: datetime) -> None:
         if not self._watches["pods"].synced.is_set():
             return
-        self._lapse = next_lapse(self.caches, self._nominations, now)
-        unanswered, waiting = told_apart(self.caches, self._nominations, now)
+        self._lapse = next_lapse(self.caches, self._nominations, self._away, now)
+        unanswered, waiting = told_apart(self.caches, self._nominations, self._away, now)
         short = self._buffers.short() if self._buffers else []
         demand = self._calls.decide([*unanswered, *short], now, waiting)
         if demand is None:

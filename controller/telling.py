@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from controller.away import Away
 from controller.caches import Caches
 from controller.digests import Digest, View, claim_digest, fingerprint, node_class_digest, pool_digest
 from controller.dirty import Dirty
@@ -59,6 +60,7 @@ class Telling:
         deadlines: Deadlines,
         caches: Caches,
         nominations: Nominations,
+        away: Away,
         signaller: Signaller,
         began: datetime,
         number: Callable[[], int] = time.time_ns,
@@ -70,6 +72,7 @@ class Telling:
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
+        self._away = away
         self._static_capacity = static_capacity
         self._due = Due()
         self._held: dict[str, set[str]] = {}
@@ -148,7 +151,7 @@ class Telling:
             self._held.setdefault("claim", set()).add(name)
             return
         workflow_id = self.workflow_id(claim)
-        digest = claim_digest(self._view(claim, workflow_id, known), now)
+        digest = claim_digest(self._view(claim, workflow_id, known, now), now)
         self._due.set(f"claim/{name}", self._again(digest, claim, known))
         identity = self.identity(claim)
         start = Start(
@@ -161,13 +164,12 @@ class Telling:
         seen = digest.seen.model_copy(update={"number": self._number()})
         self._signaller.offer(Signal(workflow_id, "seen", seen, _written(digest.seen), start))
 
-    def _view(self, claim: ClaimFact, workflow_id: str, known: Known) -> View:
+    def _view(self, claim: ClaimFact, workflow_id: str, known: Known, now: datetime) -> View:
         nodes = self._caches.nodes_of(claim)
         names = [node.name for node in nodes]
         told_since = _since(self._signaller.told(workflow_id))
         vacated = [moment for name in names if (moment := self._caches.occupancy.vacated(name))]
         pool = self._caches.pools.get(claim.pool)
-        lapse = self._nominations.lapse(claim.name, claim.initialized_at)
         vacant_since = max(vacated) if vacated else told_since
         return View(
             claim=claim,
@@ -176,11 +178,12 @@ class Telling:
             occupied=any(self._caches.occupancy.occupied(name) for name in names)
             or (known.unplanned and told_since is None),
             expected=self._nominations.expected(claim.name),
-            expected_until=lapse,
+            expected_until=self._away.lapse(claim, self._nominations, now),
             vacant_since=vacant_since or self._unseen(claim),
             drift=self._drift(claim),
             unseen=vacant_since is None,
             kept_for=self._kept_for(claim.name),
+            away=self._away.of(claim),
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:

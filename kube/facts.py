@@ -27,6 +27,11 @@ def node_fact(node: Json) -> NodeFact:
             "labels": metadata.get("labels") or {},
             "annotations": metadata.get("annotations") or {},
             "taints": _node_taints(spec),
+            "tainted": {
+                f"{one['key']}:{one['effect']}": one["timeAdded"]
+                for one in spec.get("taints") or ()
+                if one.get("timeAdded")
+            },
             "capacity": parse_resources(status.get("capacity")),
             "allocatable": parse_resources(status.get("allocatable")),
             "ready": ready.get("status") == "True",

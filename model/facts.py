@@ -13,6 +13,10 @@ class Taint(Value):
     value: str = ""
     effect: str
 
+    @property
+    def name(self) -> str:
+        return f"{self.key}:{self.effect}"
+
 
 class Toleration(Value):
     key: str = ""
@@ -135,6 +139,8 @@ class NodeFact(Value):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    tainted: dict[str, datetime] = {}
+    """Since when each taint is there, by `key:effect`: as the taint says, or as it was first seen."""
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     ready: bool = False

@@ -6,6 +6,7 @@ Phases are in the order of life; `policy/lifecycle.py` has the one table of lega
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from model.absence import Absence
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.launches import Launched, LaunchGroup, LaunchRefused
@@ -88,7 +89,13 @@ class ClaimState(Message):
     initialized: bool = False
     boot_id: str = ""
     flaps: int = 0
-    """How often the node left Ready after initialization."""
+    """How often the node was away after initialization: NotReady, or under a taint that passes."""
+    reboots: int = 0
+    """How often its machine came back with another boot id."""
+    absences: tuple[Absence, ...] = ()
+    """When it was away, lately."""
+    absences_told: str = ""
+    """What its NodeClaim was last told of them."""
     expires: datetime | None = None
     drift: str = ""
     """What the NodeClaim's condition Drifted was last told; `seen` has what it should say."""

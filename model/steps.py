@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Literal
 
+from model.absence import Absence
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.launches import Launched, LaunchPreparation, Member
@@ -114,6 +115,13 @@ class Report(Message):
     message: str = ""
     event: str = ""
     warning: bool = False
+
+
+class AbsencesTold(Message):
+    """When a NodeClaim's node was away, as its workflow knows."""
+
+    claim: ClaimRef
+    absences: tuple[Absence, ...]
 
 
 class TerminationAsked(Message):

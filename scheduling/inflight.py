@@ -14,8 +14,9 @@ from model.requirements import Requirements
 from model.resources import MEMORY, subtract, total
 from scheduling.daemons import still_to_come
 from scheduling.facts import Facts
+from scheduling.grace import Grace
 from scheduling.homes import Home, home_labels
-from scheduling.tolerance import without_not_ready, without_startup, without_unregistered
+from scheduling.tolerance import without_passing, without_startup, without_unregistered
 
 
 def homes(
@@ -39,12 +40,15 @@ def homes(
             continue
         if node is None:
             yield _launched(claim, daemons) if claim.launched else _unlaunched(claim, unlaunched_overhead)
-        elif not node.deleting and (not claim.initialized or is_home(node, now, not_ready_grace)):
-            yield _running(claim, node, facts, daemons)
+        elif not node.deleting:
+            taints = counted_on(node, now, not_ready_grace, claim) if claim.initialized else _starting(claim, node)
+            if taints is not None:
+                yield _running(claim, node, facts, daemons, taints)
     for node in facts.nodes.values():
-        if node.name not in owned and not node.deleting and is_home(node, now, not_ready_grace):
-            taints = without_not_ready(node.taints)
-            yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
+        if node.name not in owned and not node.deleting:
+            taints = counted_on(node, now, not_ready_grace)
+            if taints is not None:
+                yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
 
 
 def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:
@@ -60,20 +64,33 @@ def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:
     return claim.model_copy(update={"allocatable": {**claim.allocatable, MEMORY: left}})
 
 
-def is_home(node: NodeFact, now: datetime, not_ready_grace: timedelta) -> bool:
-    """Ready, or so lately not that it is expected back (`not_ready_grace`)."""
-    since = node.ready_changed or node.created
-    return node.ready or (since is not None and now - since < not_ready_grace)
+def counted_on(
+    node: NodeFact, now: datetime, not_ready_grace: timedelta, claim: ClaimFact | None = None
+) -> tuple[Taint, ...] | None:
+    """The taints that keep pods off a node: without those that will pass, while that is believed. None: it is lost."""
+    match Grace(node, not_ready_grace, claim).standing(now):
+        case "expected":
+            return without_passing(node.taints, claim.startup_taints if claim else ())
+        case "lost" if not node.ready:
+            return None
+        case _:
+            return node.taints
 
 
-def _running(claim: ClaimFact, node: NodeFact, facts: Facts, daemons: Sequence[DaemonSetFact]) -> Home:
-    """A claim with its node. Until registration the claim says what the labels and taints will be."""
-    labels, taints = (node.labels, node.taints) if claim.registered else ({**node.labels, **claim.labels}, claim.taints)
-    if claim.initialized:
-        taints = without_not_ready(taints)
-    else:
+def _starting(claim: ClaimFact, node: NodeFact) -> tuple[Taint, ...]:
+    """Until registration the claim says what the taints will be. Until initialization those that pass are looked
+    through however long they last: for that the phase has its deadline."""
+    taints = without_passing(node.taints if claim.registered else claim.taints)
+    return without_startup(without_unregistered(taints), claim.startup_taints)
+
+
+def _running(
+    claim: ClaimFact, node: NodeFact, facts: Facts, daemons: Sequence[DaemonSetFact], taints: tuple[Taint, ...]
+) -> Home:
+    """A claim with its node. Until registration the claim says what the labels will be."""
+    labels = node.labels if claim.registered else {**node.labels, **claim.labels}
+    if not claim.initialized:
         labels = _to_be(labels)
-        taints = without_startup(without_unregistered(taints), claim.startup_taints)
     allocatable = node.allocatable
     if not claim.initialized:
         known = {key: amount for key, amount in node.allocatable.items() if amount}

@@ -4,8 +4,9 @@ Moments are written with `isoformat`: `strftime` imports a module at each call, 
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from model.absence import lasting
 from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
@@ -45,6 +46,8 @@ def of_claim(state: ClaimState) -> str:
         rows.append(("refused", f"{refused.reason}: {refused.message}"))
     if drift := drifted(state):
         rows.append(("drifted", drift))
+    if away := absent(state):
+        rows.append(("away", away))
     if pause:
         rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])
@@ -55,6 +58,18 @@ def drifted(state: ClaimState) -> str:
     """Why, and what comes of it; empty for a node that has not drifted."""
     seen = state.seen
     return f"{seen.drift}: {seen.drift_message}; {REPLACED_LATER}" if seen.drift else ""
+
+
+def absent(state: ClaimState) -> str:
+    """How often, for how long in all, and whether it is now; empty for a node that never was."""
+    since, over = lasting(state.absences), [one.until - one.since for one in state.absences if one.until]
+    rows = [f"**since {_moment(since)}**: {state.seen.away_for}, its pods wait within its grace"] if since else []
+    if state.flaps:
+        lately = f", {sum(over, timedelta()).total_seconds():.0f} s in the latest {len(over)}" if over else ""
+        rows.append(f"{state.flaps} times{lately}")
+    if state.reboots:
+        rows.append(f"rebooted {state.reboots} times")
+    return "; ".join(rows)
 
 
 def of_pool(state: PoolState, paused: str, waits_for: str) -> str:

@@ -29,8 +29,8 @@ class RollOver(Exception):
 class Life:
     def __init__(self, state: ClaimState) -> None:
         self.state = state
-        self.telling = False
-        """Something is being written beside the phases, so that this is no moment to roll over."""
+        self.telling = 0
+        """How many things are being written beside the phases, so that this may be no moment to roll over."""
         self._shown: dict[str, SearchAttributeUpdate[Any]] = {}
 
     @property

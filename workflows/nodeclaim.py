@@ -16,6 +16,7 @@ from model.lifecycle import ClaimOutcome, ClaimState, Phase
 from model.messages import GroupAnswered, Pause, PermitAnswered, Resume, Verdict
 from model.observations import ClaimSeen
 from workflows.life import Life, RollOver
+from workflows.phases.away import note_absence, tell_absences
 from workflows.phases.drain import drain
 from workflows.phases.drifted import tell_drift
 from workflows.phases.initialization import initialization
@@ -45,7 +46,7 @@ class NodeClaimWorkflow:
     async def run(self, state: ClaimState) -> ClaimOutcome:
         life = self._life
         life.begin()
-        beside = asyncio.create_task(tell_drift(life))
+        beside = [asyncio.create_task(tell(life)) for tell in (tell_drift, tell_absences)]
         try:
             while life.state.phase is not Phase.GONE:
                 try:
@@ -58,7 +59,8 @@ class NodeClaimWorkflow:
             await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not life.telling)
             workflow.continue_as_new(life.state)
         finally:
-            beside.cancel()
+            for task in beside:
+                task.cancel()
         return _outcome(life.state)
 
     @workflow.signal
@@ -66,6 +68,7 @@ class NodeClaimWorkflow:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
         if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
             self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen))
+            note_absence(self._life, seen)
 
     def _remembered(self, seen: ClaimSeen) -> ClaimSeen:
         """A watch that just began does not know since when a node is empty; its time runs on."""

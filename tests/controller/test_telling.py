@@ -10,7 +10,7 @@ from controller.signaller import Signal, Signaller
 from controller.telling import GONE_AFTER, Known, Telling
 from model.lifecycle import ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
-from tests.controller.builders import NOW, World, at, claim, node, node_class, pod, pool
+from tests.controller.builders import NOW, World, at, away, claim, node, node_class, pod, pool
 from tests.controller.fake_temporal import FakeTemporal
 
 ALL = Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=False)
@@ -48,6 +48,7 @@ class Stage(World):
             deadlines=Deadlines(),
             caches=self.caches,
             nominations=self.nominations,
+            away=away(self),
             signaller=self.told,
             began=NOW,
             number=lambda: next(self.numbers),
@@ -144,6 +145,18 @@ def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(stage: 
     stage.tell(19)
     assert not stage.seen().empty
     stage.tell(20)
+    assert stage.seen().empty_since == at(20)
+
+
+def test_a_node_that_is_away_and_expected_back_is_not_empty_while_pods_wait_for_it(stage: Stage) -> None:
+    running(stage)
+    stage.nominations.renew({"uid-p": "c1"}, at(0))
+    stage.hear("nodes", node("n1", of="c1", ready=False))
+    stage.tell(100)
+    seen = stage.seen()
+    assert not seen.empty and not seen.node_ready and (seen.away_since, seen.away_for) == (at(-40), "NotReady")
+    assert stage.telling.next() == at(260)
+    stage.tell(260)
     assert stage.seen().empty_since == at(20)
 
 

@@ -162,7 +162,7 @@ async def test_a_reboot_takes_the_node_back_through_initialization(fake: World, 
     handle = await ready(fake, skipping)
     fake.nodes.change("node-a", boot_id="boot-2")
     await fake.see(handle, **{**BUSY, "boot_id": "boot-2"})
-    await eventually(lambda: flapped(handle))
+    await eventually(lambda: rebooted(handle))
     await in_phase(handle, Phase.READY)
     assert (await state_of(handle)).boot_id == "boot-2"
 
@@ -253,8 +253,8 @@ def lived(end: datetime, birth: datetime | None) -> timedelta:
     return end - birth
 
 
-async def flapped(handle: Handle) -> bool:
-    return (await state_of(handle)).flaps == 1
+async def rebooted(handle: Handle) -> bool:
+    return (await state_of(handle)).reboots == 1
 
 
 async def unblocked(handle: Handle) -> bool:
