@@ -10,6 +10,7 @@ from temporalio import workflow
 
 from activities.disruption import DisruptionActivities
 from activities.joining import JoiningActivities
+from model import labels
 from model.lifecycle import Phase
 from model.steps import Report
 from workflows.life import Life
@@ -99,9 +100,16 @@ async def _initialize(life: Life) -> bool:
 
 
 async def _say(life: Life, why: str, event: str = "") -> None:
+    """On the condition; of a machine that rebooted by an event, since the condition never reverts (reference 3.4)."""
     reason, _, message = why.partition(": ")
+    again = life.state.initialized
     report = Report(
-        claim=ref(life), condition="Initialized", reason=reason, message=message, event=event, warning=bool(event)
+        claim=ref(life),
+        condition="" if again else labels.INITIALIZED_CONDITION,
+        reason=reason,
+        message=f"the machine rebooted, and its Node is not back yet: {why}" if again else message,
+        event=event or (labels.REBOOTED if again else ""),
+        warning=bool(event),
     )
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
 
