@@ -113,6 +113,21 @@ async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(fake: World, sk
     assert "1 times, 40 s in the latest 1; rebooted 1 times" in details.of_claim(state)
 
 
+async def test_a_flap_costs_few_events_and_a_node_that_stays_none(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    before = len((await handle.fetch_history()).events)
+    await skipping.sleep(timedelta(hours=1))
+    assert len((await handle.fetch_history()).events) == before
+    left = await now(skipping)
+    await leaves(fake, handle, left)
+    await eventually(lambda: holds(fake, (0, True)))
+    await fake.see(handle, **BUSY, ready_since=left + timedelta(seconds=50))
+    await eventually(lambda: back(fake))
+    cost = len((await handle.fetch_history()).events) - before
+    print(f"one flap costs {cost} events")
+    assert cost <= 30
+
+
 async def back(fake: World) -> bool:
     return [lasts for _, lasts in record(fake)] == [False]
 
