@@ -33,7 +33,9 @@ class Life:
         self.telling = 0
         """Things that are being written beside the phases, so that this is no moment to roll over."""
         self.moved = False
-        """A LifecyclePolicy moved the deadline, and nobody has looked at it since."""
+        """A LifecyclePolicy moved the deadline, ..."""
+        self.insisting = False
+        """... and an activity runs that knows the one before."""
         self._shown: dict[str, SearchAttributeUpdate[Any]] = {}
 
     @property
@@ -158,6 +160,13 @@ class Life:
 
         Costs no timer. Raises ActivityError for a fault that no retry can help.
         """
+        self.insisting, self.moved = True, False
+        try:
+            return await self._insist(call, options)
+        finally:
+            self.insisting = False
+
+    async def _insist(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
         bound = None
         while self.state.deadline not in (None, bound) and not self.overdue():
             bound = self.state.deadline
