@@ -60,7 +60,9 @@ class Planning:
         now: Callable[[], datetime],
         verdicts: OverlayVerdicts | None = None,
         buffers: Buffers | None = None,
+        graces: Callable[[], Mapping[str, timedelta]] = dict,
     ) -> None:
+        """`graces`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
         self._verdicts, self._buffers = verdicts, buffers
         self._caches, self._nominations = caches, nominations
         self._overruled = Overruled(caches, away, events)
@@ -70,7 +72,7 @@ class Planning:
         self.learning = Learning(caches)
         self.sizes = Sizes(caches, nominations, self.learning, began=now())
         self._heeded: tuple[Learnt, Mapping[str, str]] | None = None
-        self._settings, self._grace, self._now = settings, not_ready_grace, now
+        self._settings, self._grace, self._graces, self._now = settings, not_ready_grace, graces, now
         self._process: PlannerProcess | None = None
         self._lock = asyncio.Lock()
         self._moved = False
@@ -92,10 +94,12 @@ class Planning:
 
     async def _look(self, buffers: Buffers, process: PlannerProcess) -> None:
         """At what stands, whatever can be bought."""
-        grace = self._grace
+        grace, graces = self._grace, self._graces()
         try:
             await buffers.look(
-                lambda: process.provision(now=self._now(), unavailable=(), not_ready_grace=grace, reservations={})
+                lambda: process.provision(
+                    now=self._now(), unavailable=(), not_ready_grace=grace, pool_graces=graces, reservations={}
+                )
             )
         except Fault:
             await self.close()
@@ -122,6 +126,7 @@ class Planning:
                     now=now,
                     unavailable=marks,
                     not_ready_grace=self._grace,
+                    pool_graces=self._graces(),
                     reservations=await self._offerings.rooms(list(self._caches.node_classes.values())),
                 )
                 return await self._carry_out(request.plan_id, plan, process)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint
-from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, REGISTERED
+from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, NODEPOOL, REGISTERED
 from model.learnt import Learnt
 from model.requirements import Requirements
 from model.resources import MEMORY, subtract, total
@@ -26,11 +26,14 @@ def homes(
     *,
     now: datetime,
     not_ready_grace: timedelta,
+    pool_graces: Mapping[str, timedelta] | None = None,
 ) -> Iterator[Home]:
     """Every node and claim that is not on its way out; `claims` are those of `facts` and those not seen there yet.
 
-    `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets.
+    `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets; `pool_graces` by NodePool where
+    its nodes have another grace than `not_ready_grace`.
     """
+    graces = pool_graces or {}
     daemons = tuple(facts.daemons.values())
     owned: set[str] = set()
     for claim in claims:
@@ -41,12 +44,14 @@ def homes(
         if node is None:
             yield _launched(claim, daemons) if claim.launched else _unlaunched(claim, unlaunched_overhead)
         elif not node.deleting:
-            taints = counted_on(node, now, not_ready_grace, claim) if claim.initialized else _starting(claim, node)
+            grace = graces.get(claim.pool, not_ready_grace)
+            taints = counted_on(node, now, grace, claim) if claim.initialized else _starting(claim, node)
             if taints is not None:
                 yield _running(claim, node, facts, daemons, taints)
     for node in facts.nodes.values():
         if node.name not in owned and not node.deleting:
-            taints = counted_on(node, now, not_ready_grace)
+            grace = graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)
+            taints = counted_on(node, now, grace)
             if taints is not None:
                 yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
 
