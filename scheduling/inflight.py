@@ -49,11 +49,16 @@ def homes(
             if taints is not None:
                 yield _running(claim, node, facts, daemons, taints)
     for node in facts.nodes.values():
-        if node.name not in owned and not node.deleting:
+        if node.name not in owned and not node.deleting and not _is_nameless(node):
             grace = graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)
             taints = counted_on(node, now, grace)
             if taints is not None:
                 yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
+
+
+def _is_nameless(node: NodeFact) -> bool:
+    """A pool's Node that has no provider id yet: its NodeClaim counts until it is known whose it is."""
+    return NODEPOOL in node.labels and not node.provider_id
 
 
 def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:

@@ -84,10 +84,12 @@ async def test_two_nodes_with_one_provider_id_are_not_guessed_between(
     fake.nodes.join("node-c", provider)
     await fake.see(handle, node_name="node-b", node_count=2)
     await eventually(lambda: blocked(handle, "MultipleNodesFound"))
+    await eventually(lambda: registered(fake, "False MultipleNodesFound"))
     del fake.nodes.found["node-c"]
     await fake.see(handle, node_name="node-b", node_count=1)
     await in_phase(handle, Phase.INITIALIZATION)
     assert (await state_of(handle)).node_name == "node-b"
+    assert await registered(fake, "True")
 
 
 async def test_a_node_that_the_live_read_never_finds_does_not_fill_a_history(
@@ -259,3 +261,7 @@ async def rebooted(handle: Handle) -> bool:
 
 async def unblocked(handle: Handle) -> bool:
     return not (await state_of(handle)).blocked_by
+
+
+async def registered(fake: World, told: str) -> bool:
+    return fake.claims.condition("a", "Registered") == told

@@ -9,8 +9,11 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
+from activities.disruption import DisruptionActivities
 from activities.joining import JoiningActivities
+from model import labels
 from model.lifecycle import Phase
+from model.steps import Report
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import give_up, ref
@@ -22,6 +25,8 @@ LOOK_SLOWEST = timedelta(minutes=1)
 LOOK_OVERDUE = timedelta(minutes=10)
 """... and past the deadline, where it is kept, as slowly as this."""
 SEVERAL = "MultipleNodesFound: more than one Node has this instance's provider id"
+SEVERAL_TOLD = "several-nodes-told"
+"""Histories from before this was told go on without."""
 
 
 async def registration(life: Life) -> Phase:
@@ -64,7 +69,7 @@ async def _news(life: Life, looked_at: int, again: datetime | None) -> bool:
 async def _register(life: Life) -> bool:
     """Past the deadline it is tried once more, live: nobody may have been at work when the Node joined."""
     if life.state.seen.node_count > 1:
-        life.block(SEVERAL)
+        await _say_several(life)
         return False
     life.change(node_name=life.state.seen.node_name)
     named_options = named(PATCH, f"register {life.state.node_name or 'whichever Node joined'}")
@@ -81,12 +86,26 @@ async def _register(life: Life) -> bool:
             life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id, expires=answer.expires)
             return True
         case "several nodes":
-            life.block(SEVERAL)
+            await _say_several(life)
         case "no node":
             life.block("NodeNotFound: the Node was seen and is not there")
         case "gone":
             life.change(seen=life.state.seen.model_copy(update={"exists": False}))
     return False
+
+
+async def _say_several(life: Life) -> None:
+    """Once, on the condition too (reference 3.3)."""
+    if life.state.blocked_by == SEVERAL:
+        return
+    life.block(SEVERAL)
+    if not workflow.patched(SEVERAL_TOLD):
+        return
+    reason, _, message = SEVERAL.partition(": ")
+    report = Report(
+        claim=ref(life), condition=labels.REGISTERED_CONDITION, status="False", reason=reason, message=message
+    )
+    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
 
 
 def _leaving(life: Life) -> bool:
