@@ -29,8 +29,12 @@ class Grace:
 
     def __init__(self, node: NodeFact, grace: timedelta, claim: ClaimFact | None = None) -> None:
         self._node, self.length = node, grace
-        self._declared = {one.name for one in claim.startup_taints} if claim else set[str]()
-        self._record = read(claim.annotations.get(AWAY, "")) if claim else ()
+        self._declared = set[str]()
+        self._record: tuple[Absence, ...] = ()
+        # Almost every node is well, and thousands of them are asked about in every plan.
+        if claim and (node.taints or not node.ready):
+            self._declared = {one.name for one in claim.startup_taints}
+            self._record = read(claim.annotations.get(AWAY, ""))
         self._since = self._beginning(claim.initialized_at if claim else None)
 
     @property
@@ -70,6 +74,8 @@ class Grace:
         """The earliest of what keeps pods off it; a stretch on record that lasts began no later. Before initialization
         it is not the grace that counts, but the phase's deadline."""
         node = self._node
+        if node.ready and not node.taints:
+            return None
         ever = node.ready_changed or node.created or _EVER
         begun = [ever] if not node.ready else []
         begun += [node.tainted.get(taint.name, ever) for taint in self._passing()]

@@ -78,6 +78,8 @@ def counted_on(
     node: NodeFact, now: datetime, not_ready_grace: timedelta, claim: ClaimFact | None = None
 ) -> tuple[Taint, ...] | None:
     """The taints that keep pods off a node: without those that will pass, while that is believed. None: it is lost."""
+    if node.ready and not node.taints:
+        return ()
     match Grace(node, not_ready_grace, claim).standing(now):
         case "expected":
             return without_passing(node.taints, claim.startup_taints if claim else ())
