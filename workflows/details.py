@@ -69,13 +69,17 @@ def drifted(state: ClaimState) -> str:
 def absent(state: ClaimState) -> str:
     """How often, for how long in all, and whether it is now; empty for a node that never was."""
     since, over = lasting(state.absences), [one.until - one.since for one in state.absences if one.until]
-    rows = [f"**since {_moment(since)}**: {state.seen.away_for}, its pods wait within its grace"] if since else []
+    rows = [f"since {_moment(since)}: {state.seen.away_for}, its pods wait within its grace"] if since else []
     if state.flaps:
-        lately = f", {sum(over, timedelta()).total_seconds():.0f} s in the latest {len(over)}" if over else ""
-        rows.append(f"{state.flaps} times{lately}")
+        lately = f", the latest {len(over)} {'before ' * bool(since)}for {_seconds(over)} s in all" if over else ""
+        rows.append(f"{state.flaps} times since it was initialized{lately}")
     if state.reboots:
         rows.append(f"rebooted {state.reboots} times")
     return "; ".join(rows)
+
+
+def _seconds(stretches: Iterable[timedelta]) -> str:
+    return f"{sum(stretches, timedelta()).total_seconds():.0f}"
 
 
 def of_pool(state: PoolState, paused: str, waits_for: str) -> str:
