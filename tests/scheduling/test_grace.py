@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.absence import Absence, written
 from model.facts import ClaimFact, NodeFact, Taint
@@ -173,3 +175,28 @@ def test_before_initialization_taints_that_pass_are_looked_through_however_long_
 def test_another_taint_counts_before_initialization_too() -> None:
     starting = node("n", taints=(OWN,))
     assert World(pool(), starting, claim("c", on=starting, initialized=False), pod("p")).plan().claims
+
+
+@given(
+    gaps=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 120)), max_size=8),
+    began=st.integers(0, 300),
+    steps=st.lists(st.integers(1, 60), min_size=1, max_size=30),
+)
+def test_while_a_node_is_away_its_grace_only_runs_out(
+    gaps: list[tuple[int, int]], began: int, steps: list[int]
+) -> None:
+    """Once lost it is not expected again before it has come back, whatever falls out of the window meanwhile."""
+    record: list[tuple[float, float | None]] = []
+    before = began
+    for well, lasted in gaps:
+        record.insert(0, (before + well + lasted, before + well))
+        before += well + lasted
+    found = away(lost_for=began)
+    grace = Grace(found, GRACE, owner(found, *record))
+    moment, used, lost = NOW, timedelta(), False
+    for step in steps:
+        assert grace.used(moment) >= used
+        lost = lost or grace.standing(moment) == "lost"
+        assert not lost or grace.standing(moment) == "lost"
+        assert grace.ends(moment) >= moment and (grace.ends(moment) == moment) is lost
+        used, moment = grace.used(moment), moment + timedelta(seconds=step)
