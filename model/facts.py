@@ -143,6 +143,8 @@ class NodeFact(Value):
     """Since when each taint is there, by `key:effect`: as the taint says, or as it was first seen."""
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
+    missing: dict[str, datetime] = {}
+    """Since when a resource that the node has, or had, is not allocatable: as it was first seen."""
     ready: bool = False
     ready_changed: datetime | None = None
     boot_id: str = ""

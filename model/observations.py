@@ -33,9 +33,10 @@ class ClaimSeen(Message):
     ready_since: datetime | None = None
     """When the Node last became Ready; not part of what is compared."""
     away_since: datetime | None = None
-    """Since when an initialized node is NotReady, or under a taint that will pass; None for one that is neither."""
+    """Since when an initialized node is NotReady, under a taint that will pass, or without a device that its NodeClaim
+    asks for; None for one that is well."""
     away_for: str = ""
-    """Which of the two: `NotReady`, or the taints as `key:effect`."""
+    """Which of these: `NotReady`, the taints as `key:effect`, `nvidia.com/gpu is not allocatable`."""
     waiting_for: tuple[str, ...] = ()
     """What still holds up initialization: startup taints, ephemeral taints, resources, in the reference's order."""
     boot_id: str = ""

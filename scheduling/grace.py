@@ -1,4 +1,4 @@
-"""How long a node that is away is expected back: NotReady, or under a taint that passes.
+"""How long a node that is away is expected back: NotReady, under a taint that passes, or without a requested device.
 
 While it is expected its room counts and its pods wait for it; after that they are demand. The grace is used up by all
 the time that a node was away lately, so that one which comes back for a moment, again and again, is not expected for
@@ -29,10 +29,14 @@ class Grace:
 
     def __init__(self, node: NodeFact, grace: timedelta, claim: ClaimFact | None = None) -> None:
         self._node, self.length = node, grace
+        self._missing = _missing(node, claim) if claim else []
         self._declared = set[str]()
         self._record: tuple[Absence, ...] = ()
+        self._since: datetime | None = None
         # Almost every node is well, and thousands of them are asked about in every plan.
-        if claim and (node.taints or not node.ready):
+        if node.ready and not node.taints and not self._missing:
+            return
+        if claim:
             self._declared = {one.name for one in claim.startup_taints}
             self._record = read(claim.annotations.get(AWAY, ""))
         self._since = self._beginning(claim.initialized_at if claim else None)
@@ -46,6 +50,7 @@ class Grace:
     def why(self) -> str:
         """What keeps pods off it, in words."""
         others = [taint.name for taint in self._passing() if taint.key not in _OF_READY]
+        others += [f"{resource} is not allocatable" for resource in self._missing]
         return ", ".join(["NotReady"] * (not self._node.ready or not others) + others)
 
     def standing(self, now: datetime) -> Standing:
@@ -74,18 +79,23 @@ class Grace:
         """The earliest of what keeps pods off it; a stretch on record that lasts began no later. Before initialization
         it is not the grace that counts, but the phase's deadline."""
         node = self._node
-        if node.ready and not node.taints:
-            return None
         ever = node.ready_changed or node.created or _EVER
         begun = [ever] if not node.ready else []
         begun += [node.tainted.get(taint.name, ever) for taint in self._passing()]
+        known = lasting(self._record)
+        begun += [node.missing.get(resource, known or ever) for resource in self._missing]
         if not begun:
             return None
-        known = lasting(self._record)
         return max(min([*begun, known] if known else begun), initialized or _EVER)
 
     def _passing(self) -> Iterable[Taint]:
         return (taint for taint in self._node.taints if passes(taint.key) or taint.name in self._declared)
+
+
+def _missing(node: NodeFact, claim: ClaimFact) -> list[str]:
+    """What its NodeClaim asks for and it does not give: devices go for a while when the kubelet restarts."""
+    asked = claim.requests.items()
+    return sorted(resource for resource, amount in asked if amount > 0 and not node.allocatable.get(resource))
 
 
 def _overlap(one: Absence, lately: datetime, until: datetime) -> timedelta:

@@ -6,6 +6,7 @@ Turns `scheduling/facts.py` into the `Home`s of `scheduling/homes.py`; the rules
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint
 from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, NODEPOOL, REGISTERED
@@ -14,7 +15,7 @@ from model.requirements import Requirements
 from model.resources import MEMORY, subtract, total
 from scheduling.daemons import still_to_come
 from scheduling.facts import Facts
-from scheduling.grace import Grace
+from scheduling.grace import Grace, Standing
 from scheduling.homes import Home, home_labels
 from scheduling.tolerance import without_passing, without_startup, without_unregistered
 
@@ -45,14 +46,14 @@ def homes(
             yield _launched(claim, daemons) if claim.launched else _unlaunched(claim, unlaunched_overhead)
         elif not node.deleting:
             grace = graces.get(claim.pool, not_ready_grace)
-            taints = counted_on(node, now, grace, claim) if claim.initialized else _starting(claim, node)
-            if taints is not None:
-                yield _running(claim, node, facts, daemons, taints)
+            standing = Grace(node, grace, claim).standing(now) if claim.initialized else "starting"
+            if standing != "lost" or node.ready:
+                yield _running(claim, node, facts, daemons, standing)
     for node in facts.nodes.values():
         if node.name not in owned and not node.deleting and not _is_nameless(node):
-            grace = graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)
-            taints = counted_on(node, now, grace)
-            if taints is not None:
+            standing = Grace(node, graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)).standing(now)
+            if standing != "lost" or node.ready:
+                taints = without_passing(node.taints) if standing == "expected" else node.taints
                 yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
 
 
@@ -74,41 +75,33 @@ def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:
     return claim.model_copy(update={"allocatable": {**claim.allocatable, MEMORY: left}})
 
 
-def counted_on(
-    node: NodeFact, now: datetime, not_ready_grace: timedelta, claim: ClaimFact | None = None
-) -> tuple[Taint, ...] | None:
-    """The taints that keep pods off a node: without those that will pass, while that is believed. None: it is lost."""
-    if node.ready and not node.taints:
-        return ()
-    match Grace(node, not_ready_grace, claim).standing(now):
-        case "expected":
-            return without_passing(node.taints, claim.startup_taints if claim else ())
-        case "lost" if not node.ready:
-            return None
-        case _:
-            return node.taints
-
-
-def _starting(claim: ClaimFact, node: NodeFact) -> tuple[Taint, ...]:
-    """Until registration the claim says what the taints will be. Until initialization those that pass are looked
-    through however long they last: for that the phase has its deadline."""
-    taints = without_passing(node.taints if claim.registered else claim.taints)
-    return without_startup(without_unregistered(taints), claim.startup_taints)
-
-
 def _running(
-    claim: ClaimFact, node: NodeFact, facts: Facts, daemons: Sequence[DaemonSetFact], taints: tuple[Taint, ...]
+    claim: ClaimFact,
+    node: NodeFact,
+    facts: Facts,
+    daemons: Sequence[DaemonSetFact],
+    standing: Standing | Literal["starting"],
 ) -> Home:
-    """A claim with its node. Until registration the claim says what the labels will be."""
+    """A claim with its node. What is not there yet, or is away and expected back, counts as it will be."""
     labels = node.labels if claim.registered else {**node.labels, **claim.labels}
-    if not claim.initialized:
-        labels = _to_be(labels)
-    allocatable = node.allocatable
-    if not claim.initialized:
+    taints, allocatable = node.taints, node.allocatable
+    match standing:
+        case "starting":
+            labels, taints = _to_be(labels), _starting_taints(claim, node)
+        case "expected":
+            taints = without_passing(taints, claim.startup_taints)
+    if standing in ("starting", "expected"):
         known = {key: amount for key, amount in node.allocatable.items() if amount}
         allocatable = {**claim.allocatable, **known}
     home = _standing(node, labels, taints, allocatable, facts, daemons, initialized=claim.initialized)
     return replace(home, claim=claim.name)
+
+
+def _starting_taints(claim: ClaimFact, node: NodeFact) -> tuple[Taint, ...]:
+    """Until registration the claim says what the taints will be. Until initialization those that pass are looked
+    through however long they last: for that the phase has its deadline."""
+    taints = without_passing(node.taints if claim.registered else claim.taints)
+    return without_startup(without_unregistered(taints), claim.startup_taints)
 
 
 def _standing(

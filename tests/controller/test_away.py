@@ -109,5 +109,25 @@ def test_pods_are_looked_at_again_when_a_node_leaves_or_comes_back(world: World,
     assert world.caches.take_dirty().pods
 
 
+def test_a_device_that_goes_is_missing_since_it_was_seen_to_go(world: World) -> None:
+    def hear(seconds: float, **devices: str) -> None:
+        world.now = at(seconds)
+        raw = node("n-up", of="up")
+        raw["status"]["capacity"] = {"cpu": "2", "nvidia.com/gpu": "1"}
+        raw["status"]["allocatable"] |= devices
+        world.hear("nodes", raw)
+
+    gpu = "nvidia.com/gpu"
+    hear(1, **{gpu: "1"})
+    assert known(world).missing == {}
+    world.caches.take_dirty()
+    hear(5, **{gpu: "0"})
+    assert known(world).missing == {gpu: at(5)} and world.caches.take_dirty().pods
+    hear(9)
+    assert known(world).missing == {gpu: at(5)}, "not even named any more"
+    hear(11, **{gpu: "1"})
+    assert known(world).missing == {} and world.caches.take_dirty().pods
+
+
 def known(world: World) -> NodeFact:
     return world.caches.nodes["n-up"]

@@ -10,7 +10,7 @@ from model.absence import Absence, written
 from model.facts import ClaimFact, NodeFact, Taint
 from model.labels import AWAY
 from scheduling.grace import Grace, Standing
-from tests.scheduling.builders import NOW, World, claim, node, pod, pool, taint
+from tests.scheduling.builders import GIB, NOW, World, claim, node, pod, pool, taint
 
 GRACE = timedelta(seconds=100)
 NOT_READY = taint("node.kubernetes.io/not-ready")
@@ -132,6 +132,47 @@ def test_why_it_is_away_is_said_without_flickering() -> None:
     assert Grace(away(1, NOT_READY=1), GRACE).why == "NotReady"
     found = away(9, CNI=1, NETWORK=2)
     assert Grace(found, GRACE, owner(found)).why == f"{CNI.name}, {NETWORK.name}"
+
+
+GPU = "nvidia.com/gpu"
+
+
+def without_gpu(since: float | None, **more: object) -> NodeFact:
+    """A node whose GPU is not allocatable; missing since, or for longer than anybody watched."""
+    room = {"cpu": 8000, "memory": 16 * GIB, "pods": 58}
+    missing = {} if since is None else {GPU: ago(since)}
+    return node("n", capacity={**room, GPU: 1}, allocatable={**room, GPU: 0}, missing=missing, **more)  # type: ignore[arg-type]
+
+
+def gpu_claim(found: NodeFact, *record: tuple[float, float | None]) -> ClaimFact:
+    amounts = {**found.allocatable, GPU: 1}
+    return owner(found, *record).model_copy(update={"requests": {"cpu": 1000, GPU: 1}, "allocatable": amounts})
+
+
+@pytest.mark.parametrize(
+    ("since", "record", "standing"),
+    [
+        pytest.param(99, (), "expected", id="missing"),
+        pytest.param(100, (), "lost", id="missing for too long"),
+        pytest.param(None, ((60, None),), "expected", id="on record since then"),
+        pytest.param(None, (), "lost", id="nobody knows since when"),
+    ],
+)
+def test_a_node_without_a_device_that_was_asked_for_is_away(
+    since: float | None, record: tuple[tuple[float, float | None], ...], standing: Standing
+) -> None:
+    found = without_gpu(since)
+    grace = Grace(found, GRACE, gpu_claim(found, *record))
+    assert grace.standing(NOW) == standing and grace.why == f"{GPU} is not allocatable"
+    assert Grace(found, GRACE, owner(found)).standing(NOW) == "here", "nobody asked for it"
+
+
+def test_a_pod_that_needs_the_device_waits_for_it_within_the_grace_and_others_never_lose_the_node() -> None:
+    for since, waits in ((99, True), (100, False)):
+        found = without_gpu(since)
+        world = World(pool(), found, gpu_claim(found), pod("gpu", extra={GPU: 1}), pod("other"))
+        plan = world.plan(not_ready_grace=GRACE)
+        assert plan.nominations == ({"gpu": "n", "other": "n"} if waits else {"other": "n"})
 
 
 # --- what planning makes of it ---
