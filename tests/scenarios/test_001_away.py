@@ -11,7 +11,7 @@ from model import labels
 from model.lifecycle import ClaimState, Phase
 from sandbox.nodes.rules import NotReady
 from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import Object
+from tests.integration.objects import Object, pod_spec
 from tests.integration.product import Product
 from tests.integration.scene import Scene, conditions, names, ready, reason
 from tests.scenarios.acts import CALM, GRACE
@@ -19,6 +19,7 @@ from tests.scenarios.acts import CALM, GRACE
 AGENT = {"key": "cni.example.com/agent-not-ready", "value": "true", "effect": "NoSchedule"}
 PROXY = {"key": "proxy.example.com/not-ready", "effect": "NoSchedule"}
 STRANGER = {"key": "stranger.example.com/keep-out", "effect": "NoSchedule"}
+GPU = "nvidia.com/gpu"
 SHORT = 8
 """Seconds for which a node of these tests is away at a time: less than half of the grace."""
 
@@ -115,6 +116,24 @@ async def test_a_machine_that_reboots_keeps_its_pods_and_is_initialized_again(pr
         assert initialized[0] == initialized[1], "the condition never reverts"
         assert names(await scene.pods()) == before
         await scene.pods_run(1)
+        await scene.one_node_was_bought()
+
+
+@pytest.mark.row("001-b")
+@CALM.scenario
+async def test_a_gpu_that_goes_with_its_kubelet_is_waited_for(product: Product) -> None:
+    async with product.scene("001-b", after="60s", types=["g4dn.xlarge"]) as scene:
+        (claim,) = await scene.run(1, containers=pod_spec(scene.name, **{GPU: "1"})["containers"])
+        node = claim["status"]["nodeName"]
+        await scene.trouble(NotReady(for_seconds=3), node=node)
+        await eventually(lambda: scene.node_is_cordoned_off(node))
+        await product.patch_status(NODES.path(node), {"allocatable": {GPU: "0"}})
+        await _replace_the_pod(scene)
+        await eventually(lambda: scene.node_is(node, ready="True"))
+        await eventually(lambda: _a_pod_waits(scene))
+        await throughout(scene.one_node_was_bought, seconds=SHORT)
+        await product.patch_status(NODES.path(node), {"allocatable": {GPU: "1"}})
+        await eventually(lambda: scene.pods_run(1))
         await scene.one_node_was_bought()
 
 
