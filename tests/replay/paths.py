@@ -21,6 +21,7 @@ from model.messages import Pause, Resume
 from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
+from tests.replay.away_path import nodeclaim_away
 from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
@@ -310,6 +311,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_used_after_all,
         nodeclaim_paused,
         nodeclaim_overdue_and_rebooted,
+        nodeclaim_away,
         nodeclaim_expired,
         nodeclaim_vanished,
         nodeclaim_no_capacity,
