@@ -69,8 +69,8 @@ class NodeClaimWorkflow:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
         if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
             rules = self._life.state.seen.rules
-            self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen))
             note_absence(self._life, seen)
+            self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen))
             if self._life.state.seen.rules != rules:
                 self._life.retime()
 

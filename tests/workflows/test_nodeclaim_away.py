@@ -53,7 +53,7 @@ async def test_a_node_that_flaps_is_counted_each_time(fake: World, skipping: Wor
     for number in range(3):
         left = began + timedelta(minutes=number)
         await leaves(fake, handle, left)
-        await leaves(fake, handle, left + timedelta(seconds=9), away_for="node.kubernetes.io/unreachable")
+        await leaves(fake, handle, left + timedelta(seconds=9), away_for="NotReady, cni:NoExecute")
         await fake.see(handle, **BUSY, ready_since=left + timedelta(seconds=20))
     await eventually(lambda: holds(fake, (20, False), (20, False), (20, False)))
     assert (await state_of(handle)).flaps == 3
@@ -68,6 +68,17 @@ async def test_the_end_of_a_taint_is_when_it_was_seen(fake: World, skipping: Wor
     await fake.see(handle, **BUSY, ready_since=left - timedelta(hours=1))
     await eventually(lambda: back(fake))
     assert 30 <= record(fake)[0][0] < 60
+
+
+async def test_a_taint_that_outlasts_not_ready_is_part_of_it(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    left = await now(skipping)
+    await leaves(fake, handle, left, away_for="NotReady, cni:NoExecute")
+    await leaves(fake, handle, left, node_ready=True, away_for="cni:NoExecute")
+    await skipping.sleep(timedelta(seconds=60))
+    await fake.see(handle, **BUSY, ready_since=left + timedelta(seconds=5))
+    await eventually(lambda: back(fake))
+    assert 60 <= record(fake)[0][0] < 90
 
 
 async def test_what_is_on_record_from_a_life_before_is_kept(fake: World, skipping: WorkflowEnvironment) -> None:

@@ -20,11 +20,13 @@ from workflows.phases.giving_up import ref
 
 AGAIN_IN = timedelta(minutes=5)
 """After a fault that no retry helps."""
+NOT_READY = "NotReady"
 _PHASES = (Phase.INITIALIZATION, Phase.READY)
 
 
 def note_absence(life: Life, seen: ClaimSeen) -> None:
-    """Take into the state what the watch saw. A node that is going is away for good, which is no flap."""
+    """Take into the record what the watch sees now, beside what it saw last: `life.state.seen`. A node that is going is
+    away for good, which is no flap."""
     known = life.state.absences
     if seen.deleting or not seen.exists or not seen.node_name:
         return
@@ -35,9 +37,10 @@ def note_absence(life: Life, seen: ClaimSeen) -> None:
 
 
 def _ended(life: Life, known: tuple[Absence, ...], seen: ClaimSeen) -> tuple[Absence, ...]:
-    """The watch may tell late that it is Ready again, and then says since when."""
+    """The watch may tell late that it is Ready again, and then says since when; that a taint went it sees, or not."""
     came, left = seen.ready_since, lasting(known)
-    return ended(known, came if came and left and came > left else life.now)
+    late = NOT_READY in life.state.seen.away_for and came and left and came > left
+    return ended(known, came if late and came else life.now)
 
 
 async def tell_absences(life: Life) -> None:
