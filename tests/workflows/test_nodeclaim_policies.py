@@ -14,6 +14,7 @@ from policy.overdue import blocked_by
 from tests.fakes.worker import World
 from tests.workflows.eventually import Handle, blocked, eventually, has_come, in_phase, in_time, state_of
 from tests.workflows.lives import BUSY, JOINED, born, delete, joined, launched, ready
+from tests.workflows.test_nodeclaim_rebuilt import lived_in
 
 STAYS: dict[str, Any] = {"registration": {"whenOverdue": "alarm"}}
 OVERDUE = labels.OVERDUE
@@ -166,6 +167,17 @@ async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(
     await eventually(lambda: told(fake, "True Drain"))
     fake.pods.blocked.clear()
     await handle.result()
+
+
+async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    claim = await lived_in(fake, skipping, "Registered", "Initialized")
+    written = {"type": OVERDUE, "status": "True", "reason": "Initialization"}
+    fake.claims.found["a"]["status"]["conditions"].append(written)
+    handle = await fake.start(claim, **BUSY)
+    await in_phase(handle, Phase.READY)
+    await eventually(lambda: told(fake, ""))
 
 
 # --- slow ---
