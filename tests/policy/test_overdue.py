@@ -4,6 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.kinds import LifecycleRules
 from model.launches import Launched
@@ -20,7 +22,7 @@ ACTIONS = ("", "alarm", "replace", "terminate")
 
 
 def rules(phase: Phase, action: str) -> LifecycleRules | None:
-    if not action or phase in (Phase.DRAIN, Phase.TERMINATION):
+    if not action or phase not in (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION):
         return None
     return LifecycleRules.model_validate({phase.value.lower(): {"whenOverdue": action}})
 
@@ -35,7 +37,36 @@ def test_every_phase_that_waits_has_a_deadline_and_past_it_an_end_or_a_person(ph
         assert blocked_by(late).startswith("waits for a person: ") and ADVICE[phase] in blocked_by(late)
     else:
         ends = {Phase.DRAIN, Phase.TERMINATION} & set(TRANSITIONS[phase])
+        assert blocked_by(late).startswith("waits for its end")
         assert ends and not is_alarmed(late), "the workflow ends it; tests/workflows/test_nodeclaim_policies.py"
+
+
+STATES = st.fixed_dictionaries(
+    {
+        "phase": st.sampled_from(Phase),
+        "blocked_by": st.sampled_from(["", "NodeNotFound: the Node left", "x" * 300]),
+        "slow": st.booleans(),
+        "late": st.sampled_from([0, 1, 10_000]),
+    }
+)
+
+
+@given(STATES, st.sampled_from(ACTIONS), st.booleans())
+def test_no_state_waits_without_a_deadline_to_come_or_a_word_of_whom_it_waits_for(
+    drawn: dict[str, Any], action: str, there: bool
+) -> None:
+    """As the workflow keeps its state: a deadline from the phase's beginning, overdue once it has passed."""
+    late = timedelta(minutes=drawn.pop("late"))
+    phase = drawn["phase"]
+    state = node({"rules": rules(phase, action), "node_name": "node-a" if there else ""}, since=NOW - late, **drawn)
+    deadline = deadline_of(state, phase, NOW - late)
+    state = state.model_copy(update={"deadline": deadline, "overdue": deadline is not None and deadline <= NOW})
+    told = blocked_by(state)
+    in_time = deadline is not None and deadline > NOW
+    lost = phase is Phase.READY and not there and bool(drawn["blocked_by"])
+    at_rest = phase in AT_REST and not lost
+    assert in_time or at_rest or told.startswith("waits for ")
+    assert len(told) <= LONGEST
 
 
 @pytest.mark.parametrize("phase", AT_REST)
