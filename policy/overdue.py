@@ -37,19 +37,18 @@ def blocked_by(state: ClaimState) -> str:
     if state.overdue and state.phase in ADVICE:
         whom = f"{WAITS_FOR_A_PERSON}: {ADVICE[state.phase]}" if is_alarmed(state) else WAITS_FOR_ITS_END
         said = f"{whom}; {said}" if said else whom
+    elif is_lost(state):
+        said = f"{WAITS_FOR_A_PERSON}: bring its Node back, or delete the NodeClaim; {said}"
     elif state.slow:
         said = f"{SLOW}: {said}" if said else f"{SLOW}: nothing is known to hold it up"
-    elif is_lost(state):
-        said = f"{WAITS_FOR_A_PERSON}: bring its Node back, or delete the NodeClaim; {said}".removesuffix("; ")
     return said[:LONGEST]
 
 
 def is_lost(state: ClaimState) -> bool:
     """A node that was ready has left the cluster while its instance runs on, as far as is known."""
     seen = state.seen
-    return (
-        state.phase is Phase.READY and bool(state.blocked_by) and seen.exists and not (seen.deleting or seen.node_name)
-    )
+    standing = seen.exists and not seen.deleting
+    return state.phase is Phase.READY and bool(state.blocked_by) and standing and not seen.node_name
 
 
 def slow_at(state: ClaimState) -> datetime | None:
