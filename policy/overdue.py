@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from model.lifecycle import ClaimState, Phase, PhaseTimes
+from model.lifecycle import ClaimState, Phase
+from model.pace import PhaseTimes
 from policy.rules import action_of
 
 SLOW: Final = "slow"
@@ -63,6 +64,8 @@ def slow_at(state: ClaimState) -> datetime | None:
 
 
 def _expected(state: ClaimState) -> timedelta | None:
+    if state.expected is None:
+        return None
     kind = state.launched.instance_type if state.launched else ""
     times = state.expected.by_type.get(kind, PhaseTimes())
     others = state.expected.otherwise
