@@ -13,8 +13,9 @@ class NodeLives:
     def __init__(self, policies: Policies, startup: Startup, gauges: OverdueGauges) -> None:
         self.policies, self.startup, self._gauges = policies, startup, gauges
 
-    def look(self, dirty: Dirty) -> None:
-        if self.policies.look(dirty):
+    def look(self, dirty: Dirty, known: bool) -> None:
+        """`known`: all policies, and the NodePools that they select."""
+        if self.policies.look(dirty, known):
             self.startup.forget_expected()
         self.startup.look(dirty)
         self._gauges.look(dirty)

@@ -69,10 +69,11 @@ class Policies:
         if self._changed:
             self._woken()
 
-    def look(self, dirty: Dirty) -> bool:
+    def look(self, dirty: Dirty, known: bool = True) -> bool:
         """Decide anew where a policy or a NodePool changed; NodeClaims for which other rules hold now are due. False
-        when nothing had to be decided."""
-        if not self._note_pools(dirty) and not self._changed:
+        when nothing had to be decided, or not all policies and NodePools are `known` yet."""
+        self._changed = self._note_pools(dirty) or self._changed
+        if not self._changed or not known:
             return False
         self._changed = False
         before = self._rules

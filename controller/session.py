@@ -229,7 +229,7 @@ class Session:
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
-            self._lives.look(dirty)
+            self._lives.look(dirty, known.policies)
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)

@@ -1,7 +1,7 @@
 """How long nodes took to launch, register and initialize, by NodePool and instance type, learnt from NodeClaims.
 
 The conditions' transition times say it, so that a watch that just began knows what live NodeClaims show. What is
-expected of a new node rides in the start of its workflow, which costs nothing.
+expected of a new node rides in what its workflow is told anyhow.
 """
 
 from collections import deque
@@ -13,7 +13,8 @@ from controller.caches import Caches
 from controller.dirty import Dirty
 from model.facts import ClaimFact
 from model.labels import INSTANCE_TYPE
-from model.lifecycle import Deadlines, Expected, PhaseTimes
+from model.lifecycle import Deadlines
+from model.pace import Expected, PhaseTimes
 from policy.startup import decide_expected, unknown
 
 Step = Literal["launch", "registration", "initialization"]

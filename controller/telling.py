@@ -27,6 +27,7 @@ from model.facts import ClaimFact
 from model.labels import LAUNCH_GROUP, NODECLASS, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from model.pace import Expected
 from policy.drift import Drift
 from workflows import ids
 from workflows.attributes import start_attributes
@@ -162,20 +163,18 @@ class Telling:
         identity = self.identity(claim)
         start = Start(
             "NodeClaimWorkflow",
-            self._state(identity),
+            ClaimState(identity=identity, deadlines=self._deadlines),
             start_attributes(identity, identity.created + self._limits(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
             again=again,
         )
-        seen = digest.seen.model_copy(update={"number": self._number()})
+        seen = digest.seen.model_copy(update={"number": self._number(), "expected": self._expected(claim)})
         self._signaller.offer(Signal(workflow_id, "seen", seen, _written(digest.seen), start))
 
-    def _state(self, identity: ClaimIdentity) -> ClaimState:
-        """What a life starts from. What is expected of it is learnt by then, or never: it is worth no signal."""
-        state = ClaimState(identity=identity, deadlines=self._deadlines)
-        if self._lives is None or not identity.pool:
-            return state
-        return state.model_copy(update={"expected": self._lives.startup.expected(identity.pool)})
+    def _expected(self, claim: ClaimFact) -> Expected | None:
+        """Of a node that starts; it is worth no signal of its own."""
+        starts = claim.pool and not (claim.initialized or claim.deleting)
+        return self._lives.startup.expected(claim.pool) if self._lives and starts else None
 
     def _limits(self, pool: str) -> Deadlines:
         return self._lives.policies.deadlines_of(pool) if self._lives else self._deadlines

@@ -10,8 +10,9 @@ from typing import Final, Literal
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.kinds import LifecycleRules
+from model.pace import Expected
 
-UNCOMPARED: Final = {"number", "ready_since"}
+UNCOMPARED: Final = {"number", "ready_since", "expected"}
 """What an observation may differ in and yet be no news."""
 
 
@@ -59,6 +60,9 @@ class ClaimSeen(Message):
     """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
+
+    expected: Expected | None = None
+    """How long its start-up may take before it is slow, told with what is told anyhow; not part of what is compared."""
 
     def differs(self, other: "ClaimSeen | None") -> bool:
         return other is None or self.model_dump(exclude=UNCOMPARED) != other.model_dump(exclude=UNCOMPARED)

@@ -58,6 +58,10 @@ class Recalled(Message):
     drift: str = ""
     """What the condition Drifted says."""
     drift_message: str = ""
+    told_overdue: str = ""
+    """The phase that the condition tenure.sh/Overdue says is past its deadline."""
+    absences: tuple[Absence, ...] = ()
+    """When its node was away, as the NodeClaim says."""
 
 
 class Registered(Message):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.away import Away
 from controller.catalogue import AGAIN_IN, FRESH_FOR
 from controller.nominations import Nominations
 from controller.planning import Planning
@@ -17,7 +18,7 @@ from model.kinds import EC2NodeClass, NodeClaim
 from model.labels import AWAY
 from model.plans import PlanOutcome, PlanRequest
 from scheduling.state import PlanSettings
-from tests.controller.builders import Json, World, at, away, claim, node, node_class, pod, pool, stamp
+from tests.controller.builders import Json, World, at, claim, node, node_class, pod, pool, stamp
 from tests.fakes.kubernetes import FakeClaims, FakeEvents
 from tests.scheduling.builders import COMMON
 
@@ -70,15 +71,18 @@ class Stage(World):
     def __init__(self) -> None:
         super().__init__()
         self.nominations, self.claims, self.events, self.types = Nominations(), Claims(), FakeEvents(), Types()
+        self.graces: dict[str, timedelta] = {}
+        """By NodePool, where it is not five minutes."""
         self.planning = Planning(
             caches=self.caches,
             nominations=self.nominations,
-            away=away(self),
+            away=Away(self.caches, lambda pool: self.graces.get(pool, timedelta(minutes=5))),
             claims=self.claims,
             events=self.events,
             offerings=self.types,
             settings=PlanSettings(),
             not_ready_grace=timedelta(minutes=5),
+            graces=lambda: self.graces,
             now=lambda: self.now,
         )
 
@@ -260,3 +264,17 @@ async def test_a_claim_that_the_watch_lost_is_bought_again(stage: Stage) -> None
     stage.lose("nodeclaims", claim(name, uid=f"uid-{name}"))
     del stage.claims.found[name]
     assert (await stage.plan("plan-2")).created == 1
+
+
+@pytest.mark.parametrize(("grace", "told"), [(30, True), (120, False)])
+async def test_a_node_that_a_policy_waits_for_no_longer_is_named_with_its_pool_s_grace(
+    stage: Stage, grace: int, told: bool
+) -> None:
+    """It is NotReady for 40 s."""
+    stage.graces["general"] = timedelta(seconds=grace)
+    stage.hear("nodeclaims", claim("c1", phase="Initialized"))
+    stage.hear("nodes", node("n1", of="c1", ready=False))
+    stage.want(8)
+    assert (await stage.plan()).created
+    said = [message for _, reason, message in stage.events.said if reason == "NotReadyGraceOver"]
+    assert bool(said) is told and all("grace of 30 s" in one for one in said)

@@ -141,6 +141,16 @@ async def test_a_verdict_that_could_not_be_written_is_written_next_time(stage: S
     assert [(name, one.refused, one.reason) for name, one in stage.told.said] == [("p", True, "RuntimeValidation")]
 
 
+async def test_nothing_is_said_before_all_policies_and_pools_are_known(stage: Stage) -> None:
+    stage.write(policy("p", **GPU, launch={"deadline": "4m"}))
+    assert not stage.policies.look(stage.caches.take_dirty(), known=False)
+    await stage.policies.say()
+    assert stage.told.said == [] and stage.policies.rules_of("gpu") is None
+    assert stage.look().claims == {"g1"}
+    await stage.policies.say()
+    assert len(stage.told.said) == 1
+
+
 Change = Callable[[Stage], None]
 
 

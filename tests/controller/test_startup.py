@@ -6,7 +6,8 @@ from temporalio.common import MetricMeter
 
 from controller.overdue_gauges import NAME, OverdueGauges
 from controller.startup import Startup
-from model.lifecycle import Deadlines, PhaseTimes
+from model.lifecycle import Deadlines
+from model.pace import PhaseTimes
 from tests.controller.builders import World, claim, stamp
 from tests.controller.test_offering_gauges import Meter
 

@@ -343,6 +343,22 @@ def test_claims_are_told_of_once_policies_are_known(stage: Stage) -> None:
     assert len(stage.told.to(CLAIM)) == 1
 
 
+def test_what_is_expected_is_worth_no_signal_of_its_own(stage: Stage) -> None:
+    with_policies(stage)
+    stage.hear("nodeclaims", claim("c1"))
+    stage.tell()
+    told, lives = len(stage.told.signals), stage.telling._lives
+    assert lives is not None
+    for number in range(5):
+        others = claim(f"o{number}", phase="Initialized", pool="other")
+        stage.hear("nodeclaims", others)
+    dirty = stage.caches.take_dirty()
+    lives.look(dirty, known=True)
+    stage.caches.touch_claim("c1")
+    stage.tell(1)
+    assert [one for one in stage.told.signals[told:] if one.workflow_id == CLAIM] == []
+
+
 def test_a_life_starts_with_what_is_expected_of_it_and_the_deadline_of_its_launch(stage: Stage) -> None:
     policies = with_policies(stage)
     policies.hear([Delta(policy("p", launch={"deadline": "4m"}))])
@@ -350,6 +366,7 @@ def test_a_life_starts_with_what_is_expected_of_it_and_the_deadline_of_its_launc
     policies.look(stage.caches._dirty)
     stage.tell()
     start = next(one.start for one in stage.told.signals if one.workflow_id == CLAIM)
-    assert start is not None and isinstance(start.state, ClaimState) and start.attributes is not None
-    assert start.state.expected.otherwise.initialization == timedelta(minutes=3)
+    assert start is not None and start.attributes is not None
+    expected = stage.seen().expected
+    assert expected is not None and expected.otherwise.initialization == timedelta(minutes=3)
     assert start.attributes.get(DEADLINE) == at(-100) + timedelta(minutes=4)

@@ -16,8 +16,9 @@ from activities.registry import Ports, activities_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
-from model.lifecycle import ClaimOutcome, ClaimState, Deadlines, Expected
+from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
 from model.observations import ClaimSeen
+from model.pace import Expected
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
@@ -68,7 +69,7 @@ class World:
         identity = self.lives.identity(claim).model_copy(update={"alike": alike})
         handle = await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected or Expected()),
+            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=start_attributes(identity),

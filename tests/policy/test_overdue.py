@@ -4,10 +4,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.kinds import LifecycleRules
 from model.launches import Launched
-from model.lifecycle import Expected, Phase, PhaseTimes
+from model.lifecycle import Phase
+from model.pace import Expected, PhaseTimes
 from policy.lifecycle import TRANSITIONS, deadline_of
 from policy.overdue import ADVICE, LONGEST, blocked_by, is_alarmed, slow_at
 from policy.rules import action_of
@@ -20,7 +23,7 @@ ACTIONS = ("", "alarm", "replace", "terminate")
 
 
 def rules(phase: Phase, action: str) -> LifecycleRules | None:
-    if not action or phase in (Phase.DRAIN, Phase.TERMINATION):
+    if not action or phase not in (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION):
         return None
     return LifecycleRules.model_validate({phase.value.lower(): {"whenOverdue": action}})
 
@@ -35,7 +38,36 @@ def test_every_phase_that_waits_has_a_deadline_and_past_it_an_end_or_a_person(ph
         assert blocked_by(late).startswith("waits for a person: ") and ADVICE[phase] in blocked_by(late)
     else:
         ends = {Phase.DRAIN, Phase.TERMINATION} & set(TRANSITIONS[phase])
+        assert blocked_by(late).startswith("waits for its end")
         assert ends and not is_alarmed(late), "the workflow ends it; tests/workflows/test_nodeclaim_policies.py"
+
+
+STATES = st.fixed_dictionaries(
+    {
+        "phase": st.sampled_from(Phase),
+        "blocked_by": st.sampled_from(["", "NodeNotFound: the Node left", "x" * 300]),
+        "slow": st.booleans(),
+        "late": st.sampled_from([0, 1, 10_000]),
+    }
+)
+
+
+@given(STATES, st.sampled_from(ACTIONS), st.booleans())
+def test_no_state_waits_without_a_deadline_to_come_or_a_word_of_whom_it_waits_for(
+    drawn: dict[str, Any], action: str, there: bool
+) -> None:
+    """As the workflow keeps its state: a deadline from the phase's beginning, overdue once it has passed."""
+    late = timedelta(minutes=drawn.pop("late"))
+    phase = drawn["phase"]
+    state = node({"rules": rules(phase, action), "node_name": "node-a" if there else ""}, since=NOW - late, **drawn)
+    deadline = deadline_of(state, phase, NOW - late)
+    state = state.model_copy(update={"deadline": deadline, "overdue": deadline is not None and deadline <= NOW})
+    told = blocked_by(state)
+    in_time = deadline is not None and deadline > NOW
+    lost = phase is Phase.READY and not there and bool(drawn["blocked_by"])
+    at_rest = phase in AT_REST and not lost
+    assert in_time or at_rest or told.startswith("waits for ")
+    assert len(told) <= LONGEST
 
 
 @pytest.mark.parametrize("phase", AT_REST)
@@ -76,7 +108,7 @@ def test_slow_begins_where_such_nodes_are_through() -> None:
 
 
 def test_nothing_is_slow_that_is_known_to_be_or_late_or_comes_back_or_of_which_nothing_is_expected() -> None:
-    for more in ({"slow": True}, {"overdue": True}, {"initialized": True}, {"expected": Expected()}):
+    for more in ({"slow": True}, {"overdue": True}, {"initialized": True}, {"expected": None}):
         state = starting(Phase.INITIALIZATION).model_copy(update=more)
         assert slow_at(state) is None
     assert slow_at(starting(Phase.INITIALIZATION).model_copy(update={"deadline": after(minutes=3)})) is None

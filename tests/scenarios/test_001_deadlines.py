@@ -7,7 +7,8 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from model.labels import OVERDUE
-from model.lifecycle import Deadlines, Expected, Phase, PhaseTimes
+from model.lifecycle import Deadlines, Phase
+from model.pace import Expected, PhaseTimes
 from policy.overdue import blocked_by
 from policy.startup import unknown
 from tests.fakes.skipping import time_skipping

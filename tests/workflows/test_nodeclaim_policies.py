@@ -9,11 +9,13 @@ from temporalio.testing import WorkflowEnvironment
 
 from model import labels
 from model.launches import LaunchRefused
-from model.lifecycle import ClaimState, Expected, Phase, PhaseTimes
+from model.lifecycle import ClaimState, Phase
+from model.pace import Expected, PhaseTimes
 from policy.overdue import blocked_by
 from tests.fakes.worker import World
 from tests.workflows.eventually import Handle, blocked, eventually, has_come, in_phase, in_time, state_of
 from tests.workflows.lives import BUSY, JOINED, born, delete, joined, launched, ready
+from tests.workflows.test_nodeclaim_rebuilt import lived_in
 
 STAYS: dict[str, Any] = {"registration": {"whenOverdue": "alarm"}}
 OVERDUE = labels.OVERDUE
@@ -168,12 +170,25 @@ async def test_a_deadline_that_moves_while_a_drain_runs_makes_it_overdue(
     await handle.result()
 
 
+async def test_a_life_that_is_made_anew_takes_off_what_it_finds_written(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    claim = await lived_in(fake, skipping, "Registered", "Initialized")
+    written = {"type": OVERDUE, "status": "True", "reason": "Initialization"}
+    fake.claims.found["a"]["status"]["conditions"].append(written)
+    handle = await fake.start(claim, **BUSY)
+    await in_phase(handle, Phase.READY)
+    await eventually(lambda: told(fake, ""))
+
+
 # --- slow ---
 
 
 async def expecting(fake: World, skipping: WorkflowEnvironment, expected: Expected) -> Handle:
+    """As the watch tells it with the first that it tells."""
     claim = await born(fake, skipping)
-    handle = await fake.start(claim, expected=expected)
+    handle = await fake.start(claim)
+    await fake.see(handle, expected=expected)
     await in_phase(handle, Phase.REGISTRATION)
     return handle
 
@@ -230,7 +245,7 @@ async def expecting_type(fake: World, skipping: WorkflowEnvironment, kind: str, 
 
 async def test_a_node_that_is_not_slow_costs_no_event_for_it(fake: World, skipping: WorkflowEnvironment) -> None:
     spent = []
-    for name, expected in (("a", Expected()), ("b", expectation(3))):
+    for name, expected in (("a", None), ("b", expectation(3))):
         claim = fake.claims.add(name, born=await skipping.get_current_time())
         handle = await fake.start(claim, expected=expected)
         await in_phase(handle, Phase.REGISTRATION)

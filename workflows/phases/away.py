@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.absences import AbsenceActivities
-from model.absence import Absence, begun, ended, lasting, written
+from model.absence import Absence, begun, ended, lasting, merged, written
 from model.lifecycle import ClaimState, Phase
 from model.observations import ClaimSeen
 from model.steps import AbsencesTold
@@ -34,6 +34,14 @@ def note_absence(life: Life, seen: ClaimSeen) -> None:
         life.change(absences=begun(known, seen.away_since), flaps=life.state.flaps + 1)
     elif seen.away_since is None and lasting(known):
         life.change(absences=_ended(life, known, seen))
+
+
+def recall_absences(life: Life, known: tuple[Absence, ...]) -> None:
+    """Of a life that is begun anew: what its NodeClaim says of the time before; and its end, if the node is back."""
+    record, seen = merged(known, life.state.absences), life.state.seen
+    if seen.node_name and seen.away_since is None and lasting(record):
+        record = _ended(life, record, seen)
+    life.change(absences=record, absences_told=written(known), flaps=len(record))
 
 
 def _ended(life: Life, known: tuple[Absence, ...], seen: ClaimSeen) -> tuple[Absence, ...]:
