@@ -12,6 +12,7 @@ from activities.errors import faults_mapped
 from activities.ports import Claims, Fleet, Instances, LaunchFacts, Machines, NodeClasses, Nodes
 from activities.writing import show_launched
 from model import labels
+from model.absence import read
 from model.faults import TryLater
 from model.kinds import NodeClaim
 from model.launches import FleetAnswer, FleetInstance, Launched
@@ -53,6 +54,8 @@ class RecallActivities:
             initialized=_has(claim, labels.INITIALIZED_CONDITION),
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
+            told_overdue=_overdue(claim),
+            absences=read(claim.metadata.annotations.get(labels.AWAY, "")),
             **_drift(claim),
         )
 
@@ -127,6 +130,11 @@ def _of_status(claim: NodeClaim) -> Launched | None:
 def _drift(claim: NodeClaim) -> dict[str, str]:
     told = claim.condition(labels.DRIFTED)
     return {"drift": told.reason, "drift_message": told.message} if told and told.is_true else {}
+
+
+def _overdue(claim: NodeClaim) -> str:
+    told = claim.condition(labels.OVERDUE)
+    return told.reason if told and told.is_true else ""
 
 
 def _has(claim: NodeClaim, condition: str) -> bool:

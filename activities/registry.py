@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from activities.absences import AbsenceActivities
 from activities.disruption import DisruptionActivities
 from activities.draining import DrainActivities
 from activities.joining import JoiningActivities
@@ -107,6 +108,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         recalling.claim_stands,
         joining.register_node,
         joining.initialize_node,
+        AbsenceActivities(claims=claims).record_absences,
         disruption.disrupt_claim,
         disruption.report,
         draining.drain_node,

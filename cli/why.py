@@ -14,7 +14,7 @@ from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.exits import Refused
 from cli.lives import Lives, NodeLife
 from model.lifecycle import ClaimState, Step
-from workflows.details import drifted
+from workflows.details import absent, drifted
 
 app = typer.Typer()
 
@@ -45,7 +45,7 @@ async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
         state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
     except RPCError as unanswered:
         return story(life, (), note=f"its story needs a worker, and none answers: {unanswered.message}")
-    return story(life, state.story, drift=drifted(state), bought_for=state.identity.why)
+    return story(life, state.story, drift=drifted(state), bought_for=state.identity.why, away=absent(state))
 
 
 def story(
@@ -56,6 +56,7 @@ def story(
     note: str = "",
     drift: str = "",
     bought_for: str = "",
+    away: str = "",
 ) -> str:
     """The node as lines of text: what is so now, then how it came to be."""
     place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
@@ -73,6 +74,8 @@ def story(
         lines.append(f"  blocked by  {life.blocked_by}")
     if drift:
         lines.append(f"  drifted     {drift}")
+    if away:
+        lines.append(f"  away        {away}")
     if reason:
         lines.append(f"  went for    {reason}")
     if note:

@@ -14,10 +14,11 @@ from model import labels, resources
 from model.base import Message
 from model.facts import ClaimFact, NodeFact, PoolFact
 from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass, Taint
-from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from model.kinds import EC2NodeClass, LifecycleRules, Taint
+from model.observations import UNCOMPARED, ClaimSeen, NodeClassSeen, PoolSeen
 from policy.drift import Drift
 from policy.initialization import decide_waiting_for
+from scheduling.grace import Grace
 
 SETTLE: Final = timedelta(seconds=10)
 """What holds up a node that just became Ready is not worth a signal before it has held for so long."""
@@ -43,6 +44,10 @@ class View:
     """Nobody saw it leave: `vacant_since` is when the watch began."""
     kept_for: str = ""
     """The CapacityBuffer that needs the room there."""
+    away: Grace | None = None
+    """What an initialized node has used of its grace."""
+    rules: LifecycleRules | None = None
+    """What LifecyclePolicies say of its NodePool's nodes."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,10 @@ def claim_digest(view: View, now: datetime) -> Digest:
     """The observation without its number."""
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
-        return Digest(ClaimSeen(deleting=True))
+        return Digest(ClaimSeen(deleting=True, rules=view.rules))
     drift = view.drift
-    bare = ClaimSeen(drift=drift.reason, drift_message=drift.message) if drift else ClaimSeen()
+    found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
+    bare = ClaimSeen(rules=view.rules).model_copy(update=found)
     if not nodes:
         return Digest(bare)
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
@@ -87,6 +93,8 @@ def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Di
     waiting = waiting_for(view.claim, node)
     if waiting:
         seen = seen.model_copy(update={"node_ready": node.ready, "waiting_for": _reasons(node, waiting)})
+    if view.away and view.away.away_since:
+        seen = seen.model_copy(update={"away_since": view.away.away_since, "away_for": view.away.why})
     if view.occupied:
         return Digest(seen)
     if view.kept_for:
@@ -103,6 +111,7 @@ def _ready(view: View, joined: ClaimSeen, node: NodeFact) -> ClaimSeen:
     return joined.model_copy(
         update={
             "node_ready": True,
+            "ready_since": node.ready_changed,
             "boot_id": node.boot_id,
             "policy": view.policy,
             "do_not_disrupt": node.annotations.get(labels.DO_NOT_DISRUPT) == "true",
@@ -173,8 +182,8 @@ def foreign_stamps(own: str, claims: Iterable[ClaimFact], annotation: str) -> st
 
 
 def fingerprint(seen: Message) -> str:
-    """A short hash of an observation, its number left out; equal for equal digests."""
-    return short(seen.model_dump_json(exclude={"number"}))
+    """A short hash of an observation, less what is not compared; equal for equal digests."""
+    return short(seen.model_dump_json(exclude=UNCOMPARED))
 
 
 def short(text: str) -> str:

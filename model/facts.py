@@ -13,6 +13,10 @@ class Taint(Value):
     value: str = ""
     effect: str
 
+    @property
+    def name(self) -> str:
+        return f"{self.key}:{self.effect}"
+
 
 class Toleration(Value):
     key: str = ""
@@ -146,8 +150,12 @@ class NodeFact(Value):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    tainted: dict[str, datetime] = {}
+    """Since when each taint is there, by `key:effect`: as the taint says, or as it was first seen."""
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
+    missing: dict[str, datetime] = {}
+    """Since when a resource that the node has, or had, is not allocatable: as it was first seen."""
     ready: bool = False
     ready_changed: datetime | None = None
     boot_id: str = ""
@@ -178,13 +186,17 @@ class ClaimFact(Value):
     node_name: str = ""
     expire_after_seconds: int | None = None
     launched: bool = False
+    launched_at: datetime | None = None
     registered: bool = False
+    registered_at: datetime | None = None
     initialized: bool = False
     initialized_at: datetime | None = None
     instance_terminating: bool = False
     drifted: str = ""
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""
+    overdue: str = ""
+    """The phase that its condition says is past its deadline."""
     deleting: bool = False
     deletion: datetime | None = None
     finalizers: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Literal
 
+from model.absence import Absence
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.launches import Launched, LaunchPreparation, Member
@@ -57,6 +58,10 @@ class Recalled(Message):
     drift: str = ""
     """What the condition Drifted says."""
     drift_message: str = ""
+    told_overdue: str = ""
+    """The phase that the condition tenure.sh/Overdue says is past its deadline."""
+    absences: tuple[Absence, ...] = ()
+    """When its node was away, as the NodeClaim says."""
 
 
 class Registered(Message):
@@ -80,6 +85,8 @@ class DisruptionAsked(Message):
     reason: str
     voluntary: bool = True
     """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
+    at_once: bool = False
+    """Nothing may hold up the end: its termination grace period is over."""
 
 
 class Disrupted(Message):
@@ -114,6 +121,13 @@ class Report(Message):
     message: str = ""
     event: str = ""
     warning: bool = False
+
+
+class AbsencesTold(Message):
+    """When a NodeClaim's node was away, as its workflow knows."""
+
+    claim: ClaimRef
+    absences: tuple[Absence, ...]
 
 
 class TerminationAsked(Message):

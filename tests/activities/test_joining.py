@@ -93,6 +93,7 @@ async def test_initialized_once_a_node_that_is_not_ready_since_stays_so_unless_i
     assert scene.claims.condition("a", "Initialized").startswith("True")
     rebooted = REF.model_copy(update={"initialized": True})
     assert (await performed(scene.joining.initialize_node, rebooted)).outcome == "waiting"
+    assert scene.claims.condition("a", "Initialized").startswith("True"), "it never reverts"
 
 
 async def test_a_node_that_never_expires_has_no_expiry(scene: Scene) -> None:

@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from cli.lives import NodeLife
 from cli.why import story
+from model.absence import Absence
 from model.lifecycle import ClaimIdentity, ClaimState, Phase, Step
 from model.observations import ClaimSeen
-from workflows.details import drifted
+from workflows.details import absent, drifted
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -57,3 +58,15 @@ def test_a_node_that_a_plan_made_says_what_it_was_bought_for() -> None:
     life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
     assert "  bought for  default/web: m5.large" in story(life, (), bought_for="default/web: m5.large").splitlines()
     assert "bought for" not in story(life, ())
+
+
+def test_a_node_that_comes_and_goes_says_how_often_and_for_how_long_it_was_away() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
+    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    stretches = tuple(Absence(since=START, until=START + timedelta(seconds=lasted)) for lasted in (50, 40))
+    state = ClaimState(identity=identity, flaps=3, absences=(*stretches, Absence(since=START)))
+    now = state.model_copy(update={"seen": ClaimSeen(away_since=START, away_for="NotReady")})
+    [told] = [line for line in story(life, (), away=absent(now)).splitlines() if line.startswith("  away")]
+    assert "since 2026-01-01 12:00:00 UTC: NotReady" in told
+    assert "3 times since it was initialized, the latest 2 before for 90 s in all" in told
+    assert "away" not in story(life, (), away=absent(ClaimState(identity=identity)))

@@ -6,6 +6,7 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 
 from model import labels
+from model.absence import Absence, lasting, read, written
 from model.faults import TryLater
 from model.kinds import NodeClaim
 from model.lifecycle import Phase
@@ -173,3 +174,21 @@ async def test_a_node_that_joined_while_nobody_was_at_work_is_not_given_up(
     await in_phase(handle, Phase.INITIALIZATION)
     assert fake.instances.terminated == []
     await fake.see(handle, **JOINED)
+
+
+async def test_when_the_node_was_away_is_known_again_and_an_absence_that_is_over_ends(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    left = (await skipping.get_current_time() - timedelta(minutes=30)).replace(microsecond=0)
+    before = (Absence(since=left, until=left + timedelta(seconds=50)), Absence(since=left + timedelta(minutes=10)))
+    claim = await lived_in(fake, skipping, "Registered", "Initialized", annotations={labels.AWAY: written(before)})
+    handle = await fake.start(claim, **BUSY)
+    await in_phase(handle, Phase.READY)
+    await in_time(skipping, lambda: back(fake), seconds=1)
+    state = await state_of(handle)
+    assert state.flaps == 2 and state.absences[0] == before[0] and state.absences[1].until is not None
+
+
+async def back(fake: World) -> bool:
+    found = read(fake.claims.found["a"]["metadata"]["annotations"][labels.AWAY])
+    return len(found) == 2 and lasting(found) is None

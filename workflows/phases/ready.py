@@ -32,7 +32,7 @@ async def ready(life: Life) -> Phase:
                 life.change(disruption=life.state.disruption or verdict.why)
                 return Phase.DRAIN
             case "initialize":
-                life.change(flaps=life.state.flaps + 1)
+                life.change(reboots=life.state.reboots + 1)
                 return Phase.INITIALIZATION
             case "expire":
                 life.change(disruption="Expired")
