@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools
+from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, NodeState, Pools
 from activities.stamps import restamp_pool
 from model import labels
 from model.coordination import PoolCount
@@ -72,8 +72,8 @@ class PoolActivities:
             return Allowance(allowed=0, why=f"NodePool {asked.name} is gone")
         claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
         nodes = await self._nodes.list(labels={labels.NODEPOOL: asked.name})
-        unready = {node.provider_id for node in nodes if not node.ready}
-        count = _count(claims, unready)
+        used = {node.provider_id for node in nodes if not node.ready or _going(node)}
+        count = _count(claims, used)
         allowance = decide_allowance(pool.spec.disruption.budgets, count, reason=asked.reason, now=datetime.now(UTC))
         if pool.is_static and asked.reason == "Empty":
             why = f"NodePool {asked.name} is static: its nodes are not consolidated"
@@ -89,16 +89,19 @@ class PoolActivities:
         return allowance
 
 
-def _count(claims: Sequence[NodeClaim], unready: set[str]) -> PoolCount:
+def _going(node: NodeState) -> bool:
+    """It is being drained, be it that its NodeClaim is not deleted before the pods are gone."""
+    return any(key == labels.DISRUPTED_TAINT_KEY for key, _, _ in node.taints)
+
+
+def _count(claims: Sequence[NodeClaim], used: set[str]) -> PoolCount:
     """Managed, initialized, not terminating yet; consuming are those NotReady or going (reference 4.4)."""
     counted = [
         claim
         for claim in claims
         if _true(claim, labels.INITIALIZED_CONDITION) and not _true(claim, labels.INSTANCE_TERMINATING)
     ]
-    consuming = (
-        claim.metadata.uid for claim in counted if claim.metadata.deleting or claim.status.provider_id in unready
-    )
+    consuming = (claim.metadata.uid for claim in counted if claim.metadata.deleting or claim.status.provider_id in used)
     standing = (claim.metadata.uid for claim in counted)
     return PoolCount(standing=tuple(sorted(standing)), consuming=tuple(sorted(consuming)))
 

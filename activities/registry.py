@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.disruption import DisruptionActivities
+from activities.drain_ports import Budgets, DrainPorts, Rollouts
 from activities.draining import DrainActivities
 from activities.joining import JoiningActivities
 from activities.launching import LaunchActivities
@@ -59,6 +60,8 @@ class Ports:
     machines: Machines
     upkeep: UpkeepPorts
     loads: Loads
+    budgets: Budgets
+    rollouts: Rollouts
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
@@ -97,7 +100,17 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     )
     joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
-    draining = DrainActivities(claims=claims, nodes=nodes, pods=pods, instances=ports.instances, events=events)
+    draining = DrainActivities(
+        DrainPorts(
+            claims=claims,
+            nodes=nodes,
+            pods=pods,
+            instances=ports.instances,
+            events=events,
+            budgets=ports.budgets,
+            rollouts=ports.rollouts,
+        )
+    )
     ending = TerminationActivities(claims=claims, nodes=nodes, instances=ports.instances)
     return [
         launching.prepare_launch,
@@ -110,6 +123,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         disruption.disrupt_claim,
         disruption.report,
         draining.drain_node,
+        draining.keep_node,
         ending.terminate_node,
         ending.instance_runs,
     ]

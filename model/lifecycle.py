@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from model.base import Message
 from model.catalogue import UnavailableOffering
+from model.drains import DrainState, GaveUp
 from model.launches import Launched, LaunchGroup, LaunchRefused
 from model.messages import Pause, PermitAnswered
 from model.observations import ClaimSeen
@@ -98,6 +99,9 @@ class ClaimState(Message):
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
     pause: Pause | None = None
+    drain: DrainState | None = None
+    gave_up: GaveUp | None = None
+    """The last drain that was given up."""
     story: tuple[Step, ...] = ()
 
 

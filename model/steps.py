@@ -5,6 +5,8 @@ from typing import Literal
 
 from model.base import Message
 from model.catalogue import UnavailableOffering
+from model.drains import DrainVerdict
+from model.kinds.lifecycle_rules import DrainRules
 from model.launches import Launched, LaunchPreparation, Member
 from model.plans import LaunchDraft
 
@@ -80,6 +82,8 @@ class DisruptionAsked(Message):
     reason: str
     voluntary: bool = True
     """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
+    keep: bool = False
+    """Take the node out of service and leave its NodeClaim for the end of the drain."""
 
 
 class Disrupted(Message):
@@ -91,16 +95,34 @@ class DrainAsked(Message):
     claim: ClaimRef
     known_blockers: str = ""
     """The verdict shown already: the activity comes back when it changes."""
+    known: DrainVerdict | None = None
+    """The same, with all there is to it: since when what holds."""
     patience: float = 300.0
     """Seconds after which it comes back in any case."""
+    began: datetime | None = None
+    """When the drain began."""
+    keep: bool = False
+    """The NodeClaim is not deleted before the pods are gone, unless a person deletes it."""
+    escalate: bool = False
+    """Pods are deleted with their own grace period from now on, whatever holds them."""
+    rules: DrainRules | None = None
 
 
 class Drained(Message):
-    outcome: Literal["drained", "waiting", "deadline passed"]
+    outcome: Literal["drained", "waiting", "deadline passed", "not ready"]
+    """`not ready`: the node's kubelet has been dead for so long that its pods are not waited for any more."""
     blockers: str = ""
     pods: int = 0
     deadline: datetime | None = None
     """The end of the termination grace period, where one is set."""
+    verdict: DrainVerdict | None = None
+    keep: bool = False
+    """The NodeClaim is still not being deleted."""
+
+
+class GiveUpAsked(Message):
+    claim: ClaimRef
+    why: str
 
 
 class Report(Message):

@@ -28,6 +28,7 @@ TRANSITIONS: dict[Phase, dict[Phase, str]] = {
     },
     Phase.DRAIN: {
         Phase.TERMINATION: "no pod and no volume is waited for, or the termination grace period is over",
+        Phase.READY: "its LifecyclePolicy gave a blocked drain up, and its NodeClaim is not being deleted",
     },
     Phase.TERMINATION: {
         Phase.GONE: "EC2 no longer lists the instance and the finalizers are off",

@@ -8,7 +8,9 @@ from typing import Literal
 
 from model.base import Value
 from model.durations import parse_duration
+from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import ClaimState
+from policy.drain import keeps
 
 ASK_AGAIN_UNANSWERED = timedelta(seconds=30)
 """A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
@@ -36,14 +38,33 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
         return Verdict(do="drain", why="Deleted")
     if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
         return Verdict(do="initialize", why="Rebooted")
-    if state.expires and now >= state.expires:
+    left_alone = kept_until(state, now)
+    if state.expires and now >= state.expires and not (left_alone and keeps_expired(state)):
         return Verdict(do="expire", why="Expired")
     if not seen.node_name:
         return Verdict(do="look", why="NodeNotFound")
     look = state.unready_since + LOOK_AGAIN_UNREADY if state.unready_since else None
     if look and now >= look:
         return Verdict(do="look", why="NodeNotReady")
-    return _sooner(_sooner(_decide_empty(state, now), state.expires), look)
+    expires = max(state.expires, left_alone) if state.expires and left_alone else state.expires
+    return _sooner(_sooner(_decide_empty(state, now), expires), look)
+
+
+def drain_rules(state: ClaimState) -> DrainRules | None:
+    return state.seen.rules.drain if state.seen.rules else None
+
+
+def keeps_expired(state: ClaimState) -> bool:
+    """An expired node goes voluntarily only where a LifecyclePolicy has it ask the budgets."""
+    rules = state.seen.rules
+    voluntary = rules is not None and rules.expiry is not None and rules.expiry.under_budget is True
+    return voluntary and keeps(drain_rules(state))
+
+
+def kept_until(state: ClaimState, now: datetime) -> datetime | None:
+    """Until when a node whose drain was given up is left alone; None for any other."""
+    gave_up = state.gave_up
+    return gave_up.again if gave_up and now < gave_up.again else None
 
 
 def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
@@ -53,6 +74,9 @@ def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
     if state.pause and now < state.pause.until:
         held = f"paused by {state.pause.by}: {state.pause.reason}"
         return _let_go(state, Verdict(do="wait", until=state.pause.until, why="Paused", blocked_by=held))
+    if state.gave_up and (again := kept_until(state, now)):
+        held = f"its drain was given up: {state.gave_up.why}"[:250]
+        return _let_go(state, Verdict(do="wait", until=again, why="drain given up", blocked_by=held))
     if now < due:
         return _let_go(state, Verdict(do="wait", until=due, why="Empty"))
     return _decide_permit(state, now)

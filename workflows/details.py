@@ -45,6 +45,9 @@ def of_claim(state: ClaimState) -> str:
         rows.append(("refused", f"{refused.reason}: {refused.message}"))
     if drift := drifted(state):
         rows.append(("drifted", drift))
+    rows += [("drain", line) for line in draining(state)]
+    if state.gave_up:
+        rows.append(("drain given up", f"{_moment(state.gave_up.at)}: {state.gave_up.why}"))
     if pause:
         rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])
@@ -55,6 +58,12 @@ def drifted(state: ClaimState) -> str:
     """Why, and what comes of it; empty for a node that has not drifted."""
     seen = state.seen
     return f"{seen.drift}: {seen.drift_message}; {REPLACED_LATER}" if seen.drift else ""
+
+
+def draining(state: ClaimState) -> tuple[str, ...]:
+    """What the drain waits for, who holds it and what follows, a line each; empty while nothing has held it."""
+    verdict = state.drain.verdict if state.drain else None
+    return verdict.lines if verdict else ()
 
 
 def of_pool(state: PoolState, paused: str, waits_for: str) -> str:

@@ -138,6 +138,8 @@ def _cause(state: ClaimState, phase: Phase) -> str:
             return f"{launched.instance_type} {launched.capacity_type} in {launched.zone}"
         case Phase.INITIALIZATION:
             return f"{state.node_name} joined" if not state.initialized else f"{state.node_name} rebooted"
+        case Phase.READY if state.phase is Phase.DRAIN:
+            return "the drain was given up"
         case Phase.READY:
             return "initialized"
         case Phase.DRAIN | Phase.TERMINATION:

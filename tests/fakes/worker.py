@@ -20,6 +20,7 @@ from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
 from model.observations import ClaimSeen
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
+from tests.fakes.drains import FakeBudgets, FakeRollouts
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
 from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
@@ -46,6 +47,8 @@ class World:
     instances: FakeInstances = field(default_factory=FakeInstances)
     resolver: FakeResolver = field(default_factory=FakeResolver)
     reservations: FakeReservations = field(default_factory=FakeReservations)
+    budgets: FakeBudgets = field(default_factory=FakeBudgets)
+    rollouts: FakeRollouts = field(default_factory=FakeRollouts)
     leftovers: FakeLeftovers = field(default_factory=FakeLeftovers)
     groups: FakeGroups = field(default_factory=FakeGroups)
     host: FakeHost = field(default_factory=FakeHost)
@@ -110,6 +113,8 @@ class World:
                 inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
             ),
             loads=FakeLoads(self.pods),
+            budgets=self.budgets,
+            rollouts=self.rollouts,
         )
 
     @asynccontextmanager

@@ -7,6 +7,7 @@ from temporalio import workflow
 from activities.disruption import DisruptionActivities
 from activities.termination import TerminationActivities
 from model import labels
+from model.drains import DrainState
 from model.steps import ClaimRef, DisruptionAsked, Report
 from workflows.life import Life
 from workflows.options import PATCH, named
@@ -23,12 +24,15 @@ async def give_up(life: Life, *, reason: str, message: str) -> None:
     await disrupt(life, reason=reason)
 
 
-async def disrupt(life: Life, *, reason: str) -> None:
-    """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up."""
-    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=False)
+async def disrupt(life: Life, *, reason: str, keep: bool = False) -> None:
+    """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up. With `keep` it is deleted
+    at the end of the drain, which may be given up."""
+    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=False, keep=keep)
     await workflow.execute_activity_method(
         DisruptionActivities.disrupt_claim, asked, **named(PATCH, f"delete the NodeClaim: {reason}")
     )
+    rules = life.state.seen.rules
+    life.change(drain=DrainState(keep=True, rules=rules.drain if rules else None) if keep else None)
 
 
 async def lost(life: Life) -> bool:

@@ -13,7 +13,8 @@ from model import labels
 from model.lifecycle import Phase
 from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn
 from model.steps import DisruptionAsked, Report
-from policy.ready import Verdict, decide_ready
+from policy.drain import keeps, kept_drain
+from policy.ready import Verdict, decide_ready, drain_rules, keeps_expired
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import dead, disrupt, lost, ref
@@ -29,19 +30,19 @@ async def ready(life: Life) -> Phase:
         verdict = decide_ready(life.state, life.now)
         match verdict.do:
             case "drain":
-                life.change(disruption=life.state.disruption or verdict.why)
+                life.change(disruption=life.state.disruption or verdict.why, drain=None)
                 return Phase.DRAIN
             case "initialize":
                 life.change(flaps=life.state.flaps + 1)
                 return Phase.INITIALIZATION
             case "expire":
                 life.change(disruption="Expired")
-                await disrupt(life, reason="Expired")
+                await disrupt(life, reason="Expired", keep=keeps_expired(life.state))
                 return Phase.DRAIN
             case "ask":
                 await _ask(life, verdict)
             case "withdraw":
-                await _withdraw(life)
+                await withdraw(life)
             case "disrupt":
                 if await _disrupt(life, verdict):
                     return Phase.DRAIN
@@ -86,7 +87,8 @@ async def _ask(life: Life, verdict: Verdict) -> None:
         life.change(permit=refused)
 
 
-async def _withdraw(life: Life) -> None:
+async def withdraw(life: Life) -> None:
+    """Hand the permit back, or take the wish for one."""
     life.change(permit=None, permit_asked=None, blocked_by="")
     await _tell_pool(life, "withdrawn", PermitWithdrawn(claim_uid=life.uid))
 
@@ -99,18 +101,20 @@ async def _disrupt(life: Life, verdict: Verdict) -> bool:
         options = {**options, "schedule_to_close_timeout": permit.until - life.now}
     try:
         answer = await workflow.execute_activity_method(
-            DisruptionActivities.disrupt_claim, DisruptionAsked(claim=ref(life), reason=verdict.why), **options
+            DisruptionActivities.disrupt_claim,
+            DisruptionAsked(claim=ref(life), reason=verdict.why, keep=keeps(drain_rules(life.state))),
+            **options,
         )
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
-        await _withdraw(life)
+        await withdraw(life)
         life.block(str(error.cause or error)[:200])
         return False
     if answer.outcome != "not now":
-        life.change(disruption=verdict.why)
+        life.change(disruption=verdict.why, drain=kept_drain(drain_rules(life.state)))
         return True
-    await _withdraw(life)
+    await withdraw(life)
     life.block(answer.why)
     return False
 
