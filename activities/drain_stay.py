@@ -82,10 +82,10 @@ class Stay:
             return pause
         return max(0.0, MIN_DRAIN - (now - self._marked).total_seconds())
 
-    async def tell(self, words: str) -> Drained:
+    async def tell(self) -> Drained:
         """Say the verdict on the NodeClaim and in events, and answer with it."""
         verdict = self.verdict.shortened()
-        said = "; ".join(verdict.lines) or words
+        said = "; ".join(verdict.lines) or verdict.line
         await self._write(_waiting(verdict, said))
         if verdict.blockers:
             await self._say("FailedDraining", said, warning=True)
@@ -93,7 +93,7 @@ class Stay:
             await self._say("AwaitingVolumeDetachment", said)
         return Drained(
             outcome="waiting",
-            blockers=words,
+            blockers=verdict.line,
             pods=verdict.pods,
             deadline=verdict.deadline,
             verdict=verdict,

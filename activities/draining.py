@@ -28,7 +28,6 @@ RESAID = 30.0
 leave in order are refused and let go by their budgets all the time."""
 ENDING_SETTLED = 60.0
 """The same for pods that are merely ending."""
-ENDING = "pods are ending"
 
 
 class DrainActivities:
@@ -48,7 +47,7 @@ class DrainActivities:
                     return over
                 since = (datetime.now(UTC) - began).total_seconds()
                 if _is_due(asked, stay.verdict, since, patience):
-                    return await stay.tell(_words(stay.verdict))
+                    return await stay.tell()
                 await asyncio.sleep(stay.rest(pause, datetime.now(UTC)))
                 pause = min(LOOK_SLOWEST, pause * 1.5)
 
@@ -84,15 +83,13 @@ def _patience(asked: DrainAsked, began: datetime) -> float:
 
 
 def _is_due(asked: DrainAsked, verdict: DrainVerdict, since: float, patience: float) -> bool:
-    """Whether the verdict is to be shown now, `since` seconds after the look at this node began."""
+    """Whether the verdict is to be shown now, `since` seconds after the look at this node began. A fault that came in
+    between may have taken its place."""
     known = asked.known.blockers if asked.known else asked.known_blockers
     if since >= patience:
         return True
     if verdict.blockers != known:
         return since >= (RESAID if known else SETTLED)
-    return asked.known is None and bool(verdict.holds) and since >= ENDING_SETTLED
-
-
-def _words(verdict: DrainVerdict) -> str:
-    """One line, which says of pods that are merely ending only which they are."""
-    return verdict.blockers or f"{ENDING}: {', '.join(one.subject for one in verdict.holds[:3])}"
+    if asked.known is not None:
+        return since >= SETTLED and asked.known.line != asked.known_blockers
+    return bool(verdict.holds) and since >= ENDING_SETTLED

@@ -95,7 +95,7 @@ class Evictor:
     async def _surge(self, pod: DrainPod, known: DrainVerdict | None, now: datetime) -> Hold | None:
         """What the pod waits for while its Deployment makes another; None when it is to be evicted now."""
         began = self._asked.began
-        if began is None or pod.uid in self._unsurged or not surges(self._asked.rules):
+        if began is None or not pod.ready or pod.uid in self._unsurged or not surges(self._asked.rules):
             return None
         try:
             rollout = await self._rollouts.of(pod)

@@ -9,7 +9,6 @@ from typing import Final, Literal
 
 from model.base import Message, Value
 from model.facts import Selector
-from model.kinds.lifecycle_rules import DrainRules
 
 Cause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating"]
 """`refused`: the API server refuses the eviction for a reason that is no budget, such as a webhook."""
@@ -17,6 +16,8 @@ Prospect = Literal["never", "can", "at"]
 """`never`: somebody has to change something; `can`: when others have done their part; `at`: at `passes_at`."""
 BLOCKING: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
 """What `blockedFor` of a LifecyclePolicy counts. The others have an end of their own."""
+LINE: Final = 250
+"""Characters: SQL visibility has room for 255 in a Keyword."""
 SHOWN: Final = 5
 """Holds that a verdict names; the others are counted."""
 
@@ -89,6 +90,12 @@ class DrainVerdict(Message):
             parts.insert(0, f"the node is not Ready since {self.not_ready_since.isoformat(timespec='seconds')}")
         return "; ".join(parts)
 
+    @property
+    def line(self) -> str:
+        """What blocks, or which pods are merely ending; short enough to be searched for."""
+        ending = f"pods are ending: {', '.join(one.subject for one in self.holds[:3])}"
+        return (self.blockers or ending)[:LINE]
+
     def shortened(self) -> "DrainVerdict":
         """As it is sent and shown: the first holds by name, the others as a number."""
         more = max(0, len(self.holds) - SHOWN)
@@ -119,8 +126,6 @@ class DrainState(Message):
     keep: bool = False
     """Its NodeClaim is deleted only when the pods are gone, so that the drain can be given up."""
     verdict: DrainVerdict | None = None
-    rules: DrainRules | None = None
-    """As they were last told."""
 
 
 class GaveUp(Message):

@@ -42,7 +42,7 @@ def keeps(rules: DrainRules | None) -> bool:
 
 def kept_drain(rules: DrainRules | None) -> DrainState | None:
     """How a voluntary drain begins: under such rules with its NodeClaim kept for now."""
-    return DrainState(keep=True, rules=rules) if keeps(rules) else None
+    return DrainState(keep=True) if keeps(rules) else None
 
 
 def blocked_for(rules: DrainRules | None) -> timedelta | None:

@@ -38,15 +38,14 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
         return Verdict(do="drain", why="Deleted")
     if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
         return Verdict(do="initialize", why="Rebooted")
-    left_alone = kept_until(state, now)
-    if state.expires and now >= state.expires and not (left_alone and keeps_expired(state)):
+    expires = _expires(state, now)
+    if expires and now >= expires:
         return Verdict(do="expire", why="Expired")
     if not seen.node_name:
         return Verdict(do="look", why="NodeNotFound")
     look = state.unready_since + LOOK_AGAIN_UNREADY if state.unready_since else None
     if look and now >= look:
         return Verdict(do="look", why="NodeNotReady")
-    expires = max(state.expires, left_alone) if state.expires and left_alone else state.expires
     return _sooner(_sooner(_decide_empty(state, now), expires), look)
 
 
@@ -65,6 +64,12 @@ def kept_until(state: ClaimState, now: datetime) -> datetime | None:
     """Until when a node whose drain was given up is left alone; None for any other."""
     gave_up = state.gave_up
     return gave_up.again if gave_up and now < gave_up.again else None
+
+
+def _expires(state: ClaimState, now: datetime) -> datetime | None:
+    """A node whose drain was given up is left alone for a while, where expiry is voluntary."""
+    left_alone = kept_until(state, now) if keeps_expired(state) else None
+    return max(state.expires, left_alone) if state.expires and left_alone else state.expires
 
 
 def _decide_empty(state: ClaimState, now: datetime) -> Verdict:

@@ -53,14 +53,15 @@ class DrainRules(KubeModel):
     node_not_ready: Annotated[
         str | None,
         _deadline(
-            "How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them."
+            "How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them. "
+            "Unset: 5m."
         ),
     ] = None
     surge_single_replicas: Annotated[
         bool | None,
         Crd(
             "Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready "
-            "before the old one goes."
+            "before the old one goes; for 10m at most, then it is evicted as others are."
         ),
     ] = None
 

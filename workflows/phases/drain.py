@@ -18,6 +18,7 @@ from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import Phase
 from model.steps import DrainAsked, Drained, GiveUpAsked
 from policy.drain import DrainStep, again_at, decide_drain
+from policy.ready import drain_rules
 from workflows.life import Life
 from workflows.options import DRAIN, PATCH, named
 from workflows.phases.giving_up import ref
@@ -26,8 +27,6 @@ from workflows.phases.ready import withdraw
 PATIENCE = timedelta(minutes=5)
 """After this long the activity comes back in any case."""
 AT_LEAST = timedelta(seconds=1)
-SHOWN = 250
-"""Characters of what blocks a drain: SQL visibility has room for 255 in a Keyword."""
 
 
 async def drain(life: Life) -> Phase:
@@ -49,9 +48,7 @@ async def drain(life: Life) -> Phase:
 
 
 def _rules(life: Life) -> DrainRules | None:
-    """As the watch has them; while it says nothing, as they were."""
-    told, known = life.state.seen.rules, life.state.drain
-    return told.drain if told else (known.rules if known else None)
+    return drain_rules(life.state)
 
 
 async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
@@ -83,11 +80,10 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
 
 def _remember(life: Life, answer: Drained) -> None:
     """Shown in the details also where the line that is searched for stays the same."""
-    life.change(drain=DrainState(keep=answer.keep, verdict=answer.verdict, rules=_rules(life)))
-    said = answer.blockers[:SHOWN]
-    if said == life.state.blocked_by:
+    life.change(drain=DrainState(keep=answer.keep, verdict=answer.verdict))
+    if answer.blockers == life.state.blocked_by:
         life.show()
-    life.block(said)
+    life.block(answer.blockers)
 
 
 async def _give_up(life: Life, step: DrainStep) -> bool:

@@ -31,8 +31,7 @@ async def disrupt(life: Life, *, reason: str, keep: bool = False) -> None:
     await workflow.execute_activity_method(
         DisruptionActivities.disrupt_claim, asked, **named(PATCH, f"delete the NodeClaim: {reason}")
     )
-    rules = life.state.seen.rules
-    life.change(drain=DrainState(keep=True, rules=rules.drain if rules else None) if keep else None)
+    life.change(drain=DrainState(keep=True) if keep else None)
 
 
 async def lost(life: Life) -> bool:
