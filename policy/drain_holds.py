@@ -97,12 +97,12 @@ def _prospect(pod: DrainPod, budget: BudgetFact) -> tuple[Prospect, str]:
             f"it needs all {budget.expected} pods: scale the workload up, or allow one of them to be unavailable"
         )
     missing = budget.desired + 1 - budget.current
-    if not pod.ready and budget.current < budget.desired:
+    if not pod.ready and not budget.always_unhealthy and budget.current < budget.desired:
         return "can", (
             "the pod is not Ready itself, nor are others: mend them, or set unhealthyPodEvictionPolicy: AlwaysAllow"
         )
     if missing > 0:
-        return "can", f"{missing} more of its pods have to be Ready"
+        return "can", f"{missing} more of its pods {'has' if missing == 1 else 'have'} to be Ready"
     return "can", ""
 
 

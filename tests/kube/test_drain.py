@@ -82,6 +82,20 @@ def test_why_a_pod_is_not_evicted_is_said() -> None:
     assert seen().why_not == ""
 
 
+def test_when_a_protection_ends_is_said_where_it_does() -> None:
+    assert seen(metadata=annotated("1h")).protected_until == NOW + timedelta(seconds=3000)
+    assert seen(metadata=annotated("true")).protected_until is None
+    assert seen(metadata=annotated("5m")).protected_until is None
+
+
+def test_a_pod_tells_its_owner_and_whether_it_is_ready() -> None:
+    pod = seen(metadata={"labels": {"app": "web"}, "ownerReferences": [{"kind": "Job", "name": "j", "uid": "o"}]})
+    assert (pod.owner_kind, pod.labels, pod.ready) == ("", {"app": "web"}, False)
+    owned = {"ownerReferences": [{"kind": "ReplicaSet", "name": "web-5", "uid": "o", "controller": True}]}
+    pod = seen(metadata=owned)
+    assert (pod.owner_kind, pod.owner_name) == ("ReplicaSet", "web-5")
+
+
 def test_a_protection_without_a_start_still_holds() -> None:
     assert protected("10m", None, NOW)
     assert not protected("-10m", None, NOW)
