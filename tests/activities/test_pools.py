@@ -86,6 +86,16 @@ async def test_budgets_count_initialized_nodes_and_take_off_those_not_ready_or_g
     assert scene.events.said == []
 
 
+async def test_a_node_that_is_drained_before_its_claim_is_deleted_uses_the_budget_up(scene: Scene) -> None:
+    scene.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
+    claim(scene, "a")
+    claim(scene, "b")
+    assert (await performed(scene.pool_status.read_allowance, PoolAsked(name="default"))).allowed == 1
+    await scene.nodes.mark_disrupted("node-a")
+    answer = await performed(scene.pool_status.read_allowance, PoolAsked(name="default"))
+    assert answer.allowed == 0 and answer.count.consuming == ("uid-a",)
+
+
 async def test_a_closed_budget_is_told_on_the_pool(scene: Scene) -> None:
     scene.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
     claim(scene, "a")

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from model.drains import GaveUp
+from model.kinds import LifecycleRules
 from model.lifecycle import ClaimState
 from model.messages import Pause
 from policy.ready import Verdict, consolidate_after, decide_ready
@@ -11,6 +13,10 @@ from tests.policy.builders import NOW, REFUSED, after, before, empty_for, node, 
 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
 OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
+GAVE_UP = GaveUp(at=before(hours=1), again=after(hours=1), why="default/web: a budget")
+GIVES_UP = LifecycleRules.model_validate(
+    {"drain": {"whenBlocked": "giveUp", "blockedFor": "2h"}, "expiry": {"underBudget": True}}
+)
 
 CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
@@ -29,6 +35,27 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "drifted and empty: it goes as any other": (
         node({**empty_for(seconds=30), "drift": "AMIDrift"}),
         Verdict(do="ask", why="Empty"),
+    ),
+    "its drain was given up: it is left alone": (
+        node({**empty_for(seconds=30)}, gave_up=GAVE_UP),
+        Verdict(
+            do="wait",
+            until=after(hours=1),
+            why="drain given up",
+            blocked_by="its drain was given up: default/web: a budget",
+        ),
+    ),
+    "its drain was given up long ago": (
+        node({**empty_for(seconds=30)}, gave_up=GAVE_UP.model_copy(update={"again": NOW})),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "its drain was given up, and it expired under the budgets": (
+        node({"rules": GIVES_UP}, gave_up=GAVE_UP, expires=before(hours=1)),
+        Verdict(do="wait", until=after(hours=1)),
+    ),
+    "its drain was given up, and it expired as ever": (
+        node(gave_up=GAVE_UP, expires=before(hours=1)),
+        Verdict(do="expire", why="Expired"),
     ),
     "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
     "gone from the API server": (node({"exists": False}), Verdict(do="drain", why="Deleted")),
