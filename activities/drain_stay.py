@@ -87,10 +87,10 @@ class Stay:
         verdict = self.verdict.shortened()
         said = "; ".join(verdict.lines) or verdict.line
         await self._write(_waiting(verdict, said))
-        if verdict.blockers:
+        if verdict.pods and verdict.blockers:
             await self._say("FailedDraining", said, warning=True)
-        if not verdict.pods and verdict.holds:
-            await self._say("AwaitingVolumeDetachment", said)
+        elif not verdict.pods:
+            await self._say(labels.AWAITING_VOLUME_DETACHMENT, said)
         return Drained(
             outcome="waiting",
             blockers=verdict.line,

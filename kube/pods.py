@@ -73,7 +73,7 @@ class KubePods:
         claims = {
             (pod["metadata"]["namespace"], name)
             for pod in await self._list(node_name)
-            if _stays(pod, now)
+            if stays(pod, now)
             for name in _claim_names(pod)
         }
         found = await asyncio.gather(
@@ -91,11 +91,10 @@ class KubePods:
         return list(answer.get("items") or ())
 
 
-def _stays(pod: Json, now: datetime) -> bool:
-    """Alive, and not one that the drain moves."""
-    seen = drain_pod(pod, now)
+def stays(pod: Json, now: datetime) -> bool:
+    """Not finished, and not one that the drain waits for: one that is stuck keeps its volumes to the end, too."""
     phase = (pod.get("status") or {}).get("phase")
-    return not seen.waits and phase not in ("Succeeded", "Failed") and seen.deletion is None
+    return phase not in ("Succeeded", "Failed") and not drain_pod(pod, now).waits
 
 
 def _claim_names(pod: Mapping[str, Any]) -> Iterable[str]:

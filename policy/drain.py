@@ -19,6 +19,8 @@ NODE_NOT_READY: Final = timedelta(minutes=5)
 and a dead kubelet never confirms it, so that nothing is left to wait for."""
 SURGE: Final = timedelta(minutes=10)
 """For a new pod to be Ready: the progressDeadlineSeconds of a Deployment that says nothing."""
+ESCALATION_AT_LEAST: Final = timedelta(seconds=5)
+"""So that pods without a grace period are seen to go before their instance does."""
 _ORDER: Final = {"surge": 0, "volume": 2, "terminating": 3}
 """Of holds in a verdict, whose first few are remembered: a surge has a deadline that counts from its beginning."""
 AGAIN_AT_LEAST: Final = timedelta(minutes=10)
@@ -116,7 +118,8 @@ def tightest(*deadlines: datetime | None) -> datetime | None:
 
 def escalation(pods: Iterable[DrainPod], now: datetime) -> datetime:
     """The deadline by which each of these pods has had its own grace period."""
-    return now + timedelta(seconds=max((pod.grace_seconds for pod in pods), default=0))
+    longest = max((pod.grace_seconds for pod in pods), default=0)
+    return now + max(timedelta(seconds=longest), ESCALATION_AT_LEAST)
 
 
 def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:

@@ -91,6 +91,9 @@ async def test_a_volume_that_is_attached_is_waited_for_and_named(scene: Scene) -
     scene.pods.volumes = ["csi-1"]
     answer = await performed(scene.draining.drain_node, ASKED)
     assert answer.outcome == "waiting" and "csi-1" in answer.blockers
+    assert scene.claims.condition("a", "Drained").startswith("True")
+    assert scene.claims.condition("a", "VolumesDetached") == "Unknown AwaitingVolumeDetachment"
+    assert scene.events.reasons("node-a") == ["AwaitingVolumeDetachment"]
 
 
 async def test_a_node_that_is_gone_needs_no_drain(scene: Scene) -> None:

@@ -90,6 +90,10 @@ def test_an_escalation_leaves_every_pod_its_own_grace_period() -> None:
     assert drain.is_late(pods[0], deadline, after(seconds=61))
 
 
+def test_an_escalation_leaves_pods_without_a_grace_period_a_moment() -> None:
+    assert drain.escalation([pod(grace_seconds=0)], NOW) == after(seconds=5)
+
+
 @pytest.mark.parametrize(
     ("found", "deadline", "late"),
     [
