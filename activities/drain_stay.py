@@ -24,6 +24,8 @@ from policy.drain_holds import attached
 MIN_DRAIN = 5.0
 """Seconds from the taint until a node counts as drained: schedulers that have not seen it yet may bind one more pod
 (reference 3.13)."""
+REFRESH = 2.0
+"""Seconds for which NodeClaim and Node are not read again, while pods are looked at more often."""
 LONGEST = 4000
 """Characters of a condition's message."""
 DRAINED_NODES = "karpenter_nodes_drained_total"
@@ -47,7 +49,10 @@ class Stay:
         self._claims, self._nodes, self._pods = ports.claims, ports.nodes, ports.pods
         self._evictor: Evictor | None = None
         self._marked: datetime | None = None
+        self._looked: datetime | None = None
+        self._found: NodeClaim | None = None
         self._node: NodeState | None = None
+        self._deleted: set[str] = set()
         self._deadline = asked.known.deadline if asked.known else None
         self._escalated = not asked.escalate
         self.keep = asked.keep
@@ -55,8 +60,7 @@ class Stay:
 
     async def look(self, now: datetime) -> Drained | None:
         """Push what is to leave, and find out what holds it. An answer when the drain is over."""
-        claim, node = await asyncio.gather(self._claim(), self._own_node())
-        self._node = node
+        claim, node = await self._read(now)
         self.keep = self.keep and claim is not None and not claim.metadata.deleting and not (node and node.deleting)
         if node is None or await self._is_gone(node):
             await self._delete_claim(claim)
@@ -100,6 +104,13 @@ class Stay:
             keep=self.keep,
         )
 
+    async def _read(self, now: datetime) -> tuple[NodeClaim | None, NodeState | None]:
+        """NodeClaim and Node, at most so long ago."""
+        if self._looked is None or (now - self._looked).total_seconds() >= REFRESH:
+            self._found, self._node = await asyncio.gather(self._claim(), self._own_node())
+            self._looked = now
+        return self._found, self._node
+
     async def _claim(self) -> NodeClaim | None:
         claim = await self._claims.get(self._ref.name)
         return claim if claim is not None and claim.metadata.uid == self._ref.uid else None
@@ -118,8 +129,7 @@ class Stay:
         if not self.keep:
             # A person may have deleted the Node alone: the NodeClaim goes with it.
             await self._delete_claim(claim)
-            if not node.deleting:
-                await self._nodes.delete(node.name)
+            await self._delete_node(node)
         if self._marked is None:
             await self._nodes.mark_disrupted(node.name)
             before = claim.condition(labels.DRAINED) if claim else None
@@ -130,8 +140,14 @@ class Stay:
         return self._marked
 
     async def _delete_claim(self, claim: NodeClaim | None) -> None:
-        if claim is not None and not claim.metadata.deleting:
+        if claim is not None and not claim.metadata.deleting and claim.uid not in self._deleted:
             await self._claims.delete(self._ref.name, self._ref.uid)
+            self._deleted.add(claim.uid)
+
+    async def _delete_node(self, node: NodeState | None) -> None:
+        if node is not None and not node.deleting and node.uid not in self._deleted:
+            await self._nodes.delete(node.name)
+            self._deleted.add(node.uid)
 
     async def _written(self, claim: NodeClaim | None, pods: Sequence[DrainPod], now: datetime) -> datetime | None:
         """The deadline as the NodeClaim's annotation has it: written down once, by whoever, it only comes nearer."""
@@ -200,7 +216,7 @@ class Stay:
         await self._write(conditions)
         if self.keep:
             await self._delete_claim(claim)
-            await self._nodes.delete(self._ref.node_name)
+            await self._delete_node(self._node)
         if outcome == "drained":
             pool = claim.nodepool if claim else ""
             counter = activity.metric_meter().create_counter(DRAINED_NODES, "Nodes whose pods and volumes have left")

@@ -12,7 +12,7 @@ from model.facts import Selector
 
 Cause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating"]
 """`refused`: the API server refuses the eviction for a reason that is no budget, such as a webhook."""
-Prospect = Literal["never", "can", "at"]
+Prospect = Literal["never", "can", "at", "unknown"]
 """`never`: somebody has to change something; `can`: when others have done their part; `at`: at `passes_at`."""
 BLOCKING: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
 """What `blockedFor` of a LifecyclePolicy counts. The others have an end of their own."""
@@ -45,17 +45,17 @@ class Hold(Message):
 
     @property
     def prospect(self) -> str:
-        """Whether it can ever pass, in words."""
+        """Whether it can ever pass, in words; empty where nobody knows."""
         if self.passes == "at" and self.passes_at:
             return f"passes at {self.passes_at.isoformat(timespec='seconds')}"
-        return "never passes by itself" if self.passes == "never" else "can pass by itself"
+        return {"never": "never passes by itself", "can": "can pass by itself"}.get(self.passes, "")
 
     @property
     def text(self) -> str:
         owner = f" ({self.owner})" if self.owner else ""
         since = f", since {self.since.isoformat(timespec='seconds')}" if self.since else ""
-        hint = f": {self.hint}" if self.hint else ""
-        return f"{self.subject}{owner}: {self.what}{since}; {self.prospect}{hint}"
+        outlook = ": ".join(part for part in (self.prospect, self.hint) if part)
+        return f"{self.subject}{owner}: {self.what}{since}" + (f"; {outlook}" if outlook else "")
 
 
 class DrainVerdict(Message):

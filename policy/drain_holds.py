@@ -59,7 +59,7 @@ def refused(pod: DrainPod, eviction: Eviction, budgets: Sequence[BudgetFact]) ->
             hint="the Eviction API refuses such a pod for good: leave it one PodDisruptionBudget, or delete the pod",
         )
     if not mine:
-        return hold(pod, cause="budget", what=eviction.blocked_by)
+        return hold(pod, cause="budget", what=eviction.blocked_by, passes="unknown")
     budget = mine[0]
     passes, hint = _prospect(pod, budget)
     return hold(pod, cause="budget", what=f"{_name(budget)}: {arithmetic(budget)}", passes=passes, hint=hint)
@@ -71,6 +71,7 @@ def rejected(pod: DrainPod, message: str) -> Hold:
         pod,
         cause="refused",
         what=f"its eviction is refused: {message[:200]}",
+        passes="unknown",
         hint="look at admission webhooks and at the rights of the worker",
     )
 
