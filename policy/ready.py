@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from model.base import Value
+from model.drains import LINE
 from model.durations import parse_duration
 from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import ClaimState
@@ -38,15 +39,15 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
         return Verdict(do="drain", why="Deleted")
     if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
         return Verdict(do="initialize", why="Rebooted")
-    expires = _expires(state, now)
-    if expires and now >= expires:
-        return Verdict(do="expire", why="Expired")
+    if state.expires and now >= state.expires:
+        alone = _left_alone(state, now) if keeps_expired(state) else None
+        return alone or Verdict(do="expire", why="Expired")
     if not seen.node_name:
         return Verdict(do="look", why="NodeNotFound")
     look = state.unready_since + LOOK_AGAIN_UNREADY if state.unready_since else None
     if look and now >= look:
         return Verdict(do="look", why="NodeNotReady")
-    return _sooner(_sooner(_decide_empty(state, now), expires), look)
+    return _sooner(_sooner(_decide_empty(state, now), state.expires), look)
 
 
 def drain_rules(state: ClaimState) -> DrainRules | None:
@@ -60,16 +61,13 @@ def keeps_expired(state: ClaimState) -> bool:
     return voluntary and keeps(drain_rules(state))
 
 
-def kept_until(state: ClaimState, now: datetime) -> datetime | None:
-    """Until when a node whose drain was given up is left alone; None for any other."""
+def _left_alone(state: ClaimState, now: datetime) -> Verdict | None:
+    """A node whose drain was given up goes nowhere of Tenure's own accord for a while; None for any other."""
     gave_up = state.gave_up
-    return gave_up.again if gave_up and now < gave_up.again else None
-
-
-def _expires(state: ClaimState, now: datetime) -> datetime | None:
-    """A node whose drain was given up is left alone for a while, where expiry is voluntary."""
-    left_alone = kept_until(state, now) if keeps_expired(state) else None
-    return max(state.expires, left_alone) if state.expires and left_alone else state.expires
+    if gave_up is None or now >= gave_up.again:
+        return None
+    held = f"its drain was given up: {gave_up.why}"[:LINE]
+    return _let_go(state, Verdict(do="wait", until=gave_up.again, why="drain given up", blocked_by=held))
 
 
 def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
@@ -79,9 +77,8 @@ def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
     if state.pause and now < state.pause.until:
         held = f"paused by {state.pause.by}: {state.pause.reason}"
         return _let_go(state, Verdict(do="wait", until=state.pause.until, why="Paused", blocked_by=held))
-    if state.gave_up and (again := kept_until(state, now)):
-        held = f"its drain was given up: {state.gave_up.why}"[:250]
-        return _let_go(state, Verdict(do="wait", until=again, why="drain given up", blocked_by=held))
+    if alone := _left_alone(state, now):
+        return alone
     if now < due:
         return _let_go(state, Verdict(do="wait", until=due, why="Empty"))
     return _decide_permit(state, now)

@@ -14,6 +14,7 @@ from tests.policy.builders import NOW, REFUSED, after, before, empty_for, node, 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
 OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
 GAVE_UP = GaveUp(at=before(hours=1), again=after(hours=1), why="default/web: a budget")
+ALONE = "its drain was given up: default/web: a budget"
 GIVES_UP = LifecycleRules.model_validate(
     {"drain": {"whenBlocked": "giveUp", "blockedFor": "2h"}, "expiry": {"underBudget": True}}
 )
@@ -51,7 +52,9 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     ),
     "its drain was given up, and it expired under the budgets": (
         node({"rules": GIVES_UP}, gave_up=GAVE_UP, expires=before(hours=1)),
-        Verdict(do="wait", until=after(hours=1)),
+        Verdict(
+            do="wait", until=after(hours=1), why="drain given up", blocked_by=f"its drain was given up: {GAVE_UP.why}"
+        ),
     ),
     "its drain was given up, and it expired as ever": (
         node(gave_up=GAVE_UP, expires=before(hours=1)),

@@ -162,6 +162,7 @@ async def test_an_expired_node_whose_drain_was_given_up_is_left_alone_for_a_whil
     fake: World, skipping: WorkflowEnvironment
 ) -> None:
     handle = await ready(fake, skipping, expireAfter="2h")
+    await pool(fake)
     hold(fake)
     await fake.see(handle, **BUSY, **rules(whenBlocked="giveUp", blockedFor="1s"))
     await in_time(skipping, lambda: given_up(handle), minutes=5)
