@@ -54,6 +54,7 @@ class RecallActivities:
             initialized=_has(claim, labels.INITIALIZED_CONDITION),
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
+            told_overdue=_overdue(claim),
             **_drift(claim),
         )
 
@@ -136,6 +137,11 @@ def _of_status(claim: NodeClaim) -> Launched | None:
 def _drift(claim: NodeClaim) -> dict[str, str]:
     told = claim.condition(labels.DRIFTED)
     return {"drift": told.reason, "drift_message": told.message} if told and told.is_true else {}
+
+
+def _overdue(claim: NodeClaim) -> str:
+    told = claim.condition(labels.OVERDUE)
+    return told.reason if told and told.is_true else ""
 
 
 def _has(claim: NodeClaim, condition: str) -> bool:

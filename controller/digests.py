@@ -14,7 +14,7 @@ from model import labels, resources
 from model.base import Message
 from model.facts import ClaimFact, NodeFact, PoolFact
 from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass, Taint
+from model.kinds import EC2NodeClass, LifecycleRules, Taint
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
 from policy.drift import Drift
 from policy.initialization import decide_waiting_for
@@ -43,6 +43,8 @@ class View:
     """Nobody saw it leave: `vacant_since` is when the watch began."""
     kept_for: str = ""
     """The CapacityBuffer that needs the room there."""
+    rules: LifecycleRules | None = None
+    """What LifecyclePolicies say of its NodePool's nodes."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,10 @@ def claim_digest(view: View, now: datetime) -> Digest:
     """The observation without its number."""
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
-        return Digest(ClaimSeen(deleting=True))
+        return Digest(ClaimSeen(deleting=True, rules=view.rules))
     drift = view.drift
-    bare = ClaimSeen(drift=drift.reason, drift_message=drift.message) if drift else ClaimSeen()
+    found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
+    bare = ClaimSeen(rules=view.rules).model_copy(update=found)
     if not nodes:
         return Digest(bare)
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}

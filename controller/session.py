@@ -20,13 +20,17 @@ from controller.calling import Calls
 from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
+from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
+from controller.overdue_gauges import OverdueGauges
 from controller.overlays import OverlayVerdicts
 from controller.planning import Planning
+from controller.policies import Policies
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
 from controller.signaller import Signal, Signaller, Start
+from controller.startup import Startup
 from controller.teaching import Teaching
 from controller.telling import UNPLANNED, Known, Telling
 from kube import resources
@@ -45,6 +49,7 @@ WATCHED: Final = (
     resources.PODS,
     resources.NODE_POOLS,
     resources.EC2_NODE_CLASSES,
+    resources.LIFECYCLE_POLICIES,
     resources.DAEMON_SETS,
     resources.NAMESPACES,
     resources.STORAGE_CLASSES,
@@ -73,6 +78,10 @@ class Session:
         self._nominations = Nominations()
         gated = gates.CAPACITY_BUFFER in settings.gates
         self._buffers = Buffers(self.caches, kube.buffers, now) if gated else None
+        port, usual = kube.lifecycle_policies, settings.deadlines
+        self._policies = Policies(self.caches, port, usual=usual, now=now, woken=self._awake.set)
+        gauges = OverdueGauges(self.caches, meter_of(temporal))
+        self._lives = NodeLives(self._policies, Startup(self.caches, self._policies.deadlines_of), gauges)
         self.caches.on_pod_bound = self._pod_bound
         self.caches.on_pod_gone = self._nominations.gone
         self._signaller = Signaller(temporal, settings.task_queue, sent)
@@ -104,6 +113,7 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
+            lives=self._lives,
             kept_for=self._buffers.needs if self._buffers else lambda claim: "",
             static_capacity=gates.STATIC_CAPACITY in self._settings.gates,
         )
@@ -117,6 +127,7 @@ class Session:
             offerings=offerings,
             settings=self._settings.planning,
             not_ready_grace=self._settings.not_ready_grace,
+            graces=self._policies.graces,
             now=self._now,
             verdicts=OverlayVerdicts(self.caches, kube.overlays, self._now),
             buffers=self._buffers,
@@ -134,6 +145,7 @@ class Session:
                 group.create_task(self._synced(watch), name=f"watch-{name}-synced")
             group.create_task(self._signaller.run(), name="watch-signals")
             group.create_task(self._tell(), name="watch-tell")
+            group.create_task(self._lives.run(), name="watch-policies")
             if self._buffers:
                 group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
@@ -214,6 +226,7 @@ class Session:
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
+            self._lives.look(dirty, known.policies)
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
@@ -266,6 +279,7 @@ class Session:
             pods=synced["pods"],
             pools=synced["nodepools"],
             node_classes=synced["ec2nodeclasses"],
+            policies=synced["lifecyclepolicies"] and synced["nodepools"],
             unplanned=young and (self._unsure() or (self._planning.passes == 0 and bool(self.caches.pending))),
         )
 
@@ -275,6 +289,8 @@ class Session:
     def _hearer(self, kind: str) -> Callable[[list[Delta]], None]:
         if self._buffers and kind in {one.plural for one in gates.kinds((gates.CAPACITY_BUFFER,))}:
             return functools.partial(self._buffers.hear, kind)
+        if kind == resources.LIFECYCLE_POLICIES.plural:
+            return self._policies.hear
         return lambda deltas: self.caches.hear(kind, deltas)
 
     def _pod_bound(self, uid: str) -> None:

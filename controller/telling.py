@@ -17,6 +17,7 @@ from controller.digests import Digest, View, claim_digest, fingerprint, node_cla
 from controller.dirty import Dirty
 from controller.due import Due
 from controller.naming import alike
+from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.signaller import Signal, Signaller, Start
 from model.base import Message
@@ -49,6 +50,8 @@ class Known:
     node_classes: bool
     unplanned: bool
     """This host is new, pods are pending or buffers there, and no plan has said yet where they go."""
+    policies: bool = True
+    """LifecyclePolicies, and the NodePools that they select."""
 
 
 class Telling:
@@ -64,13 +67,14 @@ class Telling:
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
         kept_for: Callable[[str], str] = lambda claim: "",
+        lives: NodeLives | None = None,
         static_capacity: bool = False,
     ) -> None:
         """`kept_for`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for none."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
-        self._static_capacity = static_capacity
+        self._lives, self._static_capacity = lives, static_capacity
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -83,7 +87,10 @@ class Telling:
         """Offer a signal for everything that changed, or whose time has come, as far as it is known."""
         self._bury(dirty, now)
         self._wake(dirty, now)
-        _each(self._ready(dirty.claims, "claim", known.claims and known.nodes), self._claim_teller(known, now))
+        _each(
+            self._ready(dirty.claims, "claim", known.claims and known.nodes and known.policies),
+            self._claim_teller(known, now),
+        )
         pools_known = known.pools and known.claims and known.node_classes
         _each(self._ready(dirty.pools, "pool", pools_known), lambda name: self._tell_pool(name, now))
         classes_known = known.node_classes and known.claims
@@ -153,13 +160,23 @@ class Telling:
         identity = self.identity(claim)
         start = Start(
             "NodeClaimWorkflow",
-            ClaimState(identity=identity, deadlines=self._deadlines),
-            start_attributes(identity),
+            self._state(identity),
+            start_attributes(identity, identity.created + self._limits(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
             again=again,
         )
         seen = digest.seen.model_copy(update={"number": self._number()})
         self._signaller.offer(Signal(workflow_id, "seen", seen, _written(digest.seen), start))
+
+    def _state(self, identity: ClaimIdentity) -> ClaimState:
+        """What a life starts from. What is expected of it is learnt by then, or never: it is worth no signal."""
+        state = ClaimState(identity=identity, deadlines=self._deadlines)
+        if self._lives is None or not identity.pool:
+            return state
+        return state.model_copy(update={"expected": self._lives.startup.expected(identity.pool)})
+
+    def _limits(self, pool: str) -> Deadlines:
+        return self._lives.policies.deadlines_of(pool) if self._lives else self._deadlines
 
     def _view(self, claim: ClaimFact, workflow_id: str, known: Known) -> View:
         nodes = self._caches.nodes_of(claim)
@@ -181,6 +198,7 @@ class Telling:
             drift=self._drift(claim),
             unseen=vacant_since is None,
             kept_for=self._kept_for(claim.name),
+            rules=self._lives.policies.rules_of(claim.pool) if self._lives else None,
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:

@@ -59,6 +59,8 @@ class Recalled(Message):
     drift: str = ""
     """What the condition Drifted says."""
     drift_message: str = ""
+    told_overdue: str = ""
+    """The phase that the condition tenure.sh/Overdue says is past its deadline."""
 
 
 class Registered(Message):
@@ -84,6 +86,8 @@ class DisruptionAsked(Message):
     """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
     keep: bool = False
     """Take the node out of service and leave its NodeClaim for the end of the drain."""
+    at_once: bool = False
+    """Nothing may hold up the end: its termination grace period is over."""
 
 
 class Disrupted(Message):

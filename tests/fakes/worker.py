@@ -16,7 +16,7 @@ from activities.registry import Ports, activities_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
-from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
+from model.lifecycle import ClaimOutcome, ClaimState, Deadlines, Expected
 from model.observations import ClaimSeen
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
@@ -65,13 +65,13 @@ class World:
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
     async def start(
-        self, claim: NodeClaim, *, alike: str = "", **seen: object
+        self, claim: NodeClaim, *, alike: str = "", expected: Expected | None = None, **seen: object
     ) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
-        """`alike`: as the watch says of one that no plan made."""
+        """`alike`: as the watch says of one that no plan made; `expected`: of how long it takes."""
         identity = self.lives.identity(claim).model_copy(update={"alike": alike})
         handle = await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            ClaimState(identity=identity, deadlines=self.deadlines),
+            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected or Expected()),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=start_attributes(identity),

@@ -6,16 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from kube.resources import NODE_CLAIMS, PODS
-from model.kinds import LifecycleRules
+from model.kinds.lifecycle_rules import DrainRules
 from model.labels import DO_NOT_DISRUPT
-from model.observations import ClaimSeen
+from model.lifecycle import ClaimState
 from tests.integration.eventually import eventually
-from tests.integration.objects import Object
+from tests.integration.objects import Object, lifecycle_policy
 from tests.integration.scene import Scene
-from workflows.nodeclaim import NodeClaimWorkflow
-
-LAST_WORD = 2**62
-"""A number beyond those of the watch."""
 
 
 def budget(name: str, **spec: Any) -> Object:
@@ -54,13 +50,18 @@ async def protect(scene: Scene, value: str) -> Object:
 
 
 async def delete_under(scene: Scene, claim: Object, **drain: Any) -> None:
-    """Delete a NodeClaim whose drain is under these rules, as the watch would tell them to its workflow."""
+    """Delete a NodeClaim whose drain is under these rules; its workflow has been told of them."""
     name = claim["metadata"]["name"]
-    rules = LifecycleRules.model_validate({"drain": drain})
-    seen = ClaimSeen(number=LAST_WORD, deleting=True, rules=rules)
-    life = await scene.life(name)
+    await scene.make(lifecycle_policy(scene.name, scene.name, drain=drain))
+    life = scene.product.temporal.get_workflow_handle((await scene.life(name)).workflow_id)
+    wanted = DrainRules.model_validate(drain)
+
+    async def told() -> None:
+        rules = (await life.query("state", result_type=ClaimState)).seen.rules
+        assert rules is not None and rules.drain == wanted, rules
+
+    await eventually(told)
     await scene.product.delete(NODE_CLAIMS.path(name))
-    await scene.product.temporal.get_workflow_handle(life.workflow_id).signal(NodeClaimWorkflow.seen, seen)
 
 
 async def timed(check: Callable[[], Awaitable[Any]], what: str, *, within: float) -> float:

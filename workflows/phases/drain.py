@@ -27,6 +27,8 @@ from workflows.phases.ready import withdraw
 PATIENCE = timedelta(minutes=5)
 """After this long the activity comes back in any case."""
 AT_LEAST = timedelta(seconds=1)
+TOLD_ANEW = "drain-told-anew"
+"""Histories from before let the activity go on under the rules that it began with."""
 
 
 async def drain(life: Life) -> Phase:
@@ -67,7 +69,7 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
     )
     under_way = workflow.start_activity_method(DrainActivities.drain_node, asked, **options)
     await workflow.wait_condition(lambda: under_way.done() or _rules(life) != rules)
-    if not under_way.done():
+    if not under_way.done() and workflow.patched(TOLD_ANEW):
         under_way.cancel()
     try:
         answer: Drained = await under_way
