@@ -50,6 +50,7 @@ class Stay:
         self._evictor: Evictor | None = None
         self._marked: datetime | None = None
         self._looked: datetime | None = None
+        """When NodeClaim and Node were read; None where they have changed since."""
         self._found: NodeClaim | None = None
         self._node: NodeState | None = None
         self._deleted: set[str] = set()
@@ -143,6 +144,7 @@ class Stay:
         if claim is not None and not claim.metadata.deleting and claim.uid not in self._deleted:
             await self._claims.delete(self._ref.name, self._ref.uid)
             self._deleted.add(claim.uid)
+            self._looked = None
 
     async def _delete_node(self, node: NodeState | None) -> None:
         if node is not None and not node.deleting and node.uid not in self._deleted:
@@ -166,6 +168,7 @@ class Stay:
         if wanted is not None and wanted != written:
             stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: wanted.isoformat().replace("+00:00", "Z")}
             await self._claims.patch(self._ref.name, self._ref.uid, annotations=stamp, now=now)
+            self._looked = None
             await self._say(
                 "TerminationGracePeriodExpiring", f"all pods must be gone by {wanted.isoformat()}", warning=True
             )

@@ -123,6 +123,20 @@ async def test_a_deadline_that_comes_nearer_during_the_drain_is_kept(scene: Scen
     assert answer.outcome in ("drained", "deadline passed") and scene.pods.forced == [("web", 1)]
 
 
+async def test_a_deadline_is_written_once_however_seldom_the_claim_is_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.drain_stay.REFRESH", 60.0)
+    scene.running()
+    scene.claims.found["a"]["spec"]["terminationGracePeriod"] = "1h"
+    scene.pods.place("node-a", "web")
+    scene.pods.blocked["web"] = REFUSED
+    await scene.nodes.delete("node-a")
+    monkeypatch.setattr("activities.draining.SETTLED", 0.05)
+    await verdict(scene, asked())
+    assert scene.events.reasons("a").count("TerminationGracePeriodExpiring") == 1
+
+
 async def test_a_deadline_never_moves_away(scene: Scene) -> None:
     held(scene)
     annotations = scene.claims.found["a"]["metadata"]["annotations"]
