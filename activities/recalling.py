@@ -53,6 +53,7 @@ class RecallActivities:
             initialized=_has(claim, labels.INITIALIZED_CONDITION),
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
+            lifetime=claim.spec.expire_after_delta,
             **_drift(claim),
         )
 

@@ -54,6 +54,7 @@ class Recalled(Message):
     initialized: bool = False
     boot_id: str = ""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
     drift: str = ""
     """What the condition Drifted says."""
     drift_message: str = ""
@@ -66,6 +67,7 @@ class Registered(Message):
     ready: bool = False
     """The Node was Ready already, with nothing that holds up initialization."""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
 
 
 class Initialized(Message):
@@ -73,6 +75,7 @@ class Initialized(Message):
     waiting_for: str = ""
     boot_id: str = ""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
 
 
 class DisruptionAsked(Message):

@@ -9,6 +9,7 @@ from datetime import datetime
 from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
+from policy.expiry import expiry_of
 from policy.ready import REPLACED_LATER
 
 SHOWN = 10
@@ -45,6 +46,8 @@ def of_claim(state: ClaimState) -> str:
         rows.append(("refused", f"{refused.reason}: {refused.message}"))
     if drift := drifted(state):
         rows.append(("drifted", drift))
+    if expiry := expiry_of(state):
+        rows.append(("expires", _moment(expiry)))
     if pause:
         rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])

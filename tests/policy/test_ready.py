@@ -4,13 +4,20 @@ from typing import Any
 
 import pytest
 
+from model.kinds import LifecycleRules
 from model.lifecycle import ClaimState
-from model.messages import Pause
+from model.messages import Pause, PermitAnswered
 from policy.ready import Verdict, consolidate_after, decide_ready
 from tests.policy.builders import NOW, REFUSED, after, before, empty_for, node, permit
 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
+ASKS = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
 OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
+
+
+def refused(reason: str) -> PermitAnswered:
+    return REFUSED.model_copy(update={"reason": reason})
+
 
 CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
@@ -42,6 +49,38 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "expired": (node(expires=NOW), Verdict(do="expire", why="Expired")),
     "expires later": (node(expires=after(hours=1)), Verdict(do="wait", until=after(hours=1))),
     "expired counts before paused": (node(expires=NOW, pause=PAUSE), Verdict(do="expire", why="Expired")),
+    "expired, and rules have it ask": (
+        node({"rules": ASKS}, expires=NOW),
+        Verdict(do="ask", why="Expired"),
+    ),
+    "expired, and refused": (
+        node(
+            {"rules": ASKS},
+            expires=NOW,
+            permit_asked=before(minutes=1),
+            permit_for="Expired",
+            permit=refused("Expired"),
+        ),
+        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REFUSED.blocked_by),
+    ),
+    "expired, and permitted to go for being empty": (
+        node({"rules": ASKS}, expires=NOW, permit_asked=before(seconds=1), permit=permit(seconds=60)),
+        Verdict(do="ask", why="Expired"),
+    ),
+    "expired, and permitted": (
+        node(
+            {"rules": ASKS},
+            expires=NOW,
+            permit_asked=before(seconds=1),
+            permit_for="Expired",
+            permit=permit(seconds=60).model_copy(update={"reason": "Expired"}),
+        ),
+        Verdict(do="disrupt", why="Expired"),
+    ),
+    "expired, paused, and rules have it ask": (
+        node({"rules": ASKS}, expires=NOW, pause=PAUSE),
+        Verdict(do="wait", until=after(hours=1), why="Paused", blocked_by="paused by ops: upgrade"),
+    ),
     "its Node left the cluster": (node({"node_name": ""}), Verdict(do="look", why="NodeNotFound")),
     "NotReady is no reason to go": (node({"node_ready": False}), Verdict(do="wait")),
     "empty for less than consolidateAfter": (

@@ -12,6 +12,7 @@ from activities.disruption import DisruptionActivities
 from activities.joining import JoiningActivities
 from model.lifecycle import Phase
 from model.steps import Report
+from policy.expiry import expiry_of, has_expired, is_under_budget
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import disrupt, lost, ref
@@ -28,7 +29,7 @@ async def initialization(life: Life) -> Phase:
         if _leaving(life):
             life.change(disruption="Deleted")
             return Phase.DRAIN
-        if life.state.expires and life.now >= life.state.expires:
+        if _expires_here(life) and has_expired(life.state, life.now):
             life.change(disruption="Expired")
             await disrupt(life, reason="Expired")
             return Phase.DRAIN
@@ -65,10 +66,16 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
     why = _holding(life)
     untold = bool(why) and why != told
     until = life.now + SETTLE if untold else (None if life.state.overdue else life.state.deadline)
-    if life.state.expires:
-        until = min(until or life.state.expires, life.state.expires)
+    expiry = expiry_of(life.state)
+    if expiry and _expires_here(life):
+        until = min(until or expiry, expiry)
     news = await life.wait(
-        lambda: _leaving(life) or _holding(life) != why or (_complete(life) and life.state.seen.number > looked_at),
+        lambda: (
+            _leaving(life)
+            or _holding(life) != why
+            or (_complete(life) and life.state.seen.number > looked_at)
+            or expiry_of(life.state) != expiry
+        ),
         until=until,
         summary="initialization",
     )
@@ -91,7 +98,8 @@ async def _initialize(life: Life) -> bool:
         named(PATCH, f"initialize {life.state.node_name}"),
     )
     if answer.outcome == "initialized":
-        life.change(initialized=True, boot_id=answer.boot_id, expires=answer.expires)
+        life.change(initialized=True, boot_id=answer.boot_id)
+        life.change(expires=answer.expires, lifetime=answer.lifetime)
         return True
     if answer.outcome == "waiting":
         life.block(answer.waiting_for)
@@ -104,6 +112,11 @@ async def _say(life: Life, why: str, event: str = "") -> None:
         claim=ref(life), condition="Initialized", reason=reason, message=message, event=event, warning=bool(event)
     )
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
+
+
+def _expires_here(life: Life) -> bool:
+    """Budgets count nodes that were initialized: another needs no permit, and one of those asks once it is back."""
+    return not (life.state.initialized and is_under_budget(life.state))
 
 
 def _holding(life: Life) -> str:

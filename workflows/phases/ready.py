@@ -11,9 +11,10 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 from activities.disruption import DisruptionActivities
 from model import labels
 from model.lifecycle import Phase
-from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn
+from model.messages import DisruptionReason, PermitAnswered, PermitAsked, PermitWithdrawn
 from model.steps import DisruptionAsked, Report
-from policy.ready import Verdict, decide_ready
+from policy.expiry import expiry_of
+from policy.ready import EMPTY, EXPIRED, Verdict, decide_ready
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import dead, disrupt, lost, ref
@@ -35,8 +36,8 @@ async def ready(life: Life) -> Phase:
                 life.change(flaps=life.state.flaps + 1)
                 return Phase.INITIALIZATION
             case "expire":
-                life.change(disruption="Expired")
-                await disrupt(life, reason="Expired")
+                life.change(disruption=EXPIRED)
+                await disrupt(life, reason=EXPIRED)
                 return Phase.DRAIN
             case "ask":
                 await _ask(life, verdict)
@@ -66,23 +67,24 @@ async def _wait(life: Life, verdict: Verdict) -> None:
 
 async def _say_blocked(life: Life, why: str) -> None:
     """It could go and may not: Karpenter's words for both (reference 3.9, 5.2)."""
-    report = Report(
-        claim=ref(life), condition=labels.CONSOLIDATABLE, status="True", event="DisruptionBlocked", message=why
-    )
+    consolidatable = labels.CONSOLIDATABLE if life.state.permit_for == EMPTY else ""
+    report = Report(claim=ref(life), condition=consolidatable, status="True", event="DisruptionBlocked", message=why)
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, "say what blocks it"))
 
 
 async def _ask(life: Life, verdict: Verdict) -> None:
+    reason: DisruptionReason = EXPIRED if verdict.why == EXPIRED else EMPTY
+    since = expiry_of(life.state) if reason == EXPIRED else life.state.seen.empty_since
     asked = PermitAsked(
         claim_name=life.name,
         claim_uid=life.uid,
         workflow_id=workflow.info().workflow_id,
-        reason="Empty",
-        since=life.state.seen.empty_since or life.now,
+        reason=reason,
+        since=since or life.now,
     )
-    life.change(permit=None, permit_asked=life.now)
+    life.change(permit=None, permit_asked=life.now, permit_for=reason)
     if not await _tell_pool(life, "asked", asked):
-        refused = PermitAnswered(granted=False, reason="Empty", blocked_by="the NodePool has no workflow yet")
+        refused = PermitAnswered(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
         life.change(permit=refused)
 
 
@@ -97,10 +99,9 @@ async def _disrupt(life: Life, verdict: Verdict) -> bool:
     permit = life.state.permit
     if permit and permit.until:
         options = {**options, "schedule_to_close_timeout": permit.until - life.now}
+    asked = DisruptionAsked(claim=ref(life), reason=verdict.why, voluntary=verdict.why != EXPIRED)
     try:
-        answer = await workflow.execute_activity_method(
-            DisruptionActivities.disrupt_claim, DisruptionAsked(claim=ref(life), reason=verdict.why), **options
-        )
+        answer = await workflow.execute_activity_method(DisruptionActivities.disrupt_claim, asked, **options)
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
