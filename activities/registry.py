@@ -28,6 +28,7 @@ from activities.ports import (
     Reservations,
 )
 from activities.recalling import RecallActivities
+from activities.repairing import RepairActivities
 from activities.replica_ports import Loads
 from activities.replicas import ReplicaActivities
 from activities.reservations import ReservationActivities
@@ -98,6 +99,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
     draining = DrainActivities(claims=claims, nodes=nodes, pods=pods, instances=ports.instances, events=events)
+    repairing = RepairActivities(claims=claims, nodes=nodes, instances=ports.instances, events=events)
     ending = TerminationActivities(claims=claims, nodes=nodes, instances=ports.instances)
     return [
         launching.prepare_launch,
@@ -109,6 +111,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         joining.initialize_node,
         disruption.disrupt_claim,
         disruption.report,
+        repairing.repair_node,
         draining.drain_node,
         ending.terminate_node,
         ending.instance_runs,

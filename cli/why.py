@@ -14,6 +14,7 @@ from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.exits import Refused
 from cli.lives import Lives, NodeLife
 from model.lifecycle import ClaimState, Step
+from policy.expiry import expiry_of
 from workflows.details import drifted
 
 app = typer.Typer()
@@ -45,7 +46,7 @@ async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
         state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
     except RPCError as unanswered:
         return story(life, (), note=f"its story needs a worker, and none answers: {unanswered.message}")
-    return story(life, state.story, drift=drifted(state), bought_for=state.identity.why)
+    return story(life, state.story, drift=drifted(state), bought_for=state.identity.why, expires=expiry_of(state))
 
 
 def story(
@@ -55,6 +56,7 @@ def story(
     reason: str = "",
     note: str = "",
     drift: str = "",
+    expires: datetime | None = None,
     bought_for: str = "",
 ) -> str:
     """The node as lines of text: what is so now, then how it came to be."""
@@ -73,6 +75,8 @@ def story(
         lines.append(f"  blocked by  {life.blocked_by}")
     if drift:
         lines.append(f"  drifted     {drift}")
+    if expires:
+        lines.append(f"  expires     {_moment(expires)}")
     if reason:
         lines.append(f"  went for    {reason}")
     if note:

@@ -31,6 +31,10 @@ def node_fact(node: Json) -> NodeFact:
             "allocatable": parse_resources(status.get("allocatable")),
             "ready": ready.get("status") == "True",
             "ready_changed": ready.get("lastTransitionTime"),
+            "conditions": [
+                {"type": one["type"], "status": one["status"], "since": one.get("lastTransitionTime")}
+                for one in status.get("conditions") or ()
+            ],
             "boot_id": (status.get("nodeInfo") or {}).get("bootID", ""),
             "deleting": "deletionTimestamp" in metadata,
             "finalizers": metadata.get("finalizers") or (),

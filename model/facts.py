@@ -128,6 +128,13 @@ class NamespaceFact(Value):
     labels: dict[str, str] = {}
 
 
+class NodeCondition(Value):
+    type: str
+    status: str
+    since: datetime | None = None
+    """When it took this status."""
+
+
 class NodeFact(Value):
     name: str
     uid: str = ""
@@ -139,6 +146,7 @@ class NodeFact(Value):
     allocatable: dict[str, int] = {}
     ready: bool = False
     ready_changed: datetime | None = None
+    conditions: tuple[NodeCondition, ...] = ()
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from model.catalogue import UnavailableOffering
 from model.launches import Launched, LaunchGroup, LaunchRefused
 from model.messages import DisruptionReason, Pause, PermitAnswered
 from model.observations import ClaimSeen
+from model.repairs import Health
 
 
 class Phase(StrEnum):
@@ -96,6 +97,8 @@ class ClaimState(Message):
     drift: str = ""
     """What the NodeClaim's condition Drifted was last told; `seen` has what it should say."""
     drift_message: str = ""
+    health: Health = Health()
+    """Of the Node, as repair counts it."""
     permit: PermitAnswered | None = None
     permit_asked: datetime | None = None
     permit_for: DisruptionReason = "Empty"

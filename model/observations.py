@@ -10,6 +10,7 @@ from typing import Literal
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.kinds import LifecycleRules
+from model.repairs import Unhealthy
 
 
 class ClaimSeen(Message):
@@ -47,6 +48,8 @@ class ClaimSeen(Message):
     drift_message: str = ""
     kept_for: str = ""
     """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
+    unhealthy: tuple[Unhealthy, ...] = ()
+    """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
 

@@ -11,6 +11,7 @@ from model.durations import parse_duration
 from model.lifecycle import ClaimState
 from model.messages import DisruptionReason
 from policy.expiry import expiry_of, has_expired, is_under_budget
+from policy.repair import Repair, decide_repair
 
 ASK_AGAIN_UNANSWERED = timedelta(seconds=30)
 """A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
@@ -25,7 +26,7 @@ REPLACED_LATER = "replacement comes with voluntary disruption"
 
 
 class Verdict(Value):
-    do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt", "look"]
+    do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"]
     until: datetime | None = None
     """For `wait`: when time alone changes the verdict; None while only a signal can."""
     why: str = ""
@@ -34,7 +35,7 @@ class Verdict(Value):
 
 
 def decide_ready(state: ClaimState, now: datetime) -> Verdict:
-    """Deletion first, then what the machine says, then expiry, then the pool's wish to shrink."""
+    """Deletion first, then what the machine says, then expiry, then its health, then the pool's wish to shrink."""
     seen = state.seen
     if seen.deleting or not seen.exists:
         return Verdict(do="drain", why="Deleted")
@@ -45,6 +46,13 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
         return Verdict(do="expire", why=EXPIRED)
     if not seen.node_name:
         return Verdict(do="look", why="NodeNotFound")
+    trouble = decide_repair(state, now)
+    if trouble.do != "wait":
+        return Verdict(do="repair", why=trouble.condition)
+    return _beside(trouble, _decide_calm(state, now, expired=expired))
+
+
+def _decide_calm(state: ClaimState, now: datetime, *, expired: bool) -> Verdict:
     look = state.unready_since + LOOK_AGAIN_UNREADY if state.unready_since else None
     if look and now >= look:
         return Verdict(do="look", why="NodeNotReady")
@@ -114,6 +122,13 @@ def consolidate_after(policy: str) -> timedelta | None:
     """The NodePool's consolidateAfter out of `<consolidationPolicy>/<consolidateAfter>`; None for Never or no pool."""
     _, _, text = policy.partition("/")
     return parse_duration(text) if text else None
+
+
+def _beside(trouble: Repair, verdict: Verdict) -> Verdict:
+    """Health is looked at again at its own time, and holds back nothing that has a reason of its own."""
+    if verdict.do == "wait" and trouble.blocked_by and not verdict.blocked_by:
+        verdict = verdict.model_copy(update={"blocked_by": trouble.blocked_by})
+    return _sooner(verdict, trouble.until)
 
 
 def _let_go(state: ClaimState, verdict: Verdict) -> Verdict:

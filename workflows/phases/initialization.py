@@ -4,7 +4,7 @@ After registration; also where a machine that rebooted comes back to. Passing th
 visibly; it is kept, since its pods may be about to start.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -13,9 +13,11 @@ from activities.joining import JoiningActivities
 from model.lifecycle import Phase
 from model.steps import Report
 from policy.expiry import expiry_of, has_expired, is_under_budget
+from policy.repair import decide_repair
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import disrupt, lost, ref
+from workflows.phases.repair import repair
 
 LOOK_AGAIN = timedelta(seconds=10)
 LOOK_SLOWEST = timedelta(minutes=5)
@@ -33,6 +35,10 @@ async def initialization(life: Life) -> Phase:
             life.change(disruption="Expired")
             await disrupt(life, reason="Expired")
             return Phase.DRAIN
+        if decide_repair(life.state, life.now).do != "wait":
+            if await repair(life):
+                return Phase.DRAIN
+            continue
         if _complete(life) and life.state.seen.number > looked_at:
             looked_at = life.state.seen.number
             if await _initialize(life):
@@ -66,15 +72,14 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
     why = _holding(life)
     untold = bool(why) and why != told
     until = life.now + SETTLE if untold else (None if life.state.overdue else life.state.deadline)
-    expiry = expiry_of(life.state)
-    if expiry and _expires_here(life):
-        until = min(until or expiry, expiry)
+    ends = _ends(life)
+    until = min((one for one in (until, *ends) if one), default=None)
     news = await life.wait(
         lambda: (
             _leaving(life)
             or _holding(life) != why
             or (_complete(life) and life.state.seen.number > looked_at)
-            or expiry_of(life.state) != expiry
+            or _ends(life) != ends
         ),
         until=until,
         summary="initialization",
@@ -112,6 +117,12 @@ async def _say(life: Life, why: str, event: str = "") -> None:
         claim=ref(life), condition="Initialized", reason=reason, message=message, event=event, warning=bool(event)
     )
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
+
+
+def _ends(life: Life) -> tuple[datetime | None, datetime | None]:
+    """When it expires, and when its health is to be looked at again."""
+    expiry = expiry_of(life.state) if _expires_here(life) else None
+    return expiry, decide_repair(life.state, life.now).until
 
 
 def _expires_here(life: Life) -> bool:

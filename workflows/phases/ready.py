@@ -18,6 +18,7 @@ from policy.ready import EMPTY, EXPIRED, Verdict, decide_ready
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import dead, disrupt, lost, ref
+from workflows.phases.repair import repair
 
 NOT_NOW = timedelta(seconds=10)
 NOT_NOW_LONGEST = timedelta(minutes=10)
@@ -49,6 +50,9 @@ async def ready(life: Life) -> Phase:
                 refuted = 0 if await _reconsider(life, refuted) else refuted + 1
             case "look":
                 if await (lost(life) if not life.state.seen.node_name else dead(life)):
+                    return Phase.DRAIN
+            case "repair":
+                if await repair(life):
                     return Phase.DRAIN
             case "wait":
                 await _wait(life, verdict)
