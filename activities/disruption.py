@@ -9,6 +9,7 @@ from activities.errors import faults_mapped
 from activities.ports import Claims, ConditionPatch, Events, Nodes, NodeState, Pods
 from model import labels
 from model.faults import Fault
+from model.kinds import NodeClaim
 from model.steps import ClaimRef, Disrupted, DisruptionAsked, Report
 
 
@@ -30,8 +31,18 @@ class DisruptionActivities:
             return Disrupted(outcome="gone")
         if asked.voluntary and not claim.metadata.deleting:
             return await self._delete_unless_used(asked)
+        if asked.at_once:
+            await self._stamp(claim)
         await self._claims.delete(ref.name, ref.uid)
         return Disrupted(outcome="deleting")
+
+    async def _stamp(self, claim: NodeClaim) -> None:
+        """The end of the grace period is now (reference 3.12); one that is written and earlier stays."""
+        now, meta = datetime.now(UTC), claim.metadata
+        written = meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP)
+        if written is None or datetime.fromisoformat(written) > now:
+            stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: now.isoformat().replace("+00:00", "Z")}
+            await self._claims.patch(meta.name, meta.uid, annotations=stamp, now=now)
 
     async def _delete_unless_used(self, asked: DisruptionAsked) -> Disrupted:
         """A fault on the way puts the node back into service: when the next try comes, nobody knows."""

@@ -11,6 +11,7 @@ from temporalio import activity
 from activities.errors import faults_mapped
 from activities.ports import Claims, Events, Instances, Nodes, NodeState
 from model import labels
+from model.faults import Fault, TryLater
 from model.ids import instance_id_of
 from model.kinds import NodeClaim
 from model.repairs import RepairAsked, Repaired
@@ -49,13 +50,23 @@ class RepairActivities:
         return decide_breaker(unhealthy, len(nodes), asked.max_unhealthy, where=where)
 
     async def _reboot(self, asked: RepairAsked) -> Repaired:
-        """Written down before it is asked for: what cannot be known to have happened is not done twice."""
-        now = datetime.now(UTC)
-        written = {labels.REBOOTED: f"{asked.rung}@{now.isoformat()}"}
-        await self._claims.patch(asked.name, asked.uid, annotations=written, now=now)
-        await self._tell(asked, "Rebooting", f"{asked.condition}: instance {instance_id_of(asked.provider_id)} reboots")
-        there = await self._instances.reboot(instance_id_of(asked.provider_id))
+        """Written down before it is asked for, since what may have happened is not done twice; what EC2 refused has
+        not."""
+        instance = instance_id_of(asked.provider_id)
+        await self._mark(asked, f"{asked.rung}@{datetime.now(UTC).isoformat()}")
+        try:
+            there = await self._instances.reboot(instance)
+        except TryLater:
+            raise
+        except Fault:
+            await self._mark(asked, "")
+            raise
+        if there:
+            await self._tell(asked, "Rebooting", f"{asked.condition}: instance {instance} reboots")
         return Repaired(outcome="done" if there else "gone")
+
+    async def _mark(self, asked: RepairAsked, mark: str) -> None:
+        await self._claims.patch(asked.name, asked.uid, annotations={labels.REBOOTED: mark}, now=datetime.now(UTC))
 
     async def _replace(self, asked: RepairAsked, claim: NodeClaim, node: NodeState) -> Repaired:
         """As Karpenter: its time is up at once, which no budget, annotation or grace period of the pool holds up.

@@ -12,15 +12,21 @@ from typing import Any, Final
 
 from model import labels, resources
 from model.base import Message
+from model.durations import parse_duration
 from model.facts import ClaimFact, NodeFact, PoolFact
 from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass, Taint
+from model.kinds import EC2NodeClass, LifecycleRules, Taint
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from model.repairs import Unhealthy
 from policy.drift import Drift
 from policy.initialization import decide_waiting_for
+from policy.repair import counted
 
 SETTLE: Final = timedelta(seconds=10)
 """What holds up a node that just became Ready is not worth a signal before it has held for so long."""
+
+UNHEALTHY_FOR: Final = timedelta(minutes=1)
+"""So long, or for half of what is tolerated, a node that starts may be unhealthy before it is worth a signal."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,10 @@ class View:
     """Nobody saw it leave: `vacant_since` is when the watch began."""
     kept_for: str = ""
     """The CapacityBuffer that needs the room there."""
+    rules: LifecycleRules | None = None
+    """What LifecyclePolicies say of its NodePool's nodes."""
+    repaired: bool = False
+    """The gate NodeRepair is on."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +67,18 @@ def claim_digest(view: View, now: datetime) -> Digest:
     """The observation without its number."""
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
-        return Digest(ClaimSeen(deleting=True))
+        return Digest(ClaimSeen(deleting=True, rules=view.rules))
     drift = view.drift
-    bare = ClaimSeen(drift=drift.reason, drift_message=drift.message) if drift else ClaimSeen()
+    found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
+    bare = ClaimSeen(rules=view.rules).model_copy(update=found)
     if not nodes:
         return Digest(bare)
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
     joined = bare.model_copy(update=node)
     if not claim.registered:
         return Digest(joined)
-    if claim.initialized:
-        return _running(view, joined, nodes[0], now)
-    return _starting(view, joined, nodes[0], now)
+    digest = (_running if claim.initialized else _starting)(view, joined, nodes[0], now)
+    return _with_health(digest, view, nodes[0], now) if view.repaired else digest
 
 
 def _starting(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Digest:
@@ -97,6 +107,27 @@ def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Di
     since = max((moment for moment in moments if moment), default=now)
     unseen = view.unseen and since == view.vacant_since
     return Digest(seen.model_copy(update={"empty": True, "empty_since": since, "empty_since_unseen": unseen}))
+
+
+def _with_health(digest: Digest, view: View, node: NodeFact, now: datetime) -> Digest:
+    """A node that starts is NotReady for a while, which is nothing to tell of before it has lasted."""
+    tolerations: dict[tuple[str, str], str] = {(one.type, one.status): one.toleration for one in counted(view.rules)}
+    unhealthy = [
+        Unhealthy(type=one.type, status=one.status, since=one.since)
+        for one in node.conditions
+        if one.since and (one.type, one.status) in tolerations
+    ]
+    if not unhealthy:
+        return digest
+    if not view.claim.initialized:
+        told = min(one.since + _unsaid(tolerations[one.type, one.status]) for one in unhealthy)
+        if now < told:
+            return Digest(digest.seen, again=min(digest.again or told, told))
+    return Digest(digest.seen.model_copy(update={"unhealthy": tuple(unhealthy)}), digest.again)
+
+
+def _unsaid(toleration: str) -> timedelta:
+    return min(UNHEALTHY_FOR, (parse_duration(toleration) or UNHEALTHY_FOR) / 2)
 
 
 def _ready(view: View, joined: ClaimSeen, node: NodeFact) -> ClaimSeen:

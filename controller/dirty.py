@@ -1,5 +1,6 @@
 """What `caches.py` hands over beside facts: what became dirty, and a NodePool as planning and ready nodes see it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kube.errors import Json
@@ -16,6 +17,8 @@ class PoolView:
     fact: PoolFact
     policy: str
     """`<consolidationPolicy>/<consolidateAfter>`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The NodePool's own, which LifecyclePolicies select by."""
 
 
 @dataclass
@@ -44,4 +47,5 @@ def pool_view(pool: Json) -> PoolView:
     return PoolView(
         fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
         policy=f"{disruption.consolidation_policy}/{after}",
+        labels=typed.metadata.labels,
     )

@@ -58,7 +58,9 @@ class Planning:
         now: Callable[[], datetime],
         verdicts: OverlayVerdicts | None = None,
         buffers: Buffers | None = None,
+        graces: Callable[[], Mapping[str, timedelta]] = dict,
     ) -> None:
+        """`graces`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
         self._verdicts, self._buffers = verdicts, buffers
         self._caches, self._nominations = caches, nominations
         self._claims, self._events, self._offerings = claims, events, offerings
@@ -67,7 +69,7 @@ class Planning:
         self.learning = Learning(caches)
         self.sizes = Sizes(caches, nominations, self.learning, began=now())
         self._heeded: tuple[Learnt, Mapping[str, str]] | None = None
-        self._settings, self._grace, self._now = settings, not_ready_grace, now
+        self._settings, self._grace, self._graces, self._now = settings, not_ready_grace, graces, now
         self._process: PlannerProcess | None = None
         self._lock = asyncio.Lock()
         self._moved = False
@@ -89,10 +91,12 @@ class Planning:
 
     async def _look(self, buffers: Buffers, process: PlannerProcess) -> None:
         """At what stands, whatever can be bought."""
-        grace = self._grace
+        grace, graces = self._grace, self._graces()
         try:
             await buffers.look(
-                lambda: process.provision(now=self._now(), unavailable=(), not_ready_grace=grace, reservations={})
+                lambda: process.provision(
+                    now=self._now(), unavailable=(), not_ready_grace=grace, pool_graces=graces, reservations={}
+                )
             )
         except Fault:
             await self.close()
@@ -119,6 +123,7 @@ class Planning:
                     now=now,
                     unavailable=marks,
                     not_ready_grace=self._grace,
+                    pool_graces=self._graces(),
                     reservations=await self._offerings.rooms(list(self._caches.node_classes.values())),
                 )
                 return await self._carry_out(request.plan_id, plan, process)
@@ -257,10 +262,12 @@ class Planning:
 
     async def _say_overruled(self, pools: Iterable[str]) -> None:
         """Nodes that have been NotReady for so long that new ones are bought without counting on them."""
+        graces = self._graces()
         for claim in (one for pool in sorted(pools) for one in self._caches.claims_of_pool(pool)):
+            grace = graces.get(claim.pool, self._grace)
             for node in self._caches.nodes_of(claim):
                 gone = claim.deleting or node.deleting or not claim.initialized
-                if gone or is_home(node, self._now(), self._grace):
+                if gone or is_home(node, self._now(), grace):
                     continue
                 await self._events.publish(
                     kind="NodeClaim",
@@ -268,7 +275,7 @@ class Planning:
                     uid=claim.uid,
                     reason="NotReadyGraceOver",
                     message=f"Node {node.name} is NotReady since {node.ready_changed or node.created}, longer than the "
-                    f"grace of {self._grace.total_seconds():g} s: nodes are bought without counting on it",
+                    f"grace of {grace.total_seconds():g} s: nodes are bought without counting on it",
                     warning=True,
                 )
 

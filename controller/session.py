@@ -24,6 +24,7 @@ from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
 from controller.overlays import OverlayVerdicts
 from controller.planning import Planning
+from controller.policies import Policies
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
 from controller.signaller import Signal, Signaller, Start
@@ -45,6 +46,7 @@ WATCHED: Final = (
     resources.PODS,
     resources.NODE_POOLS,
     resources.EC2_NODE_CLASSES,
+    resources.LIFECYCLE_POLICIES,
     resources.DAEMON_SETS,
     resources.NAMESPACES,
     resources.STORAGE_CLASSES,
@@ -73,6 +75,9 @@ class Session:
         self._nominations = Nominations()
         gated = gates.CAPACITY_BUFFER in settings.gates
         self._buffers = Buffers(self.caches, kube.buffers, now) if gated else None
+        self._policies = Policies(
+            self.caches, kube.lifecycle_policies, usual=settings.deadlines, now=now, woken=self._awake.set
+        )
         self.caches.on_pod_bound = self._pod_bound
         self.caches.on_pod_gone = self._nominations.gone
         self._signaller = Signaller(temporal, settings.task_queue, sent)
@@ -104,8 +109,10 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
+            rules=self._policies.rules_of,
             kept_for=self._buffers.needs if self._buffers else lambda claim: "",
             static_capacity=gates.STATIC_CAPACITY in self._settings.gates,
+            node_repair=gates.NODE_REPAIR in self._settings.gates,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
@@ -117,6 +124,7 @@ class Session:
             offerings=offerings,
             settings=self._settings.planning,
             not_ready_grace=self._settings.not_ready_grace,
+            graces=self._policies.graces,
             now=self._now,
             verdicts=OverlayVerdicts(self.caches, kube.overlays, self._now),
             buffers=self._buffers,
@@ -134,6 +142,7 @@ class Session:
                 group.create_task(self._synced(watch), name=f"watch-{name}-synced")
             group.create_task(self._signaller.run(), name="watch-signals")
             group.create_task(self._tell(), name="watch-tell")
+            group.create_task(self._policies.run(), name="watch-policies")
             if self._buffers:
                 group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
@@ -214,6 +223,7 @@ class Session:
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
+            self._policies.look(dirty)
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
@@ -266,6 +276,7 @@ class Session:
             pods=synced["pods"],
             pools=synced["nodepools"],
             node_classes=synced["ec2nodeclasses"],
+            policies=synced["lifecyclepolicies"] and synced["nodepools"],
             unplanned=young and (self._unsure() or (self._planning.passes == 0 and bool(self.caches.pending))),
         )
 
@@ -275,6 +286,8 @@ class Session:
     def _hearer(self, kind: str) -> Callable[[list[Delta]], None]:
         if self._buffers and kind in {one.plural for one in gates.kinds((gates.CAPACITY_BUFFER,))}:
             return functools.partial(self._buffers.hear, kind)
+        if kind == resources.LIFECYCLE_POLICIES.plural:
+            return self._policies.hear
         return lambda deltas: self.caches.hear(kind, deltas)
 
     def _pod_bound(self, uid: str) -> None:

@@ -22,6 +22,7 @@ from controller.signaller import Signal, Signaller, Start
 from model.base import Message
 from model.coordination import NodeClassState, PoolState
 from model.facts import ClaimFact
+from model.kinds import LifecycleRules
 from model.labels import LAUNCH_GROUP, NODECLASS, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
@@ -49,6 +50,8 @@ class Known:
     node_classes: bool
     unplanned: bool
     """This host is new, pods are pending or buffers there, and no plan has said yet where they go."""
+    policies: bool = True
+    """LifecyclePolicies, and the NodePools that they select."""
 
 
 class Telling:
@@ -64,13 +67,15 @@ class Telling:
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
         kept_for: Callable[[str], str] = lambda claim: "",
+        rules: Callable[[str], LifecycleRules | None] = lambda pool: None,
         static_capacity: bool = False,
+        node_repair: bool = False,
     ) -> None:
         """`kept_for`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for none."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
-        self._static_capacity = static_capacity
+        self._rules, self._static_capacity, self._node_repair = rules, static_capacity, node_repair
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -83,7 +88,10 @@ class Telling:
         """Offer a signal for everything that changed, or whose time has come, as far as it is known."""
         self._bury(dirty, now)
         self._wake(dirty, now)
-        _each(self._ready(dirty.claims, "claim", known.claims and known.nodes), self._claim_teller(known, now))
+        _each(
+            self._ready(dirty.claims, "claim", known.claims and known.nodes and known.policies),
+            self._claim_teller(known, now),
+        )
         pools_known = known.pools and known.claims and known.node_classes
         _each(self._ready(dirty.pools, "pool", pools_known), lambda name: self._tell_pool(name, now))
         classes_known = known.node_classes and known.claims
@@ -181,6 +189,8 @@ class Telling:
             drift=self._drift(claim),
             unseen=vacant_since is None,
             kept_for=self._kept_for(claim.name),
+            rules=self._rules(claim.pool) if claim.pool else None,
+            repaired=self._node_repair,
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:

@@ -8,6 +8,7 @@ from kube.client import KubeClient, connect
 from kube.events import KubeEvents
 from kube.inventory import KubeInventory
 from kube.leases import KubeLeases
+from kube.lifecycle_policies import KubeLifecyclePolicies
 from kube.loads import KubeLoads
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
@@ -29,6 +30,7 @@ class KubeAdapters:
     node_classes: KubeNodeClasses
     leases: KubeLeases
     overlays: KubeOverlays
+    lifecycle_policies: KubeLifecyclePolicies
     buffers: KubeBuffers
     inventory: KubeInventory
 
@@ -52,6 +54,7 @@ def build(client: KubeClient) -> KubeAdapters:
         node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
         overlays=KubeOverlays(client, events),
+        lifecycle_policies=KubeLifecyclePolicies(client, events),
         buffers=KubeBuffers(client),
         inventory=KubeInventory(client),
     )

@@ -36,6 +36,21 @@ class Deadlines(Message):
     """How long a node that turned NotReady still counts as a home for its pods."""
 
 
+class PhaseTimes(Message):
+    """How long a phase is expected to take; None where nothing is known."""
+
+    launch: timedelta | None = None
+    registration: timedelta | None = None
+    initialization: timedelta | None = None
+
+
+class Expected(Message):
+    """What a node's start-up is expected to take, as others have taken: by instance type, or for any other."""
+
+    by_type: dict[str, PhaseTimes] = {}
+    otherwise: PhaseTimes = PhaseTimes()
+
+
 class ClaimIdentity(Message):
     """Who this is; never changes."""
 
@@ -71,7 +86,13 @@ class ClaimState(Message):
     """When this phase began."""
     deadline: datetime | None = None
     overdue: bool = False
+    told_overdue: Phase | None = None
+    """The phase that the NodeClaim's condition says is overdue."""
+    expected: Expected = Expected()
+    slow: bool = False
+    """This phase takes longer than expected, and is within its deadline."""
     blocked_by: str = ""
+    """What was found; `policy/overdue.py` says how it is shown."""
     launch_attempt: int = 1
     group: LaunchGroup | None = None
     """Frozen before CreateFleet is called; holds until an attempt ends."""

@@ -83,6 +83,8 @@ class DisruptionAsked(Message):
     reason: str
     voluntary: bool = True
     """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
+    at_once: bool = False
+    """Nothing may hold up the end: its termination grace period is over."""
 
 
 class Disrupted(Message):

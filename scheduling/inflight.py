@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint
-from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, REGISTERED
+from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, NODEPOOL, REGISTERED
 from model.learnt import Learnt
 from model.requirements import Requirements
 from model.resources import MEMORY, subtract, total
@@ -25,11 +25,14 @@ def homes(
     *,
     now: datetime,
     not_ready_grace: timedelta,
+    pool_graces: Mapping[str, timedelta] | None = None,
 ) -> Iterator[Home]:
     """Every node and claim that is not on its way out; `claims` are those of `facts` and those not seen there yet.
 
-    `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets.
+    `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets; `pool_graces` by NodePool where
+    its nodes have another grace than `not_ready_grace`.
     """
+    graces = pool_graces or {}
     daemons = tuple(facts.daemons.values())
     owned: set[str] = set()
     for claim in claims:
@@ -39,10 +42,13 @@ def homes(
             continue
         if node is None:
             yield _launched(claim, daemons) if claim.launched else _unlaunched(claim, unlaunched_overhead)
-        elif not node.deleting and (not claim.initialized or is_home(node, now, not_ready_grace)):
+        elif not node.deleting and (
+            not claim.initialized or is_home(node, now, graces.get(claim.pool, not_ready_grace))
+        ):
             yield _running(claim, node, facts, daemons)
     for node in facts.nodes.values():
-        if node.name not in owned and not node.deleting and is_home(node, now, not_ready_grace):
+        grace = graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)
+        if node.name not in owned and not node.deleting and is_home(node, now, grace):
             taints = without_not_ready(node.taints)
             yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
 

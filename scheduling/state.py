@@ -32,6 +32,8 @@ from scheduling.reserved import Rooms
 __all__ = ["Change", "ClusterState", "PlanSettings"]
 
 _GRACE: Final = timedelta(minutes=5)
+_Graces = tuple[timedelta, Mapping[str, timedelta]]
+"""How long NotReady nodes are waited for: usually, and by NodePool where it is another time."""
 
 
 class PlanSettings(Value):
@@ -96,28 +98,30 @@ class ClusterState:
         now: datetime,
         unavailable: Iterable[UnavailableOffering] = (),
         not_ready_grace: timedelta = _GRACE,
+        pool_graces: Mapping[str, timedelta] | None = None,
         reservations: Mapping[str, ReservationRoom] | None = None,
     ) -> Plan:
         """Where every pod that needs a node goes, and what is to be bought for it.
 
-        `not_ready_grace` is how long a node that turned NotReady still counts as a home. The plan's `seconds` are left
-        to the caller, who has a clock.
+        `not_ready_grace` is how long a node that turned NotReady still counts as a home, and `pool_graces` the same for
+        nodes of NodePools that have their own. The plan's `seconds` are left to the caller, who has a clock.
         """
+        grace = (not_ready_grace, pool_graces or {})
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
-        return without_virtual(self._plan_all(now, tuple(unavailable), not_ready_grace, reservations or {}), virtual)
+        return without_virtual(self._plan_all(now, tuple(unavailable), grace, reservations or {}), virtual)
 
     def _plan_all(
         self,
         now: datetime,
         unavailable: tuple[UnavailableOffering, ...],
-        not_ready_grace: timedelta,
+        grace: _Graces,
         reservations: Mapping[str, ReservationRoom],
     ) -> Plan:
         refused: list[Unplaced] = []
         shaped = list(self._demand(now, refused))
         if not shaped:
             return Plan(unplaced=tuple(refused))
-        ground = self._ground(now, unavailable, not_ready_grace, reservations)
+        ground = self._ground(now, unavailable, grace, reservations)
         settings = self.settings
         wishes = Wishes(
             settings.preference_policy, settings.min_values_policy, settings.most_instance_types, settings.node_cost
@@ -154,7 +158,7 @@ class ClusterState:
         self,
         now: datetime,
         unavailable: tuple[UnavailableOffering, ...],
-        not_ready_grace: timedelta,
+        grace: _Graces,
         reservations: Mapping[str, ReservationRoom],
     ) -> Ground:
         learnt = self._market.learnt
@@ -165,7 +169,8 @@ class ClusterState:
             for claim in claims
             if not claim.launched and isinstance(template := templates.get(claim.pool), Template)
         }
-        standing = homes(self._facts, claims, overhead, now=now, not_ready_grace=not_ready_grace)
+        usual, by_pool = grace
+        standing = homes(self._facts, claims, overhead, now=now, not_ready_grace=usual, pool_graces=by_pool)
         used = self._used(claims, templates)
         offers: list[Offer] = []
         rooms = Rooms(reservations, claims)

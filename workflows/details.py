@@ -10,7 +10,9 @@ from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
 from policy.expiry import expiry_of
+from policy.overdue import blocked_by
 from policy.ready import REPLACED_LATER
+from policy.rules import action_of
 
 SHOWN = 10
 """Rows of a list; a thousand nodes would make a page that nobody reads."""
@@ -28,10 +30,14 @@ NEXT = {
 def of_claim(state: ClaimState) -> str:
     launched, refused, pause = state.launched, state.refused, state.pause
     rows = [
-        ("phase", f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else "")),
+        (
+            "phase",
+            f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else " — slow" if state.slow else ""),
+        ),
         ("since", _moment(state.since)),
         ("deadline", _moment(state.deadline) if state.deadline else "none"),
-        ("blocked by", state.blocked_by or "nothing"),
+        ("blocked by", blocked_by(state) or "nothing"),
+        ("when overdue", action_of(state.seen.rules, state.phase) if state.deadline else "-"),
         ("next step", NEXT[state.phase]),
         ("node", state.node_name or "none yet"),
     ]

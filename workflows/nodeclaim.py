@@ -21,6 +21,7 @@ from workflows.phases.drain import drain
 from workflows.phases.drifted import tell_drift
 from workflows.phases.initialization import initialization
 from workflows.phases.launch import launch
+from workflows.phases.overdue import keep_time, tell_overdue
 from workflows.phases.ready import ready
 from workflows.phases.recall import stands
 from workflows.phases.registration import registration
@@ -46,7 +47,7 @@ class NodeClaimWorkflow:
     async def run(self, state: ClaimState) -> ClaimOutcome:
         life = self._life
         life.begin()
-        beside = asyncio.create_task(tell_drift(life))
+        beside = [asyncio.create_task(tell(life)) for tell in (tell_drift, tell_overdue, keep_time)]
         try:
             while life.state.phase is not Phase.GONE:
                 try:
@@ -59,7 +60,8 @@ class NodeClaimWorkflow:
             await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not life.telling)
             workflow.continue_as_new(life.state)
         finally:
-            beside.cancel()
+            for task in beside:
+                task.cancel()
         return _outcome(life.state)
 
     @workflow.signal
@@ -69,10 +71,15 @@ class NodeClaimWorkflow:
             state = self._life.state
             health = noted(state, seen.unhealthy, seen.rules, workflow.now())
             self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen), health=health)
+            if self._life.state.seen.rules != state.seen.rules:
+                self._life.retime()
 
     def _remembered(self, seen: ClaimSeen) -> ClaimSeen:
-        """A watch that just began does not know since when a node is empty; its time runs on."""
+        """A watch that just began does not know since when a node is empty; its time runs on. Rules outlive the
+        NodeClaim."""
         before = self._life.state.seen
+        if not seen.exists:
+            return seen.model_copy(update={"rules": before.rules})
         if seen.empty_since_unseen and before.empty and before.empty_since:
             return seen.model_copy(update={"empty_since": before.empty_since})
         return seen

@@ -7,12 +7,17 @@ import pytest
 from model.kinds import LifecycleRules
 from model.lifecycle import ClaimState
 from model.messages import Pause, PermitAnswered
+from model.repairs import Health, Stretch
 from policy.ready import Verdict, consolidate_after, decide_ready
 from tests.policy.builders import NOW, REFUSED, after, before, empty_for, node, permit
 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
 ASKS = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
 OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
+
+
+def ill(**ago: float) -> Health:
+    return Health(stretches=(Stretch(type="Ready", status="False", since=before(**ago)),))
 
 
 def refused(reason: str) -> PermitAnswered:
@@ -80,6 +85,22 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "expired, paused, and rules have it ask": (
         node({"rules": ASKS}, expires=NOW, pause=PAUSE),
         Verdict(do="wait", until=after(hours=1), why="Paused", blocked_by="paused by ops: upgrade"),
+    ),
+    "unhealthy beyond what is tolerated": (
+        node(health=ill(minutes=30)),
+        Verdict(do="repair", why="Ready=False"),
+    ),
+    "unhealthy, and tolerated yet": (
+        node(health=ill(minutes=20)),
+        Verdict(
+            do="wait",
+            until=after(minutes=10),
+            blocked_by="unhealthy, Ready=False: replace at 2026-06-01T12:10:00+00:00",
+        ),
+    ),
+    "expired counts before unhealthy": (
+        node(health=ill(minutes=30), expires=NOW),
+        Verdict(do="expire", why="Expired"),
     ),
     "its Node left the cluster": (node({"node_name": ""}), Verdict(do="look", why="NodeNotFound")),
     "NotReady is no reason to go": (node({"node_ready": False}), Verdict(do="wait")),

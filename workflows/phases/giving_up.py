@@ -15,17 +15,17 @@ LOOK_AGAIN = timedelta(minutes=2)
 """Between looks at an instance whose Node is missing (Karpenter's garbage collection, reference 3.8)."""
 
 
-async def give_up(life: Life, *, reason: str, message: str) -> None:
+async def give_up(life: Life, *, reason: str, message: str, at_once: bool = False) -> None:
     """An event with the reason, then deletion. Conditions keep what was last known."""
     life.change(disruption=reason)
     report = Report(claim=ref(life), event=reason, message=message, warning=True)
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
-    await disrupt(life, reason=reason)
+    await disrupt(life, reason=reason, at_once=at_once)
 
 
-async def disrupt(life: Life, *, reason: str) -> None:
-    """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up."""
-    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=False)
+async def disrupt(life: Life, *, reason: str, at_once: bool = False) -> None:
+    """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up. `at_once`: no pod either."""
+    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=False, at_once=at_once)
     await workflow.execute_activity_method(
         DisruptionActivities.disrupt_claim, asked, **named(PATCH, f"delete the NodeClaim: {reason}")
     )

@@ -1,6 +1,7 @@
 """Registration: the instance's Node joins and takes on the claim's labels, taints and finalizer.
 
-After launch, before initialization. A Node that never joins is given up at the deadline (Karpenter's liveness).
+After launch, before initialization. A Node that never joins is given up at the deadline (Karpenter's liveness),
+unless a LifecyclePolicy wants it kept.
 """
 
 from datetime import datetime, timedelta
@@ -17,33 +18,46 @@ from workflows.phases.giving_up import give_up, ref
 LOOK_AGAIN = timedelta(seconds=5)
 """The watch has seen a Node that the live read did not find: it is looked for again after this long, ..."""
 LOOK_SLOWEST = timedelta(minutes=1)
-"""... and then ever more slowly."""
+"""... and then ever more slowly, ..."""
+LOOK_OVERDUE = timedelta(minutes=10)
+"""... and past the deadline, where it is kept, as slowly as this."""
 SEVERAL = "MultipleNodesFound: more than one Node has this instance's provider id"
 
 
 async def registration(life: Life) -> Phase:
     looked_at, looks = -1, 0
-    while not life.overdue():
-        again = life.now + min(LOOK_AGAIN * 2 ** (looks - 1), LOOK_SLOWEST) if looks else None
-        happened = await _news(life, looked_at, again)
-        if _leaving(life):
-            life.change(disruption="Deleted")
-            return Phase.TERMINATION
-        if not happened and again is None:
-            break
-        looked_at, looks = life.state.seen.number, looks + 1
+    while True:
+        while not life.overdue() or life.alarmed():
+            again = life.now + _pause(life, looks) if looks else None
+            happened = await _news(life, looked_at, again)
+            if _leaving(life):
+                life.change(disruption="Deleted")
+                return Phase.TERMINATION
+            if not happened and again is None:
+                break
+            looked_at, looks = life.state.seen.number, looks + 1
+            if await _register(life):
+                return Phase.INITIALIZATION
+        if not life.overdue():
+            continue
+        life.mark_overdue()
         if await _register(life):
             return Phase.INITIALIZATION
-    life.mark_overdue()
-    if await _register(life):
-        return Phase.INITIALIZATION
+        if not life.alarmed():
+            break
     await give_up(life, reason="RegistrationTimeout", message=f"no Node joined: {life.state.blocked_by or 'none seen'}")
     return Phase.TERMINATION
 
 
+def _pause(life: Life, looks: int) -> timedelta:
+    slowest = LOOK_OVERDUE if life.alarmed() else LOOK_SLOWEST
+    doublings: int = 2 ** min(looks - 1, 10)
+    return min(LOOK_AGAIN * doublings, slowest)
+
+
 async def _news(life: Life, looked_at: int, again: datetime | None) -> bool:
-    return await life.wait(
-        lambda: _leaving(life) or _joined(life, looked_at), until=_sooner(life, again), summary="registration deadline"
+    return await life.wait_in_time(
+        lambda: _leaving(life) or _joined(life, looked_at), sooner=again, summary="registration deadline"
     )
 
 
@@ -83,8 +97,3 @@ def _leaving(life: Life) -> bool:
 def _joined(life: Life, looked_at: int) -> bool:
     seen = life.state.seen
     return bool(seen.node_name) and seen.number > looked_at
-
-
-def _sooner(life: Life, again: datetime | None) -> datetime | None:
-    deadline = life.state.deadline
-    return min(again, deadline) if again and deadline else deadline
