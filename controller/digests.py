@@ -158,18 +158,26 @@ def _reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pool_digest(
-    pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2NodeClass | None, *, static_capacity: bool = False
+    pool: PoolFact,
+    claims: Iterable[ClaimFact],
+    node_class: EC2NodeClass | None,
+    *,
+    static_capacity: bool = False,
+    healthy_at: tuple[int, int] | None = None,
 ) -> PoolSeen:
     """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.total(claim.capacity for claim in launched)
+    generation = node_class.metadata.generation if node_class else 0
     said = f"{len(launched)} " + " ".join(f"{key}={amount}" for key, amount in sorted(used.items()))
     return PoolSeen(
         generation=pool.generation,
         usage=short(said),
         node_class=pool.node_class,
         node_class_ready=_readiness(node_class),
+        class_generation=generation,
+        registered=0 if healthy_at == (pool.generation, generation) else sum(one.registered for one in claims),
         stamps=foreign_stamps(pool.hash_version, claims, labels.NODEPOOL_HASH_VERSION),
         deleting=pool.deleting,
         **_static(pool, claims, static_capacity),

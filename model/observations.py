@@ -78,6 +78,9 @@ class PoolSeen(Message):
     """A digest of nodes and resources."""
     node_class: str = ""
     node_class_ready: str = ""
+    class_generation: int = 0
+    registered: int = 0
+    """NodeClaims that registered; told only while the pool's condition NodeRegistrationHealthy is to be mended."""
     stamps: str = ""
     """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False

@@ -1,12 +1,15 @@
 """What the activities of a node's life are told and what they answer. Expected outcomes are values."""
 
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import model_validator
 
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.launches import Launched, LaunchPreparation, Member
 from model.plans import LaunchDraft
+from model.registrations import Registrations
 
 
 class ClaimRef(Message):
@@ -148,6 +151,18 @@ class PoolAsked(Message):
     reason: str = "Empty"
     gate_off: bool = False
     """It is a static pool, and the gate StaticCapacity is off where the watch is."""
+    registrations: Registrations = Registrations()
+
+
+class PoolWritten(Message):
+    exists: bool = True
+    registrations: Registrations | None = None
+    """With those that the live NodeClaims tell of; None where an earlier version answered, with a plain yes or no."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, answer: Any) -> Any:
+        return {"exists": answer} if isinstance(answer, bool) else answer
 
 
 class GroupRefused(Message):

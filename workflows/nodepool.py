@@ -14,8 +14,10 @@ from activities.pools import PoolActivities
 from model.coordination import Permit, PoolState
 from model.messages import DisruptionReason, Pause, PermitAnswered, PermitAsked, PermitWithdrawn, Resume, Verdict
 from model.observations import PoolSeen
+from model.registrations import StartEnded
 from model.steps import PoolAsked
 from policy.budgets import Allowance
+from policy.registrations import added
 from workflows import details
 from workflows.options import PATCH, ROLL_AT_EVENTS, named
 from workflows.replicas import Replicas
@@ -36,6 +38,8 @@ class NodePoolWorkflow:
         self._told = PoolSeen()
         self._again: datetime | None = None
         self._asked_anew = bool(state.asked)
+        self._failed_anew = False
+        """A NodeClaim failed to start since the status was last written."""
         self._replicas = Replicas(lambda: self._state, self._change)
 
     @workflow.run
@@ -43,7 +47,7 @@ class NodePoolWorkflow:
         while self._state.seen.exists:
             self._describe()
             await self._news()
-            if self._state.seen != self._told:
+            if self._state.seen != self._told or self._failed_anew:
                 await self._status()
                 self._asked_anew = True
             if self._replicas.due():
@@ -65,6 +69,12 @@ class NodePoolWorkflow:
         told = tuple(uid for uid in self._state.refused if uid != asked.claim_uid)
         self._change(asked=(*others, asked), refused=told)
         self._asked_anew = True
+
+    @workflow.signal
+    def start_failed(self, failed: StartEnded) -> None:
+        """One of its NodeClaims never came to be a Node."""
+        self._change(registrations=added(self._state.registrations, (failed,)))
+        self._failed_anew = True
 
     @workflow.signal
     def withdrawn(self, withdrawn: PermitWithdrawn) -> None:
@@ -112,7 +122,13 @@ class NodePoolWorkflow:
         moments = [moment for moment in (budget, self._replicas.next()) if moment is not None]
         try:
             await workflow.wait_condition(
-                lambda: self._state.seen != self._told or self._anew() or self._replicas.due() or self._roll_due(),
+                lambda: (
+                    self._state.seen != self._told
+                    or self._failed_anew
+                    or self._anew()
+                    or self._replicas.due()
+                    or self._roll_due()
+                ),
                 timeout=max(min(moments) - workflow.now(), timedelta(0)) if moments else None,
                 timeout_summary="look at the budget again" if budget else "before the next step to spec.replicas",
             )
@@ -127,14 +143,19 @@ class NodePoolWorkflow:
         return self._asked_anew or self._again is None or workflow.now() >= self._again
 
     async def _status(self) -> None:
-        self._told = self._state.seen
+        self._told, self._failed_anew = self._state.seen, False
         if not self._told.exists:
             return
-        asked = PoolAsked(name=self._state.name, gate_off=self._told.static == "off")
+        asked = PoolAsked(
+            name=self._state.name, gate_off=self._told.static == "off", registrations=self._state.registrations
+        )
         try:
-            await workflow.execute_activity_method(
+            written = await workflow.execute_activity_method(
                 PoolActivities.update_pool, asked, **named(PATCH, "write the status")
             )
+            if written.registrations:
+                # What failed meanwhile counts too.
+                self._change(registrations=added(written.registrations, self._state.registrations.outcomes))
         except ActivityError as error:
             self._change(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
