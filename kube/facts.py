@@ -73,6 +73,7 @@ def claim_fact(claim: Json) -> ClaimFact:
             "initialized": initialized.get("status") == "True",
             "initialized_at": initialized["lastTransitionTime"] if initialized.get("status") == "True" else None,
             "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
+            "consistent": _condition(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "deleting": "deletionTimestamp" in metadata,

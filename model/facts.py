@@ -179,6 +179,8 @@ class ClaimFact(Value):
     initialized: bool = False
     initialized_at: datetime | None = None
     instance_terminating: bool = False
+    consistent: str = ""
+    """Status of the condition ConsistentStateFound; empty before it was first looked at."""
     drifted: str = ""
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""
