@@ -55,6 +55,7 @@ class RecallActivities:
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
             told_overdue=_overdue(claim),
+            lifetime=claim.spec.expire_after_delta,
             **_drift(claim),
         )
 

@@ -29,6 +29,7 @@ from activities.ports import (
     Reservations,
 )
 from activities.recalling import RecallActivities
+from activities.repairing import RepairActivities
 from activities.replica_ports import Loads
 from activities.replicas import ReplicaActivities
 from activities.reservations import ReservationActivities
@@ -111,6 +112,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
             rollouts=ports.rollouts,
         )
     )
+    repairing = RepairActivities(claims=claims, nodes=nodes, instances=ports.instances, events=events)
     ending = TerminationActivities(claims=claims, nodes=nodes, instances=ports.instances)
     return [
         launching.prepare_launch,
@@ -122,6 +124,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         joining.initialize_node,
         disruption.disrupt_claim,
         disruption.report,
+        repairing.repair_node,
         draining.drain_node,
         draining.keep_node,
         ending.terminate_node,

@@ -14,6 +14,7 @@ from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.exits import Refused
 from cli.lives import Lives, NodeLife
 from model.lifecycle import ClaimState, Step
+from policy.expiry import expiry_of
 from workflows.details import draining, drifted
 
 app = typer.Typer()
@@ -45,7 +46,14 @@ async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
         state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
     except RPCError as unanswered:
         return story(life, (), note=f"its story needs a worker, and none answers: {unanswered.message}")
-    return story(life, state.story, drift=drifted(state), drain=draining(state), bought_for=state.identity.why)
+    return story(
+        life,
+        state.story,
+        drift=drifted(state),
+        drain=draining(state),
+        bought_for=state.identity.why,
+        expires=expiry_of(state),
+    )
 
 
 def story(
@@ -56,6 +64,7 @@ def story(
     note: str = "",
     drift: str = "",
     drain: tuple[str, ...] = (),
+    expires: datetime | None = None,
     bought_for: str = "",
 ) -> str:
     """The node as lines of text: what is so now, then how it came to be."""
@@ -75,6 +84,8 @@ def story(
     lines += [f"  drain       {line}" for line in drain]
     if drift:
         lines.append(f"  drifted     {drift}")
+    if expires:
+        lines.append(f"  expires     {_moment(expires)}")
     if reason:
         lines.append(f"  went for    {reason}")
     if note:

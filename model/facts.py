@@ -128,6 +128,13 @@ class NamespaceFact(Value):
     labels: dict[str, str] = {}
 
 
+class NodeCondition(Value):
+    type: str
+    status: str
+    since: datetime | None = None
+    """When it took this status."""
+
+
 class NodeFact(Value):
     name: str
     uid: str = ""
@@ -139,6 +146,7 @@ class NodeFact(Value):
     allocatable: dict[str, int] = {}
     ready: bool = False
     ready_changed: datetime | None = None
+    conditions: tuple[NodeCondition, ...] = ()
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
@@ -173,6 +181,8 @@ class ClaimFact(Value):
     initialized: bool = False
     initialized_at: datetime | None = None
     instance_terminating: bool = False
+    consistent: str = ""
+    """Status of the condition ConsistentStateFound; empty before it was first looked at."""
     drifted: str = ""
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""

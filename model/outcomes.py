@@ -74,6 +74,8 @@ class NodeState(Value):
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     ready: bool = False
+    conditions: tuple[tuple[str, str], ...] = ()
+    """type, status."""
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()

@@ -1,7 +1,9 @@
 """What the activities of a node's life are told and what they answer. Expected outcomes are values."""
 
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import model_validator
 
 from model.base import Message
 from model.catalogue import UnavailableOffering
@@ -9,6 +11,7 @@ from model.drains import DrainVerdict
 from model.kinds.lifecycle_rules import DrainRules
 from model.launches import Launched, LaunchPreparation, Member
 from model.plans import LaunchDraft
+from model.registrations import Registrations
 
 
 class ClaimRef(Message):
@@ -56,6 +59,7 @@ class Recalled(Message):
     initialized: bool = False
     boot_id: str = ""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
     drift: str = ""
     """What the condition Drifted says."""
     drift_message: str = ""
@@ -70,6 +74,7 @@ class Registered(Message):
     ready: bool = False
     """The Node was Ready already, with nothing that holds up initialization."""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
 
 
 class Initialized(Message):
@@ -77,6 +82,7 @@ class Initialized(Message):
     waiting_for: str = ""
     boot_id: str = ""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
 
 
 class DisruptionAsked(Message):
@@ -169,6 +175,18 @@ class PoolAsked(Message):
     reason: str = "Empty"
     gate_off: bool = False
     """It is a static pool, and the gate StaticCapacity is off where the watch is."""
+    registrations: Registrations = Registrations()
+
+
+class PoolWritten(Message):
+    exists: bool = True
+    registrations: Registrations | None = None
+    """With those that the live NodeClaims tell of; None where an earlier version answered, with a plain yes or no."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, answer: Any) -> Any:
+        return {"exists": answer} if isinstance(answer, bool) else answer
 
 
 class GroupRefused(Message):

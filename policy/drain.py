@@ -42,11 +42,6 @@ def keeps(rules: DrainRules | None) -> bool:
     return rules is not None and rules.when_blocked == "giveUp"
 
 
-def kept_drain(rules: DrainRules | None) -> DrainState | None:
-    """How a voluntary drain begins: under such rules with its NodeClaim kept for now."""
-    return DrainState(keep=True) if keeps(rules) else None
-
-
 def blocked_for(rules: DrainRules | None) -> timedelta | None:
     """How long a drain is held before something follows; None where nothing does."""
     if rules is None or rules.when_blocked in (None, "wait"):

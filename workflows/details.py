@@ -9,6 +9,7 @@ from datetime import datetime
 from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
+from policy.expiry import expiry_of
 from policy.overdue import blocked_by
 from policy.ready import REPLACED_LATER
 from policy.rules import action_of
@@ -54,6 +55,8 @@ def of_claim(state: ClaimState) -> str:
     rows += [("drain", line) for line in draining(state)]
     if state.gave_up:
         rows.append(("drain given up", f"{_moment(state.gave_up.at)}: {state.gave_up.why}"))
+    if expiry := expiry_of(state):
+        rows.append(("expires", _moment(expiry)))
     if pause:
         rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])

@@ -15,6 +15,7 @@ from model.launches import Launched
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
 from model.messages import GroupAnswered, Pause, PermitAnswered, Resume, Verdict
 from model.observations import ClaimSeen
+from policy.repair import noted
 from workflows.life import Life, RollOver
 from workflows.phases.drain import drain
 from workflows.phases.drifted import tell_drift
@@ -67,9 +68,10 @@ class NodeClaimWorkflow:
     async def seen(self, seen: ClaimSeen) -> None:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
         if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
-            rules = self._life.state.seen.rules
-            self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen))
-            if self._life.state.seen.rules != rules:
+            state = self._life.state
+            health = noted(state, seen.unhealthy, seen.rules, workflow.now())
+            self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen), health=health)
+            if self._life.state.seen.rules != state.seen.rules:
                 self._life.retime()
 
     def _remembered(self, seen: ClaimSeen) -> ClaimSeen:

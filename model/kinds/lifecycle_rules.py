@@ -120,6 +120,10 @@ class RepairRules(KubeModel):
             {"minItems": 1, "maxItems": 5},
         ),
     ] = None
+    reboot_for: Annotated[
+        str | None,
+        _deadline("How long a reboot may take until the node is well again; then the next step. Unset: 10m."),
+    ] = None
     drain: Annotated[
         Literal["force", "graceful"] | None,
         Crd(

@@ -14,6 +14,7 @@ from activities.launching import LaunchActivities
 from activities.lives import Lives
 from activities.node_classes import NodeClassActivities
 from activities.pools import PoolActivities
+from activities.repairing import RepairActivities
 from activities.replicas import ReplicaActivities
 from activities.termination import TerminationActivities
 from model.kinds import NodeClaim
@@ -81,6 +82,9 @@ class Scene:
                 budgets=self.budgets,
                 rollouts=self.rollouts,
             )
+        )
+        self.repairing = RepairActivities(
+            claims=self.claims, nodes=self.nodes, instances=self.instances, events=self.events
         )
         self.ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
         self.pool_status = PoolActivities(

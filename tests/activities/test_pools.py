@@ -24,7 +24,7 @@ async def test_the_status_adds_up_what_the_claims_have(scene: Scene) -> None:
     claim(scene, "a")
     claim(scene, "b")
     scene.claims.add("c")
-    assert await performed(scene.pool_status.update_pool, ASKED) is True
+    assert (await performed(scene.pool_status.update_pool, ASKED)).exists
     status = scene.pools.statuses["default"]
     assert status["nodes"] == 2
     assert status["resources"] == {"cpu": "4", "memory": "16Gi", "pods": "0", "ephemeral-storage": "0", "nodes": "2"}
@@ -67,7 +67,7 @@ async def test_a_pool_that_is_wrong_says_so(scene: Scene) -> None:
 
 async def test_a_pool_that_is_gone_has_no_status_and_permits_nothing(scene: Scene) -> None:
     claim(scene, "a")
-    assert await performed(scene.pool_status.update_pool, ASKED) is False
+    assert (await performed(scene.pool_status.update_pool, ASKED)).exists is False
     answer = await performed(scene.pool_status.read_allowance, ASKED)
     assert answer.allowed == 0 and "is gone" in answer.why
 

@@ -55,7 +55,6 @@ def test_rules_that_are_silent_leave_the_defaults() -> None:
     assert drain.not_ready_for(rules(nodeNotReady="30s")) == timedelta(seconds=30)
     assert not drain.surges(None) and not drain.surges(rules()) and drain.surges(rules(surgeSingleReplicas=True))
     assert not drain.keeps(None) and not drain.keeps(ESCALATE) and drain.keeps(GIVE_UP)
-    assert drain.kept_drain(None) is None and drain.kept_drain(GIVE_UP) == DrainState(keep=True)
 
 
 def test_a_node_whose_drain_was_given_up_is_left_alone_for_as_long_as_it_was_held() -> None:
