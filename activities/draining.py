@@ -25,7 +25,7 @@ LOOK_SLOWEST = 3.0
 SETTLED = 3.0
 RESAID = 30.0
 """Seconds for which a first blocker, or another one than known, has to hold before it is worth a word: pods that
-leave in order are refused and let go by their budgets all the time."""
+leave in order are refused and let go by their budgets all the time. That the node turned NotReady is said at once."""
 ENDING_SETTLED = 60.0
 """The same for pods that are merely ending."""
 
@@ -89,7 +89,8 @@ def _is_due(asked: DrainAsked, verdict: DrainVerdict, since: float, patience: fl
     if since >= patience:
         return True
     if verdict.blockers != known:
-        return since >= (RESAID if known else SETTLED)
+        turned = asked.known is not None and bool(asked.known.not_ready_since) != bool(verdict.not_ready_since)
+        return since >= (RESAID if known and not turned else SETTLED)
     if asked.known is not None:
         return since >= SETTLED and asked.known.line != asked.known_blockers
     return bool(verdict.holds) and since >= ENDING_SETTLED

@@ -198,6 +198,14 @@ async def test_a_dead_kubelets_pods_are_waited_for_only_so_long(scene: Scene) ->
     assert scene.claims.condition("a", "VolumesDetached") == "False NodeNotReady"
 
 
+async def test_that_the_node_turned_not_ready_is_said_though_something_else_is_known(scene: Scene) -> None:
+    held(scene)
+    _, known = await verdict(scene, asked())
+    scene.nodes.change("node-a", ready=False)
+    answer, _ = await verdict(scene, asked(known=known, known_blockers=known.line, patience=60))
+    assert answer.blockers.startswith("the node is not Ready since") and known.line in answer.blockers
+
+
 async def test_a_kubelet_that_comes_back_has_all_its_time_again(scene: Scene) -> None:
     held(scene)
     scene.nodes.change("node-a", ready=False)

@@ -45,7 +45,7 @@ async def test_pods_of_a_kubelet_that_died_in_the_drain_are_waited_for_only_so_l
     async with product.scene("dead", after="Never") as scene:
         (claim,) = await scene.run(1)
         await protect(scene, "true")
-        await delete_under(scene, claim, nodeNotReady="10s")
+        await delete_under(scene, claim, nodeNotReady="20s")
         await eventually(lambda: scene.says(claim["metadata"]["name"], "do-not-disrupt"))
         await scene.trouble(NotReady(), node=claim["status"]["nodeName"])
         await eventually(lambda: scene.is_blocked_by(claim["metadata"]["name"], "the node is not Ready since"))
