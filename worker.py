@@ -170,6 +170,8 @@ def ports(
         nodes=cluster.nodes,
         pods=cluster.pods,
         loads=cluster.loads,
+        budgets=cluster.budgets,
+        rollouts=cluster.rollouts,
         events=cluster.events,
         pools=cluster.pools,
         node_classes=cluster.node_classes,

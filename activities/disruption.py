@@ -20,7 +20,8 @@ class DisruptionActivities:
     @activity.defn
     @faults_mapped
     async def disrupt_claim(self, asked: DisruptionAsked) -> Disrupted:
-        """Delete the NodeClaim, if it is there and, for a voluntary reason, if the reason still holds.
+        """Delete the NodeClaim, if it is there and, for a voluntary reason, if the reason still holds. One that is to
+        be kept for now is only taken out of service, and says why.
 
         The node is tainted before the last look, so that no pod lands between looking and deleting. Killed
         anywhere in between, a repeat finds the same state and goes on.
@@ -31,6 +32,10 @@ class DisruptionActivities:
             return Disrupted(outcome="gone")
         if asked.voluntary and not claim.metadata.deleting:
             return await self._delete_unless_used(asked)
+        if asked.keep and not claim.metadata.deleting:
+            await self._nodes.mark_disrupted(ref.node_name)
+            await self._claims.patch(ref.name, ref.uid, conditions=_marks(asked), now=datetime.now(UTC))
+            return Disrupted(outcome="deleting")
         if asked.at_once:
             await self._stamp(claim)
         await self._claims.delete(ref.name, ref.uid)
@@ -51,12 +56,10 @@ class DisruptionActivities:
             why_not = await self._still_in_use(ref)
             if why_not:
                 return Disrupted(outcome="not now", why=why_not)
-            marks = (
-                ConditionPatch(type=labels.CONSOLIDATABLE, status="True"),
-                ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=asked.reason),
-            )
+            marks = (ConditionPatch(type=labels.CONSOLIDATABLE, status="True"), *_marks(asked))
             await self._claims.patch(ref.name, ref.uid, conditions=marks, now=datetime.now(UTC))
-            await self._claims.delete(ref.name, ref.uid)
+            if not asked.keep:
+                await self._claims.delete(ref.name, ref.uid)
         except Fault:
             with suppress(Fault):
                 await self._nodes.unmark_disrupted(ref.node_name)
@@ -109,3 +112,7 @@ class DisruptionActivities:
             message=report.message,
             warning=report.warning,
         )
+
+
+def _marks(asked: DisruptionAsked) -> tuple[ConditionPatch, ...]:
+    return (ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=asked.reason),)

@@ -47,7 +47,12 @@ class JoiningActivities:
             now=datetime.now(UTC),
         )
         return Registered(
-            outcome="registered", node_name=node.name, boot_id=node.boot_id, ready=not waiting, expires=claim.expires_at
+            outcome="registered",
+            node_name=node.name,
+            boot_id=node.boot_id,
+            ready=not waiting,
+            expires=claim.expires_at,
+            lifetime=claim.spec.expire_after_delta,
         )
 
     @activity.defn
@@ -63,7 +68,7 @@ class JoiningActivities:
             return Initialized(outcome="gone")
         node = await self._nodes.get(ref.node_name)
         if node is not None and not ref.initialized and _is_initialized(claim):
-            return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at)
+            return _initialized(claim, node)
         waiting = _waiting_for(claim, node) if node else (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
         if node is None or waiting:
             if not _is_initialized(claim):
@@ -75,7 +80,7 @@ class JoiningActivities:
         await self._explain_taints(claim, node)
         done = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
         await self._claims.patch(ref.name, ref.uid, conditions=(done,), now=datetime.now(UTC))
-        return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at)
+        return _initialized(claim, node)
 
     async def _claim(self, ref: ClaimRef) -> NodeClaim | None:
         claim = await self._claims.get(ref.name)
@@ -118,6 +123,11 @@ def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
         allocatable=node.allocatable,
         requests=parse_resources(claim.spec.resources.requests),
     )
+
+
+def _initialized(claim: NodeClaim, node: NodeState) -> Initialized:
+    lifetime = claim.spec.expire_after_delta
+    return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at, lifetime=lifetime)
 
 
 def _is_initialized(claim: NodeClaim) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.ports import Claims, Fleet, Instances, LaunchFacts, Machines, NodeClasses, Nodes
+from activities.ports import Claims, ConditionPatch, Fleet, Instances, LaunchFacts, Machines, NodeClasses, Nodes
 from activities.writing import show_launched
 from model import labels
 from model.absence import read
@@ -47,6 +47,7 @@ class RecallActivities:
         if launched is None:
             return Recalled()
         node = await self._node(claim) if _has(claim, labels.REGISTERED_CONDITION) else None
+        await self._put_back(claim, node)
         return Recalled(
             launched=launched,
             node_name=node.name if node else claim.status.node_name,
@@ -56,6 +57,7 @@ class RecallActivities:
             expires=claim.expires_at,
             told_overdue=_overdue(claim),
             absences=read(claim.metadata.annotations.get(labels.AWAY, "")),
+            lifetime=claim.spec.expire_after_delta,
             **_drift(claim),
         )
 
@@ -65,6 +67,14 @@ class RecallActivities:
         """Whether this very NodeClaim is in the API server, be it on its way out."""
         claim = await self._claims.get(ref.name)
         return claim is not None and claim.metadata.uid == ref.uid
+
+    async def _put_back(self, claim: NodeClaim, node: NodeState | None) -> None:
+        """A node that was being drained while its NodeClaim was kept is in service again: all is decided anew."""
+        if node is None or claim.metadata.deleting or not _has(claim, labels.DISRUPTION_REASON):
+            return
+        await self._nodes.unmark_disrupted(node.name)
+        cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
+        await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=datetime.now(UTC))
 
     async def _of_tags(self, claim: NodeClaim) -> Launched | None:
         """One that launched alone carries the claim's name; its answer was lost with the store."""

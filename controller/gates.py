@@ -12,6 +12,7 @@ from model.faults import BadInput, Fault
 
 NODE_OVERLAY: Final = "NodeOverlay"
 CAPACITY_BUFFER: Final = "CapacityBuffer"
+NODE_REPAIR: Final = "NodeRepair"
 STATIC_CAPACITY: Final = "StaticCapacity"
 _KINDS: Final[Mapping[str, Sequence[Resource]]] = {
     NODE_OVERLAY: (NODE_OVERLAYS,),

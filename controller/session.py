@@ -18,6 +18,7 @@ from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.calling import Calls
+from controller.consistency import Consistency
 from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
@@ -97,6 +98,7 @@ class Session:
         self._drifting = Drifting(
             caches=self.caches, types=feed.types_of, instances=instances, events=kube.events, now=now
         )
+        self._consistency = Consistency(caches=self.caches, claims=kube.claims, events=kube.events, now=now)
         self._gauges = OfferingGauges(meter_of(temporal))
         feed.on_news = self._catalogue_changed
         nominated = kube.pods if settings.nominate_pods else None
@@ -121,6 +123,7 @@ class Session:
             lives=self._lives,
             kept_for=self._buffers.needs if self._buffers else lambda claim: "",
             static_capacity=gates.STATIC_CAPACITY in self._settings.gates,
+            node_repair=gates.NODE_REPAIR in self._settings.gates,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
@@ -190,8 +193,10 @@ class Session:
             raise
 
     async def watch_drift(self) -> None:
-        """Until cancelled."""
-        await self._drifting.run()
+        """Until cancelled; and whether nodes are what was bought."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._drifting.run(), name="watch-drifting")
+            group.create_task(self._consistency.run(), name="watch-consistency")
 
     async def feed(self) -> None:
         await self._planning.feed()

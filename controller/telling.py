@@ -72,12 +72,14 @@ class Telling:
         kept_for: Callable[[str], str] = lambda claim: "",
         lives: NodeLives | None = None,
         static_capacity: bool = False,
+        node_repair: bool = False,
     ) -> None:
         """`kept_for`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for none."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
-        self._away, self._lives, self._static_capacity = away, lives, static_capacity
+        self._away, self._lives = away, lives
+        self._static_capacity, self._node_repair = static_capacity, node_repair
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -200,6 +202,7 @@ class Telling:
             kept_for=self._kept_for(claim.name),
             away=self._away.of(claim),
             rules=self._lives.policies.rules_of(claim.pool) if self._lives else None,
+            repaired=self._node_repair,
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:
@@ -246,7 +249,9 @@ class Telling:
             return
         node_class = self._caches.node_classes.get(view.fact.node_class)
         claims = self._caches.claims_of_pool(name)
-        seen = pool_digest(view.fact, claims, node_class, static_capacity=self._static_capacity)
+        seen = pool_digest(
+            view.fact, claims, node_class, static_capacity=self._static_capacity, healthy_at=view.healthy_at
+        )
         start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = seen.model_copy(update={"number": self._number()})
         signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, fingerprint(seen), start)

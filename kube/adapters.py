@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kube.budgets import KubeBudgets
 from kube.buffers import KubeBuffers
 from kube.claims import KubeClaims
 from kube.client import KubeClient, connect
@@ -16,6 +17,7 @@ from kube.overlays import KubeOverlays
 from kube.pace import Pace
 from kube.pods import KubePods
 from kube.pools import KubePools
+from kube.rollouts import KubeRollouts
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class KubeAdapters:
     lifecycle_policies: KubeLifecyclePolicies
     buffers: KubeBuffers
     inventory: KubeInventory
+    budgets: KubeBudgets
+    rollouts: KubeRollouts
 
     async def close(self) -> None:
         """Send the events that wait, for a moment, and end the session."""
@@ -57,6 +61,8 @@ def build(client: KubeClient) -> KubeAdapters:
         lifecycle_policies=KubeLifecyclePolicies(client, events),
         buffers=KubeBuffers(client),
         inventory=KubeInventory(client),
+        budgets=KubeBudgets(client),
+        rollouts=KubeRollouts(client),
     )
 
 

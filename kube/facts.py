@@ -36,6 +36,10 @@ def node_fact(node: Json) -> NodeFact:
             "allocatable": parse_resources(status.get("allocatable")),
             "ready": ready.get("status") == "True",
             "ready_changed": ready.get("lastTransitionTime"),
+            "conditions": [
+                {"type": one["type"], "status": one["status"], "since": one.get("lastTransitionTime")}
+                for one in status.get("conditions") or ()
+            ],
             "boot_id": (status.get("nodeInfo") or {}).get("bootID", ""),
             "deleting": "deletionTimestamp" in metadata,
             "finalizers": metadata.get("finalizers") or (),
@@ -77,6 +81,7 @@ def claim_fact(claim: Json) -> ClaimFact:
             "initialized_at": _true_since(status, labels.INITIALIZED_CONDITION),
             "overdue": overdue.get("reason", "") if overdue.get("status") == "True" else "",
             "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
+            "consistent": _condition(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "deleting": "deletionTimestamp" in metadata,

@@ -21,7 +21,7 @@ def pod_fact(pod: Json) -> PodFact:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     owners = metadata.get("ownerReferences") or ()
-    owner = _controller(owners)
+    owner = controller(owners)
     return PodFact.model_validate(
         {
             "uid": metadata["uid"],
@@ -124,7 +124,8 @@ def _toleration(one: Json) -> dict[str, Any]:
     }
 
 
-def _controller(owners: Iterable[Json]) -> Json:
+def controller(owners: Iterable[Json]) -> Json:
+    """The owner that manages the object; empty where there is none."""
     return next((one for one in owners if one.get("controller")), {})
 
 

@@ -43,10 +43,11 @@ class KubePods:
         answer = await self._client.send("POST", path, body=body)
         who = f"{pod.namespace}/{pod.name}"
         if answer.ok or answer.code in _GONE:
-            return Eviction(pod=who, accepted=True)
+            return Eviction(pod=who, accepted=True, gone=not answer.ok)
         blocked_by = _budget(answer)
         if blocked_by:
-            return Eviction(pod=who, accepted=False, blocked_by=blocked_by)
+            several = _SEVERAL_BUDGETS in blocked_by
+            return Eviction(pod=who, accepted=False, blocked_by=blocked_by, several_budgets=several)
         raise fault_of(answer.code, answer.body, what=f"evicting {who}", retry_after=answer.retry_after)
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:
@@ -89,7 +90,7 @@ class KubePods:
         claims = {
             (pod["metadata"]["namespace"], name)
             for pod in await self._list(node_name)
-            if _stays(pod, now)
+            if stays(pod, now)
             for name in _claim_names(pod)
         }
         found = await asyncio.gather(
@@ -107,11 +108,10 @@ class KubePods:
         return list(answer.get("items") or ())
 
 
-def _stays(pod: Json, now: datetime) -> bool:
-    """Alive, and not one that the drain moves."""
-    seen = drain_pod(pod, now)
+def stays(pod: Json, now: datetime) -> bool:
+    """Not finished, and not one that the drain waits for: one that is stuck keeps its volumes to the end, too."""
     phase = (pod.get("status") or {}).get("phase")
-    return not seen.waits and phase not in ("Succeeded", "Failed") and seen.deletion is None
+    return phase not in ("Succeeded", "Failed") and not drain_pod(pod, now).waits
 
 
 def _claim_names(pod: Mapping[str, Any]) -> Iterable[str]:

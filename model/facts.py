@@ -143,6 +143,13 @@ class NamespaceFact(Value):
     labels: dict[str, str] = {}
 
 
+class NodeCondition(Value):
+    type: str
+    status: str
+    since: datetime | None = None
+    """When it took this status."""
+
+
 class NodeFact(Value):
     name: str
     uid: str = ""
@@ -158,6 +165,7 @@ class NodeFact(Value):
     """Since when a resource that the node has, or had, is not allocatable: as it was first seen."""
     ready: bool = False
     ready_changed: datetime | None = None
+    conditions: tuple[NodeCondition, ...] = ()
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
@@ -192,6 +200,8 @@ class ClaimFact(Value):
     initialized: bool = False
     initialized_at: datetime | None = None
     instance_terminating: bool = False
+    consistent: str = ""
+    """Status of the condition ConsistentStateFound; empty before it was first looked at."""
     drifted: str = ""
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""

@@ -9,10 +9,12 @@ from enum import StrEnum
 from model.absence import Absence
 from model.base import Message
 from model.catalogue import UnavailableOffering
+from model.drains import DrainState, GaveUp
 from model.launches import Launched, LaunchGroup, LaunchRefused
-from model.messages import Pause, PermitAnswered
+from model.messages import DisruptionReason, Pause, PermitAnswered
 from model.observations import ClaimSeen
 from model.pace import Expected
+from model.repairs import Health
 
 
 class Phase(StrEnum):
@@ -105,14 +107,24 @@ class ClaimState(Message):
     absences_told: str = ""
     """What its NodeClaim was last told of them."""
     expires: datetime | None = None
+    """At the latest: `policy/expiry.py` says when, by the rules of the moment."""
+    lifetime: timedelta | None = None
+    """expireAfter; None: never, or of a life that began before expiry had jitter."""
     drift: str = ""
     """What the NodeClaim's condition Drifted was last told; `seen` has what it should say."""
     drift_message: str = ""
+    health: Health = Health()
+    """Of the Node, as repair counts it."""
     permit: PermitAnswered | None = None
     permit_asked: datetime | None = None
+    permit_for: DisruptionReason = "Empty"
+    """What it was asked for."""
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
     pause: Pause | None = None
+    drain: DrainState | None = None
+    gave_up: GaveUp | None = None
+    """The last drain that was given up."""
     story: tuple[Step, ...] = ()
 
 

@@ -11,6 +11,7 @@ from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.kinds import LifecycleRules
 from model.pace import Expected
+from model.repairs import Unhealthy
 
 UNCOMPARED: Final = {"number", "ready_since", "expected"}
 """What an observation may differ in and yet be no news."""
@@ -58,6 +59,8 @@ class ClaimSeen(Message):
     drift_message: str = ""
     kept_for: str = ""
     """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
+    unhealthy: tuple[Unhealthy, ...] = ()
+    """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
 
@@ -89,6 +92,9 @@ class PoolSeen(Message):
     """A digest of nodes and resources."""
     node_class: str = ""
     node_class_ready: str = ""
+    class_generation: int = 0
+    registered: int = 0
+    """NodeClaims that registered; told only while the pool's condition NodeRegistrationHealthy is to be mended."""
     stamps: str = ""
     """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False

@@ -10,6 +10,7 @@ from model.absence import lasting
 from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
+from policy.expiry import expiry_of
 from policy.overdue import blocked_by
 from policy.ready import REPLACED_LATER
 from policy.rules import action_of
@@ -54,6 +55,11 @@ def of_claim(state: ClaimState) -> str:
         rows.append(("drifted", drift))
     if away := absent(state):
         rows.append(("away", away))
+    rows += [("drain", line) for line in draining(state)]
+    if state.gave_up:
+        rows.append(("drain given up", f"{_moment(state.gave_up.at)}: {state.gave_up.why}"))
+    if expiry := expiry_of(state):
+        rows.append(("expires", _moment(expiry)))
     if pause:
         rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])
@@ -80,6 +86,12 @@ def absent(state: ClaimState) -> str:
 
 def _seconds(stretches: Iterable[timedelta]) -> str:
     return f"{sum(stretches, timedelta()).total_seconds():.0f}"
+
+
+def draining(state: ClaimState) -> tuple[str, ...]:
+    """What the drain waits for, who holds it and what follows, a line each; empty while nothing has held it."""
+    verdict = state.drain.verdict if state.drain else None
+    return verdict.lines if verdict else ()
 
 
 def of_pool(state: PoolState, paused: str, waits_for: str) -> str:

@@ -15,6 +15,7 @@ from model.launches import Launched
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
 from model.messages import GroupAnswered, Pause, PermitAnswered, Resume, Verdict
 from model.observations import ClaimSeen
+from policy.repair import noted
 from workflows.life import Life, RollOver
 from workflows.phases.away import note_absence, tell_absences
 from workflows.phases.drain import drain
@@ -74,6 +75,7 @@ class NodeClaimWorkflow:
                 seen=self._remembered(seen),
                 unready_since=self._unready_since(seen),
                 expected=known.expected or seen.expected,
+                health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
             )
             if self._life.state.seen.rules != known.seen.rules:
                 self._life.retime()
@@ -152,6 +154,8 @@ def _cause(state: ClaimState, phase: Phase) -> str:
             return f"{launched.instance_type} {launched.capacity_type} in {launched.zone}"
         case Phase.INITIALIZATION:
             return f"{state.node_name} joined" if not state.initialized else f"{state.node_name} rebooted"
+        case Phase.READY if state.phase is Phase.DRAIN:
+            return "the drain was given up"
         case Phase.READY:
             return "initialized"
         case Phase.DRAIN | Phase.TERMINATION:

@@ -50,6 +50,17 @@ async def test_what_is_forced_asks_nobody(scene: Scene) -> None:
     assert (await performed(scene.disruption.disrupt_claim, EXPIRED)).outcome == "deleting"
 
 
+@pytest.mark.parametrize("asked", [EMPTY, EXPIRED])
+async def test_one_that_may_be_given_up_is_taken_out_of_service_and_keeps_its_claim(
+    scene: Scene, asked: DisruptionAsked
+) -> None:
+    scene.running()
+    kept = asked.model_copy(update={"keep": True})
+    assert (await performed(scene.disruption.disrupt_claim, kept)).outcome == "deleting"
+    assert scene.out_of_service() and "deletionTimestamp" not in scene.claims.found["a"]["metadata"]
+    assert scene.claims.condition("a", "DisruptionReason") == f"True {asked.reason}"
+
+
 async def test_a_claim_that_is_gone_or_another_now_is_left_alone(scene: Scene) -> None:
     assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "gone"
     scene.claims.add("a", uid="uid-other")

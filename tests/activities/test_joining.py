@@ -17,8 +17,10 @@ CILIUM = ("node.cilium.io/agent-not-ready", "", "NoExecute")
 async def test_a_node_that_joined_is_registered_and_shown(scene: Scene) -> None:
     scene.running()
     answer = await performed(scene.joining.register_node, REF)
-    expires = BORN + timedelta(hours=720)
-    assert answer == Registered(outcome="registered", node_name="node-a", boot_id="boot-1", ready=True, expires=expires)
+    life = timedelta(hours=720)
+    assert answer == Registered(
+        outcome="registered", node_name="node-a", boot_id="boot-1", ready=True, expires=BORN + life, lifetime=life
+    )
     node = scene.nodes.found["node-a"]
     assert node.labels[REGISTERED] == "true" and node.finalizers == (TERMINATION_FINALIZER,)
     assert all(key != UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)

@@ -21,6 +21,7 @@ from model.observations import ClaimSeen
 from model.pace import Expected
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
+from tests.fakes.drains import FakeBudgets, FakeRollouts
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
 from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
@@ -47,6 +48,8 @@ class World:
     instances: FakeInstances = field(default_factory=FakeInstances)
     resolver: FakeResolver = field(default_factory=FakeResolver)
     reservations: FakeReservations = field(default_factory=FakeReservations)
+    budgets: FakeBudgets = field(default_factory=FakeBudgets)
+    rollouts: FakeRollouts = field(default_factory=FakeRollouts)
     leftovers: FakeLeftovers = field(default_factory=FakeLeftovers)
     groups: FakeGroups = field(default_factory=FakeGroups)
     host: FakeHost = field(default_factory=FakeHost)
@@ -111,6 +114,8 @@ class World:
                 inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
             ),
             loads=FakeLoads(self.pods),
+            budgets=self.budgets,
+            rollouts=self.rollouts,
         )
 
     @asynccontextmanager

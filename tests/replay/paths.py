@@ -22,6 +22,7 @@ from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.replay.away_path import nodeclaim_away
+from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
 from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
@@ -347,6 +348,8 @@ PATHS: dict[str, Path] = {
         nodeclaim_recalled,
         nodeclaim_grace_period,
         nodeclaim_drifted,
+        nodeclaim_escalated,
+        nodeclaim_drain_given_up,
         nodeclaim_continued,
         nodepool_paused,
         nodepool_static,

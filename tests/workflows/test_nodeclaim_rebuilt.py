@@ -157,6 +157,19 @@ async def test_a_life_that_was_ended_by_hand_begins_again_where_it_stood(
     assert len(fake.fleet.calls) == 1
 
 
+async def test_a_node_whose_drain_was_forgotten_is_in_service_again(fake: World, skipping: WorkflowEnvironment) -> None:
+    """It was to be kept if its drain came to nothing, and Temporal's store was lost meanwhile."""
+    handle = await ready(fake, skipping)
+    await handle.terminate()
+    await fake.nodes.mark_disrupted("node-a")
+    fake.claims.give("a", DisruptionReason="True")
+    await skipping.sleep(timedelta(minutes=5))
+    again: Handle = await fake.start(await must(fake, "a"), **BUSY)
+    await in_phase(again, Phase.READY)
+    assert labels.DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
+    assert fake.claims.condition("a", "DisruptionReason") == ""
+
+
 async def must(fake: World, name: str) -> NodeClaim:
     claim = await fake.claims.get(name)
     assert claim is not None

@@ -4,7 +4,7 @@ After registration; also where a machine that rebooted comes back to. Passing th
 visibly; it is kept, since its pods may be about to start, unless a LifecyclePolicy wants it replaced.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -13,10 +13,13 @@ from activities.joining import JoiningActivities
 from model import labels
 from model.lifecycle import Phase
 from model.steps import Report
+from policy.expiry import expiry_of, has_expired, is_under_budget
+from policy.repair import Repair, decide_repair
 from policy.rules import action_of
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import disrupt, give_up, lost, ref
+from workflows.phases.repair import repair
 
 LOOK_AGAIN = timedelta(seconds=10)
 LOOK_SLOWEST = timedelta(minutes=5)
@@ -30,7 +33,7 @@ async def initialization(life: Life) -> Phase:
         if _leaving(life):
             life.change(disruption="Deleted")
             return Phase.DRAIN
-        if life.state.expires and life.now >= life.state.expires:
+        if _expires_here(life) and has_expired(life.state, life.now):
             life.change(disruption="Expired")
             await disrupt(life, reason="Expired")
             return Phase.DRAIN
@@ -40,6 +43,10 @@ async def initialization(life: Life) -> Phase:
             await _say(life, told)
         if life.state.overdue and not life.alarmed():
             return await _give_up(life)
+        if decide_repair(life.state, life.now).do != "wait":
+            if await repair(life):
+                return Phase.DRAIN
+            continue
         if _complete(life) and life.state.seen.number > looked_at:
             looked_at = life.state.seen.number
             if await _initialize(life):
@@ -77,9 +84,8 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
     """Wait for news or the deadline; say what holds the node up, once, if it still does after a while."""
     why = _holding(life)
     untold = bool(why) and why != told
-    until = life.now + SETTLE if untold else life.next_mark()
-    if life.state.expires:
-        until = min(until or life.state.expires, life.state.expires)
+    ends = _ends(life)
+    marks = (life.now + SETTLE if untold else life.next_mark(), ends[0], ends[1].until)
     moved = life.moved_since()
     news = await life.wait(
         lambda: (
@@ -87,8 +93,9 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
             or _leaving(life)
             or _holding(life) != why
             or (_complete(life) and life.state.seen.number > looked_at)
+            or _ends(life) != ends
         ),
-        until=until,
+        until=min((one for one in marks if one), default=None),
         summary="initialization",
     )
     if news:
@@ -107,7 +114,8 @@ async def _initialize(life: Life) -> bool:
         named(PATCH, f"initialize {life.state.node_name}"),
     )
     if answer.outcome == "initialized":
-        life.change(initialized=True, boot_id=answer.boot_id, expires=answer.expires)
+        life.change(initialized=True, boot_id=answer.boot_id)
+        life.change(expires=answer.expires, lifetime=answer.lifetime)
         return True
     if answer.outcome == "waiting":
         life.block(answer.waiting_for)
@@ -123,9 +131,20 @@ async def _say(life: Life, why: str) -> None:
         condition="" if again else labels.INITIALIZED_CONDITION,
         reason=reason,
         message=f"the machine rebooted, and its Node is not back yet: {why}" if again else message,
-        event=labels.REBOOTED if again else "",
+        event=labels.HAS_REBOOTED if again else "",
     )
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
+
+
+def _ends(life: Life) -> tuple[datetime | None, Repair]:
+    """When it expires, and what its health asks for."""
+    expiry = expiry_of(life.state) if _expires_here(life) else None
+    return expiry, decide_repair(life.state, life.now)
+
+
+def _expires_here(life: Life) -> bool:
+    """Budgets count nodes that were initialized: another needs no permit, and one of those asks once it is back."""
+    return not (life.state.initialized and is_under_budget(life.state))
 
 
 def _holding(life: Life) -> str:

@@ -41,6 +41,7 @@ async def recall(life: Life) -> Phase | None:
         initialized=found.initialized,
         boot_id=found.boot_id,
         expires=found.expires,
+        lifetime=found.lifetime,
         drift=found.drift,
         drift_message=found.drift_message,
         told_overdue=Phase(found.told_overdue) if found.told_overdue in list(Phase) else None,

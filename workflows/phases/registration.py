@@ -83,7 +83,8 @@ async def _register(life: Life) -> bool:
         return False
     match answer.outcome:
         case "registered":
-            life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id, expires=answer.expires)
+            life.change(registered=True, node_name=answer.node_name, boot_id=answer.boot_id)
+            life.change(expires=answer.expires, lifetime=answer.lifetime)
             return True
         case "several nodes":
             await _say_several(life)
