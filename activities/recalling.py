@@ -54,6 +54,7 @@ class RecallActivities:
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
             lifetime=claim.spec.expire_after_delta,
+            told_overdue=_overdue(claim),
             **_drift(claim),
         )
 
@@ -128,6 +129,11 @@ def _of_status(claim: NodeClaim) -> Launched | None:
 def _drift(claim: NodeClaim) -> dict[str, str]:
     told = claim.condition(labels.DRIFTED)
     return {"drift": told.reason, "drift_message": told.message} if told and told.is_true else {}
+
+
+def _overdue(claim: NodeClaim) -> str:
+    told = claim.condition(labels.OVERDUE)
+    return told.reason if told and told.is_true else ""
 
 
 def _has(claim: NodeClaim, condition: str) -> bool:

@@ -69,10 +69,12 @@ class Policies:
         if self._changed:
             self._woken()
 
-    def look(self, dirty: Dirty) -> None:
-        """Decide anew where a policy or a NodePool changed; NodeClaims for which other rules hold now are due."""
-        if not self._note_pools(dirty) and not self._changed:
-            return
+    def look(self, dirty: Dirty, known: bool = True) -> bool:
+        """Decide anew where a policy or a NodePool changed; NodeClaims for which other rules hold now are due. False
+        when nothing had to be decided, or not all policies and NodePools are `known` yet."""
+        self._changed = self._note_pools(dirty) or self._changed
+        if not self._changed or not known:
+            return False
         self._changed = False
         before = self._rules
         resolved = resolve(self._facts.values(), self._labels, self._usual)
@@ -82,6 +84,7 @@ class Policies:
             if before.get(pool) != self._rules.get(pool):
                 dirty.claims |= {claim.name for claim in self._caches.claims_of_pool(pool)}
                 dirty.pods = True
+        return True
 
     def _note_pools(self, dirty: Dirty) -> bool:
         """Whether there are other NodePools now, or others of them carry a label that may be asked for."""

@@ -21,14 +21,17 @@ from controller.consistency import Consistency
 from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
+from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
+from controller.overdue_gauges import OverdueGauges
 from controller.overlays import OverlayVerdicts
 from controller.planning import Planning
 from controller.policies import Policies
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
 from controller.signaller import Signal, Signaller, Start
+from controller.startup import Startup
 from controller.teaching import Teaching
 from controller.telling import UNPLANNED, Known, Telling
 from kube import resources
@@ -76,9 +79,10 @@ class Session:
         self._nominations = Nominations()
         gated = gates.CAPACITY_BUFFER in settings.gates
         self._buffers = Buffers(self.caches, kube.buffers, now) if gated else None
-        self._policies = Policies(
-            self.caches, kube.lifecycle_policies, usual=settings.deadlines, now=now, woken=self._awake.set
-        )
+        port, usual = kube.lifecycle_policies, settings.deadlines
+        self._policies = Policies(self.caches, port, usual=usual, now=now, woken=self._awake.set)
+        gauges = OverdueGauges(self.caches, meter_of(temporal))
+        self._lives = NodeLives(self._policies, Startup(self.caches, self._policies.deadlines_of), gauges)
         self.caches.on_pod_bound = self._pod_bound
         self.caches.on_pod_gone = self._nominations.gone
         self._signaller = Signaller(temporal, settings.task_queue, sent)
@@ -111,7 +115,7 @@ class Session:
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
-            rules=self._policies.rules_of,
+            lives=self._lives,
             kept_for=self._buffers.needs if self._buffers else lambda claim: "",
             static_capacity=gates.STATIC_CAPACITY in self._settings.gates,
             node_repair=gates.NODE_REPAIR in self._settings.gates,
@@ -144,7 +148,7 @@ class Session:
                 group.create_task(self._synced(watch), name=f"watch-{name}-synced")
             group.create_task(self._signaller.run(), name="watch-signals")
             group.create_task(self._tell(), name="watch-tell")
-            group.create_task(self._policies.run(), name="watch-policies")
+            group.create_task(self._lives.run(), name="watch-policies")
             if self._buffers:
                 group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
@@ -182,9 +186,7 @@ class Session:
 
     async def watch_drift(self) -> None:
         """Until cancelled; and whether nodes are what was bought."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._drifting.run(), name="watch-drifting")
-            group.create_task(self._consistency.run(), name="watch-consistency")
+        await asyncio.gather(self._drifting.run(), self._consistency.run())
 
     async def feed(self) -> None:
         await self._planning.feed()
@@ -227,7 +229,7 @@ class Session:
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
-            self._policies.look(dirty)
+            self._lives.look(dirty, known.policies)
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)

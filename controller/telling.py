@@ -17,15 +17,16 @@ from controller.digests import Digest, View, claim_digest, fingerprint, node_cla
 from controller.dirty import Dirty
 from controller.due import Due
 from controller.naming import alike
+from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.signaller import Signal, Signaller, Start
 from model.base import Message
 from model.coordination import NodeClassState, PoolState
 from model.facts import ClaimFact
-from model.kinds import LifecycleRules
 from model.labels import LAUNCH_GROUP, NODECLASS, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from model.pace import Expected
 from policy.drift import Drift
 from workflows import ids
 from workflows.attributes import start_attributes
@@ -67,7 +68,7 @@ class Telling:
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
         kept_for: Callable[[str], str] = lambda claim: "",
-        rules: Callable[[str], LifecycleRules | None] = lambda pool: None,
+        lives: NodeLives | None = None,
         static_capacity: bool = False,
         node_repair: bool = False,
     ) -> None:
@@ -75,7 +76,7 @@ class Telling:
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
-        self._rules, self._static_capacity, self._node_repair = rules, static_capacity, node_repair
+        self._lives, self._static_capacity, self._node_repair = lives, static_capacity, node_repair
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -162,12 +163,20 @@ class Telling:
         start = Start(
             "NodeClaimWorkflow",
             ClaimState(identity=identity, deadlines=self._deadlines),
-            start_attributes(identity),
+            start_attributes(identity, identity.created + self._limits(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
             again=again,
         )
-        seen = digest.seen.model_copy(update={"number": self._number()})
+        seen = digest.seen.model_copy(update={"number": self._number(), "expected": self._expected(claim)})
         self._signaller.offer(Signal(workflow_id, "seen", seen, _written(digest.seen), start))
+
+    def _expected(self, claim: ClaimFact) -> Expected | None:
+        """Of a node that starts; it is worth no signal of its own."""
+        starts = claim.pool and not (claim.initialized or claim.deleting)
+        return self._lives.startup.expected(claim.pool) if self._lives and starts else None
+
+    def _limits(self, pool: str) -> Deadlines:
+        return self._lives.policies.deadlines_of(pool) if self._lives else self._deadlines
 
     def _view(self, claim: ClaimFact, workflow_id: str, known: Known) -> View:
         nodes = self._caches.nodes_of(claim)
@@ -189,7 +198,7 @@ class Telling:
             drift=self._drift(claim),
             unseen=vacant_since is None,
             kept_for=self._kept_for(claim.name),
-            rules=self._rules(claim.pool) if claim.pool else None,
+            rules=self._lives.policies.rules_of(claim.pool) if self._lives else None,
             repaired=self._node_repair,
         )
 

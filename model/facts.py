@@ -175,7 +175,9 @@ class ClaimFact(Value):
     node_name: str = ""
     expire_after_seconds: int | None = None
     launched: bool = False
+    launched_at: datetime | None = None
     registered: bool = False
+    registered_at: datetime | None = None
     initialized: bool = False
     initialized_at: datetime | None = None
     instance_terminating: bool = False
@@ -184,6 +186,8 @@ class ClaimFact(Value):
     drifted: str = ""
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""
+    overdue: str = ""
+    """The phase that its condition says is past its deadline."""
     deleting: bool = False
     deletion: datetime | None = None
     finalizers: tuple[str, ...] = ()

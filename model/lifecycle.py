@@ -11,6 +11,7 @@ from model.catalogue import UnavailableOffering
 from model.launches import Launched, LaunchGroup, LaunchRefused
 from model.messages import DisruptionReason, Pause, PermitAnswered
 from model.observations import ClaimSeen
+from model.pace import Expected
 from model.repairs import Health
 
 
@@ -34,21 +35,6 @@ class Deadlines(Message):
     termination: timedelta = timedelta(minutes=15)
     not_ready_grace: timedelta = timedelta(minutes=5)
     """How long a node that turned NotReady still counts as a home for its pods."""
-
-
-class PhaseTimes(Message):
-    """How long a phase is expected to take; None where nothing is known."""
-
-    launch: timedelta | None = None
-    registration: timedelta | None = None
-    initialization: timedelta | None = None
-
-
-class Expected(Message):
-    """What a node's start-up is expected to take, as others have taken: by instance type, or for any other."""
-
-    by_type: dict[str, PhaseTimes] = {}
-    otherwise: PhaseTimes = PhaseTimes()
 
 
 class ClaimIdentity(Message):
@@ -88,7 +74,8 @@ class ClaimState(Message):
     overdue: bool = False
     told_overdue: Phase | None = None
     """The phase that the NodeClaim's condition says is overdue."""
-    expected: Expected = Expected()
+    expected: Expected | None = None
+    """Of its start-up; what it was told first."""
     slow: bool = False
     """This phase takes longer than expected, and is within its deadline."""
     blocked_by: str = ""

@@ -10,6 +10,7 @@ from typing import Literal
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.kinds import LifecycleRules
+from model.pace import Expected
 from model.repairs import Unhealthy
 
 
@@ -53,8 +54,12 @@ class ClaimSeen(Message):
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
 
+    expected: Expected | None = None
+    """How long its start-up may take before it is slow, told with what is told anyhow; not part of what is compared."""
+
     def differs(self, other: "ClaimSeen | None") -> bool:
-        return other is None or self.model_copy(update={"number": 0}) != other.model_copy(update={"number": 0})
+        told = {"number": 0, "expected": None}
+        return other is None or self.model_copy(update=told) != other.model_copy(update=told)
 
 
 class DemandSeen(Message):

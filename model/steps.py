@@ -61,6 +61,8 @@ class Recalled(Message):
     drift: str = ""
     """What the condition Drifted says."""
     drift_message: str = ""
+    told_overdue: str = ""
+    """The phase that the condition tenure.sh/Overdue says is past its deadline."""
 
 
 class Registered(Message):

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from model.lifecycle import ClaimState, Phase, PhaseTimes
+from model.lifecycle import ClaimState, Phase
+from model.pace import PhaseTimes
 from policy.rules import action_of
 
 SLOW: Final = "slow"
 WAITS_FOR_A_PERSON: Final = "waits for a person"
+WAITS_FOR_ITS_END: Final = "waits for its end"
 ADVICE: Final[Mapping[Phase, str]] = {
     Phase.LAUNCH: "see why EC2 gives no instance, or delete the NodeClaim",
     Phase.REGISTRATION: "see why the instance's Node does not join, or delete the NodeClaim",
@@ -33,11 +35,21 @@ def is_alarmed(state: ClaimState) -> bool:
 def blocked_by(state: ClaimState) -> str:
     """Who or what is waited for, as everybody is shown it; empty while the node goes its way."""
     said = state.blocked_by
-    if is_alarmed(state) and state.phase in ADVICE:
-        said = f"{WAITS_FOR_A_PERSON}: {ADVICE[state.phase]}" + (f"; {said}" if said else "")
-    elif state.slow and not state.overdue:
+    if state.overdue and state.phase in ADVICE:
+        whom = f"{WAITS_FOR_A_PERSON}: {ADVICE[state.phase]}" if is_alarmed(state) else WAITS_FOR_ITS_END
+        said = f"{whom}; {said}" if said else whom
+    elif is_lost(state):
+        said = f"{WAITS_FOR_A_PERSON}: bring its Node back, or delete the NodeClaim; {said}"
+    elif state.slow:
         said = f"{SLOW}: {said}" if said else f"{SLOW}: nothing is known to hold it up"
     return said[:LONGEST]
+
+
+def is_lost(state: ClaimState) -> bool:
+    """A node that was ready has left the cluster while its instance runs on, as far as is known."""
+    seen = state.seen
+    standing = seen.exists and not seen.deleting
+    return state.phase is Phase.READY and bool(state.blocked_by) and standing and not seen.node_name
 
 
 def slow_at(state: ClaimState) -> datetime | None:
@@ -52,6 +64,8 @@ def slow_at(state: ClaimState) -> datetime | None:
 
 
 def _expected(state: ClaimState) -> timedelta | None:
+    if state.expected is None:
+        return None
     kind = state.launched.instance_type if state.launched else ""
     times = state.expected.by_type.get(kind, PhaseTimes())
     others = state.expected.otherwise

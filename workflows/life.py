@@ -33,7 +33,9 @@ class Life:
         self.telling = 0
         """Things that are being written beside the phases, so that this is no moment to roll over."""
         self.moved = False
-        """A LifecyclePolicy moved the deadline, and nobody has looked at it since."""
+        """A LifecyclePolicy moved the deadline, ..."""
+        self.insisting = False
+        """... and an activity runs that knows the one before."""
         self._shown: dict[str, SearchAttributeUpdate[Any]] = {}
 
     @property
@@ -129,9 +131,10 @@ class Life:
         if state.since is None:
             return
         deadline = deadline_of(state, state.phase, state.since)
-        overdue = state.overdue and deadline is not None and self.now >= deadline
-        self.moved = self.moved or deadline != state.deadline
-        self.change(deadline=deadline, overdue=overdue)
+        if deadline != state.deadline:
+            overdue = state.overdue and deadline is not None and self.now >= deadline
+            self.change(deadline=deadline, overdue=overdue)
+            self.moved = True
         self.show()
 
     def moved_since(self) -> Callable[[], bool]:
@@ -158,6 +161,13 @@ class Life:
 
         Costs no timer. Raises ActivityError for a fault that no retry can help.
         """
+        self.insisting, self.moved = True, False
+        try:
+            return await self._insist(call, options)
+        finally:
+            self.insisting = False
+
+    async def _insist(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
         bound = None
         while self.state.deadline not in (None, bound) and not self.overdue():
             bound = self.state.deadline

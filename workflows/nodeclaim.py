@@ -68,16 +68,20 @@ class NodeClaimWorkflow:
     async def seen(self, seen: ClaimSeen) -> None:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
         if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
-            state = self._life.state
-            health = noted(state, seen.unhealthy, seen.rules, workflow.now())
-            self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen), health=health)
-            if self._life.state.seen.rules != state.seen.rules:
+            known = self._life.state
+            self._life.change(
+                seen=self._remembered(seen),
+                unready_since=self._unready_since(seen),
+                health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
+                expected=known.expected or seen.expected,
+            )
+            if self._life.state.seen.rules != known.seen.rules:
                 self._life.retime()
 
     def _remembered(self, seen: ClaimSeen) -> ClaimSeen:
         """A watch that just began does not know since when a node is empty; its time runs on. Rules outlive the
         NodeClaim."""
-        before = self._life.state.seen
+        before, seen = self._life.state.seen, seen.model_copy(update={"expected": None})
         if not seen.exists:
             return seen.model_copy(update={"rules": before.rules})
         if seen.empty_since_unseen and before.empty and before.empty_since:

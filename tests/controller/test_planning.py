@@ -16,7 +16,7 @@ from model.faults import Throttled, TryLater
 from model.kinds import EC2NodeClass, NodeClaim
 from model.plans import PlanOutcome, PlanRequest
 from scheduling.state import PlanSettings
-from tests.controller.builders import World, claim, node_class, pod, pool, stamp
+from tests.controller.builders import World, claim, node, node_class, pod, pool, stamp
 from tests.fakes.kubernetes import FakeClaims, FakeEvents
 from tests.scheduling.builders import COMMON
 
@@ -210,3 +210,17 @@ async def test_a_claim_that_the_watch_lost_is_bought_again(stage: Stage) -> None
     stage.lose("nodeclaims", claim(name, uid=f"uid-{name}"))
     del stage.claims.found[name]
     assert (await stage.plan("plan-2")).created == 1
+
+
+@pytest.mark.parametrize(("grace", "told"), [(30, True), (120, False)])
+async def test_a_node_that_a_policy_waits_for_no_longer_is_named_with_its_pool_s_grace(
+    stage: Stage, grace: int, told: bool
+) -> None:
+    """It is NotReady for 40 s."""
+    stage.planning._graces = lambda: {"general": timedelta(seconds=grace)}
+    stage.hear("nodeclaims", claim("c1", phase="Initialized"))
+    stage.hear("nodes", node("n1", of="c1", ready=False))
+    stage.want(8)
+    assert (await stage.plan()).created
+    said = [message for _, reason, message in stage.events.said if reason == "NotReadyGraceOver"]
+    assert bool(said) is told and all("grace of 30 s" in one for one in said)

@@ -18,6 +18,7 @@ from activities.watch import WatchActivities
 from model.kinds import NodeClaim
 from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
 from model.observations import ClaimSeen
+from model.pace import Expected
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
@@ -62,13 +63,13 @@ class World:
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
     async def start(
-        self, claim: NodeClaim, *, alike: str = "", **seen: object
+        self, claim: NodeClaim, *, alike: str = "", expected: Expected | None = None, **seen: object
     ) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
-        """`alike`: as the watch says of one that no plan made."""
+        """`alike`: as the watch says of one that no plan made; `expected`: of how long it takes."""
         identity = self.lives.identity(claim).model_copy(update={"alike": alike})
         handle = await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            ClaimState(identity=identity, deadlines=self.deadlines),
+            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=start_attributes(identity),

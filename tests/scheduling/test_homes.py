@@ -230,3 +230,13 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
 def test_a_fact_of_another_kind_than_announced_is_refused() -> None:
     with pytest.raises(TypeError, match="a node was announced and a PodFact given"):
         World().state.apply([change(pod("p")).model_copy(update={"kind": "node"})])
+
+
+@pytest.mark.parametrize(("grace", "is_home"), [(120, True), (60, False)])
+def test_a_pool_s_own_grace_counts_for_its_nodes(grace: float, is_home: bool) -> None:
+    of_pool = gone_for(100).model_copy(update={"labels": {**gone_for(100).labels, NODEPOOL: "patient"}})
+    usual = timedelta(seconds=60 if is_home else 120)
+    plan = World(pool(), of_pool, pod("p")).plan(
+        not_ready_grace=usual, pool_graces={"patient": timedelta(seconds=grace), "other": usual}
+    )
+    assert (plan.nominations == {"p": "n"}) is is_home

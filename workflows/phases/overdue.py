@@ -39,26 +39,24 @@ async def tell_overdue(life: Life) -> None:
 
 
 async def keep_time(life: Life) -> None:
-    """A deadline that a LifecyclePolicy moves while an activity runs is kept all the same."""
+    """A deadline that a LifecyclePolicy moves while an activity runs is kept all the same; waits look themselves."""
     while True:
-        await workflow.wait_condition(lambda: life.moved)
+        await workflow.wait_condition(lambda: life.insisting and life.moved)
         life.moved = False
-        await _keep(life, life.state.phase)
+        if life.state.deadline is not None and not life.state.overdue:
+            await _keep(life, life.state.deadline - life.now)
+            if life.insisting and life.overdue():
+                life.mark_overdue()
 
 
-async def _keep(life: Life, phase: Phase) -> None:
-    if life.state.deadline is None or life.state.overdue:
-        return
-    left = life.state.deadline - life.now
+async def _keep(life: Life, left: timedelta) -> None:
     if left > timedelta(0):
         with suppress(TimeoutError):
             await workflow.wait_condition(
-                lambda: life.moved or life.state.phase is not phase or life.state.overdue,
+                lambda: life.moved or not life.insisting or life.state.overdue,
                 timeout=left,
                 timeout_summary="the deadline that was moved",
             )
-    if life.state.phase is phase and life.overdue():
-        life.mark_overdue()
 
 
 def _is_news(state: ClaimState) -> bool:

@@ -43,6 +43,7 @@ async def recall(life: Life) -> Phase | None:
         lifetime=found.lifetime,
         drift=found.drift,
         drift_message=found.drift_message,
+        told_overdue=Phase(found.told_overdue) if found.told_overdue in list(Phase) else None,
     )
     if found.initialized:
         return Phase.READY
