@@ -34,8 +34,9 @@ async def initialization(life: Life) -> Phase:
             await disrupt(life, reason="Expired")
             return Phase.DRAIN
         if life.overdue() and not life.state.overdue:
-            life.mark_overdue()
             told = _holding(life) or life.state.blocked_by
+            life.change(blocked_by=told)
+            life.mark_overdue()
             await _say(life, told)
         if life.state.overdue and not life.alarmed():
             return await _give_up(life)
@@ -92,7 +93,7 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
     )
     if news:
         return told
-    if untold and not life.overdue():
+    if untold and (life.state.overdue or not life.overdue()):
         life.block(why)
         await _say(life, why)
         return why
