@@ -21,7 +21,7 @@ def life(name: str, **more: Any) -> NodeLife:
 
 def shown(*args: Any) -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=200)
-    code = show(console, *args)
+    code = show(console, *args, NOW)
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
 
