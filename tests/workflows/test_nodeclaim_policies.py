@@ -145,6 +145,17 @@ async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(
     assert OVERDUE not in fake.events.reasons("a") and "InitializationOverdue" not in fake.events.reasons("a")
 
 
+async def test_a_node_that_came_through_while_nobody_looked_is_not_replaced(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await joined(fake, skipping)
+    fake.nodes.change("node-a", ready=True)
+    await fake.see(handle, **JOINED, rules={"initialization": {"deadline": "10m", "whenOverdue": "replace"}})
+    await skipping.sleep(timedelta(minutes=10, seconds=1))
+    await in_phase(handle, Phase.READY)
+    assert "InitializationTimeout" not in fake.events.reasons("a")
+
+
 async def test_a_launch_that_is_kept_tries_on_past_its_deadline(fake: World, skipping: WorkflowEnvironment) -> None:
     fake.fleet.refusal = LaunchRefused(reason="NodeClassNotReady", message="no subnet", final=False)
     claim = await born(fake, skipping)

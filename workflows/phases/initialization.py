@@ -39,7 +39,7 @@ async def initialization(life: Life) -> Phase:
             life.mark_overdue()
             await _say(life, told)
         if life.state.overdue and not life.alarmed():
-            return await _give_up(life)
+            return Phase.READY if await _initialize(life) else await _give_up(life)
         if _complete(life) and life.state.seen.number > looked_at:
             looked_at = life.state.seen.number
             if await _initialize(life):
@@ -66,7 +66,8 @@ async def _reconsider(life: Life, looked_at: int, refuted: int) -> None:
 
 
 async def _give_up(life: Life) -> Phase:
-    """What a LifecyclePolicy wants of a node that is overdue: away with it, with its pods' leave or without."""
+    """What a LifecyclePolicy wants of a node that is overdue: away with it, with its pods' leave or without. Before, it
+    was tried once more, live: nobody may have been at work when the Node became Ready."""
     at_once = action_of(life.state.seen.rules, Phase.INITIALIZATION) == "terminate"
     why = life.state.blocked_by or _holding(life) or "nothing is known to hold it up"
     await give_up(life, reason="InitializationTimeout", message=f"not initialized in time: {why}", at_once=at_once)
