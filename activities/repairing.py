@@ -75,8 +75,8 @@ class RepairActivities:
         own = claim.spec.termination_grace_delta
         wanted = asked.graceful_for if asked.graceful_for and node.ready else timedelta(0)
         grace = wanted if own is None else min(wanted, own)
-        before = claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP)
-        ends = min(now + grace, datetime.fromisoformat(before) if before else now + grace)
+        before = _moment(claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
+        ends = min(now + grace, before or now + grace)
         stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: ends.isoformat(timespec="seconds").replace("+00:00", "Z")}
         await self._claims.patch(asked.name, asked.uid, annotations=stamp, now=now)
         how = f"pods have until {stamp[labels.NODECLAIM_TERMINATION_TIMESTAMP]}" if grace else "pods are deleted"
@@ -97,6 +97,14 @@ def _is_well(node: NodeState, asked: RepairAsked) -> bool:
 
 def _was_rebooted(claim: NodeClaim, asked: RepairAsked, now: datetime) -> bool:
     rung, _, at = claim.metadata.annotations.get(labels.REBOOTED, "").partition("@")
-    if not rung.isdigit() or not at:
-        return False
-    return int(rung) >= asked.rung and datetime.fromisoformat(at) + SAME_EPISODE > now
+    moment = _moment(at)
+    return bool(moment and rung.isdigit() and int(rung) >= asked.rung and moment + SAME_EPISODE > now)
+
+
+def _moment(text: str) -> datetime | None:
+    """None for what a person wrote and nobody can read."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -33,7 +33,7 @@ _PATIENCE = timedelta(seconds=2)
 def stuck(address: Address = "127.0.0.1:7233", namespace: Namespace = "default", cluster_name: ClusterName = "") -> int:
     """List nodes that are overdue, and those that are slow. Exit code 1 when one is overdue."""
     overdue, slow, follows = asyncio.run(find(Connection(address, namespace, cluster_name)))
-    return show(Console(), overdue, slow, follows)
+    return show(Console(), overdue, slow, follows, datetime.now(UTC))
 
 
 async def find(connection: Connection) -> tuple[list[NodeLife], list[NodeLife], dict[str, str]]:
@@ -55,8 +55,14 @@ async def _action(client: Client, life: NodeLife) -> str:
     return action_of(state.seen.rules, state.phase)
 
 
-def show(console: Console, overdue: Sequence[NodeLife], slow: Sequence[NodeLife], follows: Mapping[str, str]) -> int:
-    now = datetime.now(UTC)
+def show(
+    console: Console,
+    overdue: Sequence[NodeLife],
+    slow: Sequence[NodeLife],
+    follows: Mapping[str, str],
+    now: datetime,
+) -> int:
+    """The exit code."""
     if overdue:
         console.print(_table("Overdue", overdue, now, follows))
     else:

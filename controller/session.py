@@ -194,9 +194,7 @@ class Session:
 
     async def watch_drift(self) -> None:
         """Until cancelled; and whether nodes are what was bought."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._drifting.run(), name="watch-drifting")
-            group.create_task(self._consistency.run(), name="watch-consistency")
+        await asyncio.gather(self._drifting.run(), self._consistency.run())
 
     async def feed(self) -> None:
         await self._planning.feed()

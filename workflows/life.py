@@ -131,9 +131,10 @@ class Life:
         if state.since is None:
             return
         deadline = deadline_of(state, state.phase, state.since)
-        overdue = state.overdue and deadline is not None and self.now >= deadline
-        self.moved = self.moved or deadline != state.deadline
-        self.change(deadline=deadline, overdue=overdue)
+        if deadline != state.deadline:
+            overdue = state.overdue and deadline is not None and self.now >= deadline
+            self.change(deadline=deadline, overdue=overdue)
+            self.moved = True
         self.show()
 
     def moved_since(self) -> Callable[[], bool]:

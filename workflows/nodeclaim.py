@@ -74,6 +74,7 @@ class NodeClaimWorkflow:
             self._life.change(
                 seen=self._remembered(seen),
                 unready_since=self._unready_since(seen),
+                health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
                 expected=known.expected or seen.expected,
                 health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
             )

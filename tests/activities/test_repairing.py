@@ -85,6 +85,14 @@ async def test_an_end_that_stands_already_is_moved_only_to_sooner(scene: Scene, 
     assert (stamp(scene) == written) is kept and stamp(scene) <= datetime.now(UTC)
 
 
+@pytest.mark.parametrize("odd", ["soon", "2026-01-01T00:00:00"])
+async def test_an_end_that_is_no_moment_or_has_no_zone_holds_up_no_repair(scene: Scene, odd: str) -> None:
+    sick(scene)
+    scene.claims.found["a"]["metadata"]["annotations"][labels.NODECLAIM_TERMINATION_TIMESTAMP] = odd
+    assert (await performed(scene.repairing.repair_node, asked())).outcome == "done"
+    assert stamp(scene) <= datetime.now(UTC)
+
+
 async def test_more_sick_nodes_than_the_breaker_allows_hold_every_step_and_the_node_says_so(scene: Scene) -> None:
     sick(scene, sick_others=1)
     for step in ("reboot", "replace"):
@@ -161,7 +169,7 @@ async def test_a_reboot_of_long_ago_is_no_hindrance(scene: Scene) -> None:
     assert scene.instances.rebooted == ["i-0000"] and scene.events.reasons("a") == ["Rebooting"]
 
 
-@pytest.mark.parametrize("odd", ["", "yesterday", "x@y", "0@"])
+@pytest.mark.parametrize("odd", ["", "yesterday", "x@y", "0@", "0@soon"])
 async def test_a_mark_that_nobody_can_read_is_none(scene: Scene, odd: str) -> None:
     sick(scene)
     scene.claims.found["a"]["metadata"]["annotations"][labels.REBOOTED] = odd

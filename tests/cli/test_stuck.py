@@ -19,9 +19,9 @@ def life(name: str, **more: Any) -> NodeLife:
     return NodeLife(workflow_id=f"demo/nodeclaim/{name}/u", name=name, **fields)
 
 
-def shown(*args: Any) -> tuple[int, str]:
+def shown(overdue: list[NodeLife], slow: list[NodeLife], follows: dict[str, str]) -> tuple[int, str]:
     console = Console(file=io.StringIO(), width=200)
-    code = show(console, *args)
+    code = show(console, overdue, slow, follows, NOW)
     return code, console.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from controller.digests import Digest, View, claim_digest
+from controller.digests import Digest, View, claim_digest, pool_digest
+from kube.facts import pool_fact
 from model.facts import NodeCondition, NodeFact
 from model.kinds import LifecycleRules
 from model.repairs import Unhealthy
+from tests.controller import builders
 from tests.controller.builders import at, claim_fact, node_fact
 
 RUNNING = {"registered": True, "launched": True, "initialized": True, "initialized_at": at(-50)}
@@ -77,3 +79,12 @@ def test_of_a_node_that_starts_it_is_told_before_a_short_toleration_ends() -> No
 def test_a_node_that_goes_tells_nothing_of_its_health() -> None:
     told = digest({**RUNNING, "deleting": True}, node_fact(conditions=(UNREADY,)))
     assert told.seen.deleting and told.seen.unhealthy == ()
+
+
+def test_a_pool_is_told_of_registrations_only_while_its_condition_is_to_be_mended() -> None:
+    pool = pool_fact(builders.pool("general"))
+    some = [claim_fact(registered=True), claim_fact(name="c2", registered=False)]
+    assert pool_digest(pool, some, None, healthy_at=None).registered == 1
+    assert pool_digest(pool, some, None, healthy_at=(pool.generation, 3)).registered == 1
+    assert pool_digest(pool, some, None, healthy_at=(pool.generation + 1, 0)).registered == 1
+    assert pool_digest(pool, some, None, healthy_at=(pool.generation, 0)).registered == 0

@@ -22,7 +22,8 @@ from tests.controller.builders import World
 from tests.controller.test_startup import overdue
 from workflows.measures import OVERDUE, STARTUP, STARTUP_BUCKETS
 
-FILES = sorted((Path(__file__).parents[2] / "deploy" / "alerts").glob("*.yaml"))
+HERE = Path(__file__).parent
+FILES = sorted((HERE.parents[1] / "deploy" / "alerts").glob("*.yaml"))
 METRIC = re.compile(r"\b(?:tenure|karpenter|temporal)_[a-z0-9_]+")
 BY = re.compile(r"\bby \(([^)]*)\)")
 Samples = Mapping[str, list[Mapping[str, str]]]
@@ -88,7 +89,11 @@ def test_start_up_times_are_told_apart_up_to_the_usual_deadlines(shown: Samples)
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on this machine")
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_prometheus_takes_the_file(file: Path) -> None:
-    answer = subprocess.run(["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    "arguments",
+    [*(("check", "rules", str(file)) for file in FILES), ("test", "rules", str(HERE / "alerts_fire.yaml"))],
+    ids=lambda arguments: arguments[0],
+)
+def test_prometheus_takes_the_alerts_and_fires_them_when_it_should(arguments: tuple[str, ...]) -> None:
+    answer = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr

@@ -23,6 +23,7 @@ from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.replay.away_path import nodeclaim_away
 from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
+from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
 from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
@@ -351,6 +352,9 @@ PATHS: dict[str, Path] = {
         nodeclaim_escalated,
         nodeclaim_drain_given_up,
         nodeclaim_continued,
+        nodeclaim_repaired,
+        nodeclaim_expired_by_permit,
+        nodepool_failed_start,
         nodepool_paused,
         nodepool_static,
         provisioning_refused,

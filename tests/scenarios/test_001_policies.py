@@ -67,7 +67,7 @@ async def test_a_node_slower_than_others_is_slow_and_neither_stuck_nor_alarmed(p
 @CALM.scenario
 async def test_what_is_overdue_is_seen_everywhere_until_it_is_so_no_more(product: Product) -> None:
     async with product.scene("001-i", startup_taints=DECLARED) as scene:
-        policy = await scene.make(lifecycle_policy(scene.name, scene.name, initialization={"deadline": "12s"}))
+        policy = await scene.make(lifecycle_policy(scene.name, scene.name, initialization={"deadline": "25s"}))
         await scene.trouble(AddTaint(taints=TAINTS))
         await scene.deploy(1)
         name = await eventually(lambda: scene.newest_claim(1))

@@ -113,6 +113,19 @@ async def test_what_is_overdue_is_so_no_more_when_its_deadline_is_put_off(
     await in_time(skipping, lambda: told(fake, "True Initialization"), minutes=5)
 
 
+async def test_what_holds_up_an_overdue_node_is_told_when_it_is_something_else_and_costs_no_timers(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await joined(fake, skipping)
+    await in_time(skipping, lambda: told(fake, "True Initialization"), minutes=1)
+    assert "NodeNotReady" in blocked_by(await state_of(handle))
+    await fake.see(handle, **BUSY, waiting_for=["StartupTaintsExist: example.com/late"])
+    await in_time(skipping, lambda: blocked(handle, "example.com/late"), seconds=5)
+    before = len((await handle.fetch_history()).events)
+    await skipping.sleep(timedelta(hours=2))
+    assert len((await handle.fetch_history()).events) <= before + 6, "the activity that wrote it, and its answer"
+
+
 @pytest.mark.parametrize("action", ["replace", "terminate"])
 async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(
     fake: World, skipping: WorkflowEnvironment, action: str
@@ -130,6 +143,17 @@ async def test_a_node_that_never_initializes_goes_where_a_policy_says_so(
     assert outcome.reason == "InitializationTimeout" and "InitializationTimeout" in fake.events.reasons("a")
     assert fake.instances.running == {} and fake.claims.found == {}
     assert OVERDUE not in fake.events.reasons("a") and "InitializationOverdue" not in fake.events.reasons("a")
+
+
+async def test_a_node_that_came_through_while_nobody_looked_is_not_replaced(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await joined(fake, skipping)
+    fake.nodes.change("node-a", ready=True)
+    await fake.see(handle, **JOINED, rules={"initialization": {"deadline": "10m", "whenOverdue": "replace"}})
+    await skipping.sleep(timedelta(minutes=10, seconds=1))
+    await in_phase(handle, Phase.READY)
+    assert "InitializationTimeout" not in fake.events.reasons("a")
 
 
 async def test_a_launch_that_is_kept_tries_on_past_its_deadline(fake: World, skipping: WorkflowEnvironment) -> None:

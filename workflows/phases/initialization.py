@@ -38,11 +38,12 @@ async def initialization(life: Life) -> Phase:
             await disrupt(life, reason="Expired")
             return Phase.DRAIN
         if life.overdue() and not life.state.overdue:
-            life.mark_overdue()
             told = _holding(life) or life.state.blocked_by
+            life.change(blocked_by=told)
+            life.mark_overdue()
             await _say(life, told)
         if life.state.overdue and not life.alarmed():
-            return await _give_up(life)
+            return Phase.READY if await _initialize(life) else await _give_up(life)
         if decide_repair(life.state, life.now).do != "wait":
             if await repair(life):
                 return Phase.DRAIN
@@ -73,7 +74,8 @@ async def _reconsider(life: Life, looked_at: int, refuted: int) -> None:
 
 
 async def _give_up(life: Life) -> Phase:
-    """What a LifecyclePolicy wants of a node that is overdue: away with it, with its pods' leave or without."""
+    """What a LifecyclePolicy wants of a node that is overdue: away with it, with its pods' leave or without. Before, it
+    was tried once more, live: nobody may have been at work when the Node became Ready."""
     at_once = action_of(life.state.seen.rules, Phase.INITIALIZATION) == "terminate"
     why = life.state.blocked_by or _holding(life) or "nothing is known to hold it up"
     await give_up(life, reason="InitializationTimeout", message=f"not initialized in time: {why}", at_once=at_once)
@@ -100,7 +102,7 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
     )
     if news:
         return told
-    if untold and not life.overdue():
+    if untold and (life.state.overdue or not life.overdue()):
         life.block(why)
         await _say(life, why)
         return why
