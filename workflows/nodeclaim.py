@@ -76,7 +76,6 @@ class NodeClaimWorkflow:
                 unready_since=self._unready_since(seen),
                 health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
                 expected=known.expected or seen.expected,
-                health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
             )
             if self._life.state.seen.rules != known.seen.rules:
                 self._life.retime()
