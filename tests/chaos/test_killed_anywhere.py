@@ -1,6 +1,7 @@
 """The worker is killed after events chosen by a seed, again and again: the end is that of a run without kills.
 
-`TENURE_KILLS`, `TENURE_CHURN` (nodes) and `TENURE_SEED` make it longer, larger or another one; `make chaos` does.
+`TENURE_KILLS`, `TENURE_CHURN` (nodes), `TENURE_APART` (events) and `TENURE_SEED` make it longer, larger or another one;
+`make chaos` does.
 """
 
 import asyncio
@@ -20,8 +21,8 @@ KILLS = int(os.environ.get("TENURE_KILLS", "10"))
 NODES = int(os.environ.get("TENURE_CHURN", "10"))
 SEED = int(os.environ.get("TENURE_SEED", "1"))
 CORNERS = 5
-APART = 200 * NODES // KILLS
-"""Events between two kills at most; nodes write some 200 in the time, so that kills befall every act."""
+APART = int(os.environ.get("TENURE_APART", "60"))
+"""Events between two kills at most: from the first one after the start to well under way."""
 SETTINGS = {"NOT_READY_GRACE": "10m"}
 
 
