@@ -41,6 +41,7 @@ from scheduling.state import PlanSettings
 from settings import Settings, SettingsError, help_text, load
 from workflows import ids
 from workflows.names import Names
+from workflows.options import HEARTBEAT
 from workflows.registry import WORKFLOWS, runner
 
 log = structlog.get_logger("worker")
@@ -147,6 +148,7 @@ async def serve(
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
         max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
+        sticky_queue_schedule_to_start_timeout=HEARTBEAT,
         graceful_shutdown_timeout=GRACE,
     )
     launches = launch_worker(temporal, settings, made)
