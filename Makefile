@@ -37,7 +37,7 @@ scenarios: controlplane ## The five promises, row by row: kept, broken, or no te
 	@$(BIN)/python -m tests.scenarios.table $(if $(ROW),--row $(ROW)) $(if $(TIMES),--times $(TIMES)) $(ARGS)
 
 chaos: controlplane ## A node's life survives anything: 100 kills, outages, 300 nodes in a lossy cloud (KILLS=20: fewer)
-	@TENURE_KILLS=$(KILLS) TENURE_CHURN=50 TENURE_APART=100 TENURE_OUTAGE=120 TENURE_LOSSY=300 $(BIN)/python -m pytest -s \
+	@TENURE_KILLS=$(KILLS) TENURE_CHURN=50 TENURE_APART=400 TENURE_OUTAGE=120 TENURE_LOSSY=300 $(BIN)/python -m pytest -s \
 	    tests/chaos/test_killed_anywhere.py tests/chaos/test_outages.py tests/chaos/test_lossy_cloud.py $(ARGS)
 
 clean: ## Remove .venv and everything else that was made here

@@ -30,21 +30,26 @@ class Killer:
         while self.left:
             worker = self._product.hire(**settings)
             starting = asyncio.create_task(worker.start())
-            await self._moment()
-            self._strike(worker)
+            moment = asyncio.create_task(self._moment())
+            done, _ = await asyncio.wait({starting, moment}, return_when=asyncio.FIRST_COMPLETED)
+            if starting in done:
+                await starting
+            await moment
+            self._strike(worker, "at work" if starting.done() else "starting")
             await asyncio.gather(asyncio.to_thread(worker.wait), _ended(starting))
             self.left -= 1
         await self._product.work(**settings)
 
     async def _moment(self) -> None:
         histories = self._histories
-        await histories.reach(histories.count + self._dice.randint(1, self._apart))
+        # As often early as late, measured by the power: many workers die young, and some get something done.
+        await histories.reach(histories.count + round(self._apart ** self._dice.random()))
         await asyncio.sleep(self._dice.uniform(0, HESITATION))
 
-    def _strike(self, worker: TestedWorker) -> None:
+    def _strike(self, worker: TestedWorker, stage: str) -> None:
         os.kill(worker.pid, signal.SIGKILL)
         after = time.monotonic() - self._began
-        self.moments.append(f"{after:6.1f} s  event {self._histories.count}, {self._histories.last}")
+        self.moments.append(f"{after:6.1f} s  {stage}  event {self._histories.count}, {self._histories.last}")
         print(f"kill {len(self.moments):3}  {self.moments[-1]}", flush=True)
 
 

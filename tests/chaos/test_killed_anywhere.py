@@ -21,7 +21,7 @@ KILLS = int(os.environ.get("TENURE_KILLS", "10"))
 NODES = int(os.environ.get("TENURE_CHURN", "10"))
 SEED = int(os.environ.get("TENURE_SEED", "1"))
 CORNERS = 5
-APART = int(os.environ.get("TENURE_APART", "60"))
+APART = int(os.environ.get("TENURE_APART", "150"))
 """Events between two kills at most: from the first one after the start to well under way."""
 SETTINGS = {"NOT_READY_GRACE": "10m"}
 
