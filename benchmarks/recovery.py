@@ -4,6 +4,7 @@
 
 A pod that needs a node comes at the moment of the kill; the first decision is the NodeClaim for it. For a minute
 after that, the worker's writes to the API server are counted by the proxy, and the events of the lives' histories.
+Upkeep's names for new instances, which come one a second and go on for minutes, are paused.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from model import labels
 from sandbox.errors import SandboxError
 from sandbox.world import Sandbox
+from workflows import ids
 
 ONE_POD_EACH = "m6i.large"
 """Of its two CPUs a pod of the example takes more than half."""
@@ -85,6 +87,7 @@ def recovery(
 
 async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
     async with Stage(sandbox, deployment=DEPLOYMENT, through_proxy=True) as stage:
+        await stage.temporal.get_schedule_handle(ids.upkeep(sandbox.plan.cluster_name, "tags")).pause()
         await _fill(stage, nodes)
         found = []
         for number in range(restarts):

@@ -8,6 +8,7 @@ import asyncio
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
+from tests.integration.tidying import unasked
 
 NODES = 30
 QUIET = 8.0
@@ -16,7 +17,7 @@ QUIET = 8.0
 
 async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product: Product) -> None:
     await product.work()
-    async with product.scene("many") as many, product.scene("one") as one:
+    async with unasked(product, "tags"), product.scene("many") as many, product.scene("one") as one:
         claims = names(await many.run(NODES))
         nodes = names(await many.nodes())
         await product.kill()
