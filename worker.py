@@ -22,6 +22,7 @@ import kube.adapters
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
+from activities.ports import Offerings
 from activities.registry import Ports, activities_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
@@ -41,6 +42,7 @@ from scheduling.state import PlanSettings
 from settings import Settings, SettingsError, help_text, load
 from workflows import ids
 from workflows.names import Names
+from workflows.options import HEARTBEAT
 from workflows.registry import WORKFLOWS, runner
 
 log = structlog.get_logger("worker")
@@ -147,9 +149,11 @@ async def serve(
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
         max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
+        sticky_queue_schedule_to_start_timeout=HEARTBEAT,
         graceful_shutdown_timeout=GRACE,
     )
     launches = launch_worker(temporal, settings, made)
+    reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
     async with launches, worker, replicas.counted(temporal, launches.task_queue, cloud.clients.share):
         await temporal_service.start_singletons(temporal, settings.cluster_name, window(settings))
         await start_schedules(temporal, settings.cluster_name)
@@ -157,7 +161,17 @@ async def serve(
         log.info("worker runs", cluster=settings.cluster_name, temporal=settings.temporal_address)
         await others.come()
         readiness.wait_for("stopping")
+        reading.cancel()
         log.info("worker stops")
+
+
+async def read_ahead(offerings: Offerings) -> None:
+    """Instance types and prices take the longest of all that a first plan waits for: a worker has them when it becomes
+    the host."""
+    try:
+        await offerings.refresh()
+    except Fault as fault:
+        log.warning("instance types not read", fault=str(fault))
 
 
 def ports(

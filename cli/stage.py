@@ -37,10 +37,20 @@ LOOK_EVERY = 0.5
 
 
 class Stage:
-    """An async context manager: the worker is healthy inside it. `deployment` names what is scaled, in `default`."""
+    """An async context manager: the worker is healthy inside it. `deployment` names what is scaled, in `default`.
 
-    def __init__(self, sandbox: Sandbox, *, deployment: str, settings: Mapping[str, str] | None = None) -> None:
-        self.sandbox, self._deployment = sandbox, deployment
+    `through_proxy` counts what the worker writes to the API server, in `sandbox.written`; it costs some of its speed.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        deployment: str,
+        settings: Mapping[str, str] | None = None,
+        through_proxy: bool = False,
+    ) -> None:
+        self.sandbox, self._deployment, self._through_proxy = sandbox, deployment, through_proxy
         self._settings = dict(settings or {})
         self._ports = Ports()
         self._stack = AsyncExitStack()
@@ -75,14 +85,21 @@ class Stage:
             self.sandbox.temporal_address, namespace=self.sandbox.plan.namespace, data_converter=pydantic_data_converter
         )
         self.lives = Lives(self.temporal, self.sandbox.plan.cluster_name)
+        await self.hire()
+        await self.worker.start()
+
+    async def hire(self) -> WorkerProcess:
+        """Another worker in the place of the one that was, not started yet."""
         self.worker = await self._make_worker()
         # Who wants it to end in good order calls `finish` before; an interrupted stage is thrown away.
         self._stack.push_async_callback(self.worker.stop, 2.0)
-        await self.worker.start()
+        return self.worker
 
     async def _make_worker(self) -> WorkerProcess:
         namespace, name = service_account()
-        kubeconfig = await asyncio.to_thread(self.sandbox.service_account_kubeconfig, namespace, name)
+        kubeconfig = await asyncio.to_thread(
+            self.sandbox.service_account_kubeconfig, namespace, name, through_proxy=self._through_proxy
+        )
         rights = {
             "KUBECONFIG": str(kubeconfig),
             "AWS_ACCESS_KEY_ID": WORKER_KEY,

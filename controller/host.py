@@ -19,9 +19,11 @@ from activities.ports import Instances, Offerings
 from activities.watch import WatchProgress
 from controller.session import Session
 from controller.settings import HostSettings
+from controller.temporal import free
 from kube.adapters import KubeAdapters
 from model.faults import Fault, Forbidden, TryLater
 from model.plans import PlanOutcome, PlanRequest
+from workflows import ids
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +76,8 @@ class ClusterHost:
         )
         self._session = session
         log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))
+        # Whoever hosted before was likely killed, and had the cluster's planner workflow in its cache.
+        await free(self._temporal, ids.provisioning(self._settings.cluster))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(session.run(), name="watch-session")

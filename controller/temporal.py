@@ -3,8 +3,11 @@
 `worker.py` calls these at its start, in this order. What a person has to mend is a `BadInput` that names the setting.
 """
 
+import structlog
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -16,6 +19,8 @@ from model.faults import BadInput
 from workflows import attributes, ids, measures
 from workflows.provisioning import ProvisioningWorkflow
 from workflows.watch import WatchWorkflow
+
+log = structlog.get_logger(__name__)
 
 _KINDS = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
@@ -88,3 +93,15 @@ async def start_singletons(temporal: Client, cluster: str, window: BatchWindow) 
         task_queue=queue,
         id_conflict_policy=policy,
     )
+
+
+async def free(temporal: Client, workflow_id: str) -> None:
+    """Its next task goes to any worker: the one that has it in its cache, and that it would wait for, may be gone."""
+    request = ResetStickyTaskQueueRequest(
+        namespace=temporal.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
+    )
+    try:
+        await temporal.workflow_service.reset_sticky_task_queue(request)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            log.warning("workflow not freed", workflow=workflow_id, error=str(error))

@@ -20,6 +20,7 @@ from sandbox.faults import Answer, Cut, Delay, Faults, LoseAnswer
 HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-connection", "host"}
 )
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Requests:
@@ -61,6 +62,8 @@ class Proxy:
         self._requests = Requests()
         self._runner: web.ServerRunner | None = None
         self.faults = Faults(self._requests)
+        self.written: list[str] = []
+        """Method and path of all requests that are no reads, whatever became of them."""
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
 
     async def start(self) -> None:
@@ -86,6 +89,8 @@ class Proxy:
         self._runner = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method not in READS:
+            self.written.append(f"{request.method} {request.path}")
         with self._requests.track(request):
             return await self._decide(request)
 

@@ -112,6 +112,14 @@ class Sandbox:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.stop)
 
+    def stop_part(self, name: str) -> None:
+        """An outage of one part, by its process's name such as `temporal`. Its data stays for `start_part`."""
+        self.run(self._process(name).stop())
+
+    def start_part(self, name: str) -> None:
+        """The same part again, at the same address. Raises `PartFailed`."""
+        self.run(self._process(name).start())
+
     # --- how to reach it ---
 
     @property
@@ -155,6 +163,11 @@ class Sandbox:
         _present(self._there.nodes, "nodes")
         return self._there.nodes_endpoint
 
+    @property
+    def written(self) -> list[str]:
+        """Requests through the proxy that are no reads, as `PATCH /api/v1/nodes/one`; oldest first."""
+        return _present(self._there.proxy, "kubernetes").written
+
     def environment(self) -> dict[str, str]:
         """What a process needs in its environment to find the parts that are there, as admin."""
         return self._there.environment()
@@ -190,6 +203,12 @@ class Sandbox:
     @property
     def _kubernetes(self) -> Kubernetes:
         return _present(self._there.kubernetes, "kubernetes")
+
+    def _process(self, name: str) -> Process:
+        found = {part.name: part for part in self.processes}
+        if name not in found:
+            raise NotRunning(f"no part is called {name} (there are {', '.join(sorted(found))})")
+        return found[name]
 
     def _taker(self, last: Mapping[str, int]) -> TakePorts:
         def take(*names: str) -> dict[str, int]:

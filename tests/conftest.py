@@ -19,6 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kill-seed", type=int, help="kill the worker of the scenarios once, at a moment this seed gives")
+    parser.addoption("--times", type=int, default=1, help="play each scenario so often, one time after the other")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -63,4 +64,5 @@ async def product(world: Sandbox) -> AsyncIterator[Product]:
 @pytest.fixture(scope="session")
 def programme(request: pytest.FixtureRequest, product: Product) -> Programme:
     """The scenarios that play together."""
-    return Programme(request.session.items, product, request.config.getoption("--kill-seed"))
+    option = request.config.getoption
+    return Programme(request.session.items, product, option("--kill-seed"), option("--times"))

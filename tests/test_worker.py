@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from model.faults import TryLater
 from settings import Settings
+from tests.controller.test_planning import Types
 from tests.fakes.skipping import time_skipping
-from worker import aws_settings, host_settings, main
+from worker import aws_settings, host_settings, main, read_ahead
 
 ROOT = Path(__file__).parents[1]
 
@@ -138,3 +140,13 @@ def kubeconfig(server: str) -> dict[str, object]:
         "clusters": [{"name": "demo", "cluster": {"server": server}}],
         "users": [{"name": "demo", "user": {}}],
     }
+
+
+class _Away(Types):
+    async def refresh(self) -> None:
+        raise TryLater("EC2 does not answer")
+
+
+async def test_a_worker_that_cannot_read_instance_types_ahead_goes_on() -> None:
+    """The plan that needs them asks again."""
+    await read_ahead(_Away())

@@ -140,6 +140,15 @@ class Kubelet:
         self._base = base
         await self._write({})
 
+    async def post_again(self, node: Json) -> None:
+        """Kubernetes found the Node Unknown, since Leases came late, and its kubelet runs: it says how it is."""
+        ready = next((one for one in node["status"].get("conditions", ()) if one["type"] == "Ready"), None)
+        stopped = self.halted or node["metadata"]["labels"].get(KUBELET) == "stopped"
+        if ready is None or stopped or node["metadata"]["uid"] != self.uid:
+            return
+        if ready["status"] == "Unknown" and self._posted().status != "Unknown":
+            await self._write({})
+
     async def trouble(self, key: str, report: Report) -> None:
         """A trouble overrides Ready until it is over; the one that came last shows."""
         self._troubles[key] = report
@@ -187,8 +196,10 @@ class Kubelet:
         return found if found and found["spec"].get("providerID") == self._provider_id else None
 
     async def _write(self, status: Json) -> None:
-        report = next(reversed(self._troubles.values()), self._base)
-        await self._api.patch_status(self.name, status | {"conditions": [_condition("Ready", report)]})
+        await self._api.patch_status(self.name, status | {"conditions": [_condition("Ready", self._posted())]})
+
+    def _posted(self) -> Report:
+        return next(reversed(self._troubles.values()), self._base)
 
 
 def new_boot_id() -> str:

@@ -101,6 +101,11 @@ class Machine:
         if self.can_suffer(trouble) and isinstance(trouble, (*_FROM_REGISTRATION, *_FROM_READY)):
             self._start(self._suffer(trouble))
 
+    async def post_again(self, node: Json) -> None:
+        """The Node as it stands; said anew where Kubernetes lost sight of a machine that runs."""
+        if self.stage in ("registered", "ready"):
+            await self._kubelet.post_again(node)
+
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()

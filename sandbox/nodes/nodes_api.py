@@ -16,9 +16,10 @@ class NodesApi:
     def __init__(self, connection: KubeConnection) -> None:
         self._connection = connection
 
-    async def managed(self) -> list[Json]:
-        """The Nodes that a simulator made, now or before."""
-        answer = await self._connection.call("GET", f"{_ROOT}?labelSelector={MANAGED}")
+    async def managed(self, also: str = "") -> list[Json]:
+        """The Nodes that a simulator made, now or before; those with another label `also`."""
+        selector = f"{MANAGED},{also}" if also else MANAGED
+        answer = await self._connection.call("GET", f"{_ROOT}?labelSelector={selector}")
         found: list[Json] = answer["items"]
         return found
 

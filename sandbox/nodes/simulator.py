@@ -6,6 +6,7 @@ Started anew it goes on where the last one was: Nodes that stand are adopted, th
 import asyncio
 import logging
 
+from sandbox.components import RUNS_PODS
 from sandbox.nodes.facts import CONNECTION_ERRORS, Facts
 from sandbox.nodes.instance import Instance, InstanceSource
 from sandbox.nodes.kubernetes import Json
@@ -17,6 +18,8 @@ from sandbox.nodes.settings import NodesSettings
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.5
+_POST_SECONDS = 5.0
+"""Between looks for Nodes whose kubelet runs and that Kubernetes found Unknown; a kubelet posts as seldom."""
 
 
 class Simulator:
@@ -28,6 +31,7 @@ class Simulator:
 
     async def run(self) -> None:
         """Until cancelled."""
+        posting = asyncio.create_task(self._keep_posting())
         try:
             standing = {node["metadata"]["labels"][MANAGED]: node for node in await self._api.managed()}
             while True:
@@ -36,6 +40,7 @@ class Simulator:
                 standing = {}
                 self.synced = True
         finally:
+            posting.cancel()
             for machine in self._machines.values():
                 machine.stop()
 
@@ -54,6 +59,14 @@ class Simulator:
 
     def machines(self) -> list[Machine]:
         return list(self._machines.values())
+
+    async def _keep_posting(self) -> None:
+        while True:
+            await asyncio.sleep(_POST_SECONDS)
+            for node in await self._api.managed(f"{RUNS_PODS}=false"):
+                machine = self._machines.get(node["metadata"]["labels"][MANAGED])
+                if machine:
+                    await machine.post_again(node)
 
     async def _look(self) -> dict[str, Instance]:
         while True:

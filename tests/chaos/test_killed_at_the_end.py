@@ -9,6 +9,7 @@ from kube.resources import NODE_CLAIMS
 from model.lifecycle import Phase
 from tests.integration.acts import Act
 from tests.integration.eventually import eventually
+from tests.integration.objects import Object
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
 from tests.scenarios.acts import KILLED, go_on, kill
@@ -18,12 +19,11 @@ ENDED = Act("ended", between=(kill, go_on))
 
 @KILLED.scenario
 async def test_killed_after_the_drain_and_before_ec2_terminates(product: Product) -> AsyncGenerator[None, None]:
-    async with product.scene("drained") as scene:
+    async with product.scene("drained", after="Never") as scene:
         (claim,) = await scene.run(1)
         (instance,) = scene.alive()
         refused = scene.aws_fault("5xx", "TerminateInstances", instance)
-        await product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
-        await scene.scale(0)
+        await _delete(scene, claim)
         await eventually(lambda: _terminating(scene, refused))
         yield
         assert scene.alive() == [instance]
@@ -34,12 +34,11 @@ async def test_killed_after_the_drain_and_before_ec2_terminates(product: Product
 
 @ENDED.scenario
 async def test_killed_after_ec2_terminates_and_before_the_answer(product: Product) -> AsyncGenerator[None, None]:
-    async with product.scene("ended") as scene:
+    async with product.scene("ended", after="Never") as scene:
         (claim,) = await scene.run(1)
         (instance,) = scene.alive()
         lost = scene.aws_fault("answer-lost", "TerminateInstances", instance)
-        await product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
-        await scene.scale(0)
+        await _delete(scene, claim)
         await eventually(lambda: _terminating(scene, lost))
         yield
         await eventually(lambda: scene.instances_alive(0))
@@ -47,6 +46,13 @@ async def test_killed_after_ec2_terminates_and_before_the_answer(product: Produc
         scene.forgive(lost)
         yield
         await _is_over(scene, claim["metadata"]["name"])
+
+
+async def _delete(scene: Scene, claim: Object) -> None:
+    """Once no pod is left, since a pod on a node that is going is promised another node at once."""
+    await scene.scale(0)
+    await eventually(lambda: scene.pods_run(0))
+    await scene.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
 
 
 async def _terminating(scene: Scene, fault: str) -> None:

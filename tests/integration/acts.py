@@ -49,10 +49,13 @@ class Act:
 
 
 class Programme:
-    """What this run plays: the scenarios of the tests that were selected, by act. A `seed` kills a worker."""
+    """What this run plays: the scenarios of the tests that were selected, by act. A `seed` kills a worker.
 
-    def __init__(self, items: Sequence[pytest.Item], product: Product, seed: int | None) -> None:
-        self._product, self._seed = product, seed
+    With `times` a scenario that meets nobody is played so often, one time after the other.
+    """
+
+    def __init__(self, items: Sequence[pytest.Item], product: Product, seed: int | None, times: int = 1) -> None:
+        self._product, self._seed, self._times = product, seed, times
         parts = [getattr(getattr(item, "obj", None), "part", None) for item in items]
         self._parts: list[tuple[str, Play]] = [part for part in parts if part]
         self._outcomes: dict[Play, Exception | None] = {}
@@ -65,7 +68,7 @@ class Programme:
             raise error
 
     async def _perform(self, act: Act, plays: Sequence[Play]) -> None:
-        running = {play: _begin(play, self._product) for play in plays}
+        running = {play: _begin(play, self._product, self._times) for play in plays}
         try:
             kill = self._seed if act.patient else None
             await self._product.work(**(act.settings if kill is None else act.patient))
@@ -110,11 +113,15 @@ class Programme:
         await asyncio.gather(*(advance(play) for play in list(running)))
 
 
-async def _begin(play: Play, product: Product) -> AsyncGenerator[None, None]:
+async def _begin(play: Play, product: Product, times: int) -> AsyncGenerator[None, None]:
     """A coroutine is a generator that never yields."""
     begun: Any = play(product)
     if inspect.isasyncgen(begun):
         async for _ in begun:
             yield
-    else:
+        return
+    await begun
+    for number in range(2, times + 1):
+        print(f"{play.__name__}: {number} of {times}", flush=True)
+        begun = play(product)
         await begun

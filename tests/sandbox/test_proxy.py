@@ -44,6 +44,14 @@ async def test_without_rules_it_only_passes_on(proxied: KubeApi, api: KubeApi) -
     await proxied.request("DELETE", f"{CONFIG_MAPS}/{name}")
 
 
+async def test_it_remembers_what_was_written(proxied: KubeApi, cluster: Sandbox) -> None:
+    before = len(cluster.written)
+    await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": "written"}})
+    await proxied.request("GET", f"{CONFIG_MAPS}/written")
+    await proxied.request("DELETE", f"{CONFIG_MAPS}/written")
+    assert cluster.written[before:] == [f"POST {CONFIG_MAPS}", f"DELETE {CONFIG_MAPS}/written"]
+
+
 async def test_it_answers_as_told_as_often_as_told(proxied: KubeApi, faults: Faults) -> None:
     rule = faults.add(Answer(429, retry_after=7), r"^/api/v1/nodes$", method="GET", times=2)
     for _ in range(2):

@@ -52,6 +52,19 @@ async def test_what_is_kept_is_there_again_under_the_same_ports(tmp_path: Path) 
         assert (second.ports, second.environment()) == (ports, environment)
 
 
+async def test_a_part_that_was_stopped_is_there_again_with_its_data(tmp_path: Path) -> None:
+    async with Sandbox(tmp_path, plan=Plan(parts=("temporal",))) as sandbox:
+        client = await Client.connect(sandbox.temporal_address)
+        await client.start_workflow("Waiting", id="kept", task_queue="nobody")
+        await asyncio.to_thread(sandbox.stop_part, "temporal")
+        assert [part.running for part in sandbox.processes] == [False]
+        await asyncio.to_thread(sandbox.start_part, "temporal")
+        again = await Client.connect(sandbox.temporal_address)
+        assert (await again.get_workflow_handle("kept").describe()).workflow_type == "Waiting"
+        with pytest.raises(NotRunning, match="etcd"):
+            sandbox.stop_part("etcd")
+
+
 def test_what_is_not_kept_is_removed_and_the_logs_stay(tmp_path: Path) -> None:
     with Sandbox(tmp_path, plan=Plan(parts=("temporal",))) as sandbox:
         assert (tmp_path / "temporal" / "temporal.db").exists()

@@ -1,7 +1,8 @@
 """Runs the scenarios and prints each row: what was given, and whether it is kept: `python -m tests.scenarios.table`.
 
 Rows that say nothing of restarts are run once more with the worker killed at a random moment; `--kill-seed N` repeats
-one. Other arguments go to pytest. The exit code is 1 if a row is broken; rows without a test are no failure.
+one. `--row 001-b --times 20` runs one row, each of its tests so often. Other arguments go to pytest. The exit code is 1
+if a row is broken; rows without a test are no failure.
 """
 
 import argparse
@@ -46,11 +47,15 @@ def read_promises() -> tuple[Promise, ...]:
 class Outcomes:
     """A pytest plugin: which tests belong to which row, and which of them passed or failed."""
 
+    only: str = ""
+    """A row; empty for all."""
     tests: dict[str, set[str]] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self.only:
+            items[:] = [item for item in items if self.only in _rows_of(item)]
         for item in items:
             for number in _rows_of(item):
                 self.tests.setdefault(number, set()).add(item.nodeid)
@@ -86,10 +91,13 @@ def print_table(outcomes: Outcomes, killed: Outcomes, console: Console) -> None:
         table.add_section()
         table.add_row("", f"[bold]{promise.text}[/bold]", "", "", "")
         for row in promise.rows:
+            if outcomes.only not in ("", row.number):
+                continue
             also = _coloured(killed.verdict(row.number)) if row.number in killed.tests else ""
             table.add_row(row.number, row.given, row.then, _coloured(outcomes.verdict(row.number)), also)
     console.print(table)
-    verdicts = [outcomes.verdict(row.number) for promise in read_promises() for row in promise.rows]
+    rows = [row.number for promise in read_promises() for row in promise.rows]
+    verdicts = [outcomes.verdict(row) for row in rows if outcomes.only in ("", row)]
     console.print(", ".join(f"{verdicts.count(name)} {name}" for name in VERDICTS))
 
 
@@ -101,9 +109,17 @@ def _coloured(verdict: str) -> str:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios.table", add_help=False)
     parser.add_argument("--kill-seed", type=int, default=random.randrange(10_000))
+    parser.add_argument("--row", default="")
+    parser.add_argument("--times", type=int, default=1)
     ours, rest = parser.parse_known_args(arguments)
-    outcomes, killed = Outcomes(), Outcomes()
-    codes = [_run(outcomes, "row", *rest), _run(killed, "row and killable", f"--kill-seed={ours.kill_seed}", *rest)]
+    if ours.row and ours.row not in {row.number for promise in read_promises() for row in promise.rows}:
+        parser.error(f"--row {ours.row}: there is no such row; rows.yaml has them")
+    often = [f"--times={ours.times}", f"--timeout={300 * ours.times}"] if ours.times > 1 else []
+    outcomes, killed = Outcomes(ours.row), Outcomes(ours.row)
+    codes = [
+        _run(outcomes, "row", *often, *rest),
+        _run(killed, "row and killable", f"--kill-seed={ours.kill_seed}", *rest),
+    ]
     print_table(outcomes, killed, Console())
     print(f"the worker was killed by --kill-seed={ours.kill_seed}")
     if unknown := unknown_rows(outcomes):

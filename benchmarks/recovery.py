@@ -1,0 +1,197 @@
+"""The worker is killed and started again: how long until it decides, and what it writes about nodes that stand.
+
+    python -m benchmarks.recovery [--nodes 500] [--restarts 2] [--json FILE]
+
+A pod that needs a node comes at the moment of the kill; the first decision is the NodeClaim for it. For a minute
+after that, the worker's writes to the API server are counted by the proxy, and the events of the lives' histories.
+Upkeep's names for new instances, which come one a second and go on for minutes, are paused.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.report import machine
+from benchmarks.scale import DEPLOYMENT, node_pool, world
+from cli.demo_acts import EXAMPLES, NAME
+from cli.exits import Failed, Refused, code_of, leave, line_of
+from cli.lives import NodeLife
+from cli.stage import Stage
+from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
+from model import labels
+from sandbox.errors import SandboxError
+from sandbox.world import Sandbox
+from workflows import ids
+
+ONE_POD_EACH = "m6i.large"
+"""Of its two CPUs a pod of the example takes more than half."""
+CALM = 15.0
+QUIET = 60.0
+"""Seconds before the kill in which nothing happens, and after the first decision for which is counted what does."""
+AT_ONCE = 16
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Seconds are since the new worker was spawned, which is at once after the kill."""
+
+    nodes: int
+    ready: float
+    """Until its probe says so."""
+    decided: float
+    """Until the NodeClaim of the new pod was there."""
+    running: float
+    """Until the pod ran."""
+    writes: dict[str, int]
+    """Requests to the API server that are no reads, by method and kind."""
+    needless: list[str]
+    """Those about NodeClaims and Nodes that did not change."""
+    events: int
+    """Of histories of lives that did not change."""
+    load: float
+    """The machine's load average over the last minute."""
+
+
+@app.command()
+def recovery(
+    nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes that stand.")] = 500,
+    restarts: Annotated[int, typer.Option(min=1, max=20, help="How often it is killed.")] = 2,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+) -> int:
+    """Kill the worker, start it again, and print what came of it."""
+    directory = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
+    try:
+        with Sandbox(directory, plan=world()) as sandbox:
+            found = asyncio.run(_run(sandbox, nodes, restarts))
+    except (Failed, SandboxError):
+        print(f"The logs are in {directory / 'logs'}", file=sys.stderr)
+        raise
+    if json_file:
+        figures = {"machine": machine(), "recoveries": [asdict(one) for one in found]}
+        json_file.write_text(json.dumps(figures, indent=2) + "\n")
+    shutil.rmtree(directory, ignore_errors=True)
+    return 1 if any(one.needless for one in found) else 0
+
+
+async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
+    async with Stage(sandbox, deployment=DEPLOYMENT, through_proxy=True) as stage:
+        await stage.temporal.get_schedule_handle(ids.upkeep(sandbox.plan.cluster_name, "tags")).pause()
+        await _fill(stage, nodes)
+        found = []
+        for number in range(restarts):
+            found.append(await _recover(stage, nodes + number))
+            _print(found[-1])
+        return found
+
+
+async def _fill(stage: Stage, nodes: int) -> None:
+    """So many nodes, of a pod each, and a while in which nothing happens."""
+    pool = node_pool()
+    one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [ONE_POD_EACH]}
+    pool["spec"]["template"]["spec"]["requirements"].append(one_type)
+    await stage.apply(EXAMPLES / "ec2nodeclass.yaml", EXAMPLES / "deployment.yaml")
+    await stage.kube.apply(pool)
+    for kind in (EC2_NODE_CLASSES, NODE_POOLS):
+        await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)
+    print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
+    await stage.scale(nodes)
+    await stage.settled(partial(_pods_wait, stage, nodes), what=f"{nodes} pods Running", seconds=120 + nodes)
+    await asyncio.sleep(CALM)
+
+
+async def _recover(stage: Stage, nodes: int) -> Recovery:
+    claims, machines = await stage.names(NODE_CLAIMS.path(), limit=0), await stage.names(NODES.path(), limit=0)
+    lives = await stage.lives.running()
+    events, written = await _events(stage, lives), len(stage.sandbox.written)
+    stage.worker.kill()
+    began = time.monotonic()
+    worker = await stage.hire()
+    starting = asyncio.create_task(worker.start())
+    await stage.scale(nodes + 1)
+    await stage.settled(partial(_claims_lack, stage, nodes + 1), what="a NodeClaim", seconds=120)
+    decided = time.monotonic() - began
+    await stage.settled(partial(_pods_wait, stage, nodes + 1), what="the pod Running", seconds=120)
+    running = time.monotonic() - began
+    await starting
+    await asyncio.sleep(QUIET)
+    said = stage.sandbox.written[written:]
+    return Recovery(
+        nodes=nodes,
+        ready=worker.seconds_to_healthy,
+        decided=decided,
+        running=running,
+        writes=dict(Counter(map(_kind_of, said)).most_common()),
+        needless=[line for line in said if {*line.split("/")} & {*claims, *machines}],
+        events=await _events(stage, lives) - events,
+        load=os.getloadavg()[0],
+    )
+
+
+def _kind_of(line: str) -> str:
+    """`PATCH /apis/karpenter.sh/v1/nodeclaims/one/status` is a `PATCH nodeclaims/status`."""
+    method, _, path = line.partition(" ")
+    parts = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :]
+    if parts[0] == "namespaces" and len(parts) > 2:
+        parts = parts[2:]
+    return f"{method} {'/'.join([parts[0], *parts[2:]])}"
+
+
+async def _events(stage: Stage, lives: list[NodeLife]) -> int:
+    """Of the histories of these lives."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def of(life: NodeLife) -> int:
+        async with room:
+            return (await stage.temporal.get_workflow_handle(life.workflow_id).describe()).history_length
+
+    return sum(await asyncio.gather(*map(of, lives)))
+
+
+async def _claims_lack(stage: Stage, count: int) -> str:
+    """Empty once there are so many NodeClaims; the API server counts those that it does not list."""
+    answer = await stage.kube.request("GET", NODE_CLAIMS.path() + "?limit=1")
+    found = len(answer.get("items") or ()) + int(answer["metadata"].get("remainingItemCount") or 0)
+    return "" if found >= count else f"{found} NodeClaims"
+
+
+async def _pods_wait(stage: Stage, count: int) -> str:
+    pods = stage.pods.count()
+    return "" if pods.running == pods.total == count else str(pods)
+
+
+def _print(one: Recovery) -> None:
+    print(
+        f"{one.nodes} nodes, load {one.load:.1f}: worker ready {one.ready:.1f} s after its start, first decision "
+        f"{one.decided:.1f} s, its pod Running {one.running:.1f} s"
+    )
+    print(f"  writes in all: {', '.join(f'{count} {kind}' for kind, count in one.writes.items())}")
+    print(f"  about what did not change: {len(one.needless)} writes, {one.events} history events", flush=True)
+    for line in one.needless[:5]:
+        print(f"    {line}")
+
+
+def main() -> int:
+    """Exit codes as everywhere in `cli/exits.py`; 1 also where something was written needlessly."""
+    try:
+        answer = app(standalone_mode=False)
+    except (Failed, SandboxError, Refused, typer.TyperException, KeyboardInterrupt) as error:
+        if not isinstance(error, KeyboardInterrupt):
+            print(line_of(error, "benchmarks.recovery"), file=sys.stderr)
+        return code_of(error)
+    return int(answer or 0)
+
+
+if __name__ == "__main__":
+    leave(main())

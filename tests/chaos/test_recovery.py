@@ -1,0 +1,40 @@
+"""A worker that is killed and started again takes up its work, and writes nothing about nodes that did not change.
+
+The figures for 500 nodes are `python -m benchmarks.recovery`'s.
+"""
+
+import asyncio
+
+from tests.integration.eventually import eventually
+from tests.integration.product import Product
+from tests.integration.scene import Scene, names
+from tests.integration.tidying import unasked
+
+NODES = 30
+QUIET = 8.0
+"""Seconds of watching after the restart's first decision: the first resync is over by then."""
+
+
+async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product: Product) -> None:
+    await product.work()
+    async with unasked(product, "tags"), product.scene("many") as many, product.scene("one") as one:
+        claims = names(await many.run(NODES))
+        nodes = names(await many.nodes())
+        await product.kill()
+        written = len(product.sandbox.written)
+        await one.deploy(1)
+        await product.go_on()
+        await eventually(lambda: one.pods_run(1))
+        await asyncio.sleep(QUIET)
+        said = product.sandbox.written[written:]
+        assert _about(said, names(await one.claims())), "nothing was written of what did change"
+        assert not _about(said, [*claims, *nodes]), _about(said, [*claims, *nodes])
+        assert await _same(many, claims)
+
+
+def _about(written: list[str], objects: list[str]) -> list[str]:
+    return [line for line in written if set(line.split("/")) & set(objects)]
+
+
+async def _same(scene: Scene, claims: list[str]) -> bool:
+    return names(await scene.claims()) == claims
