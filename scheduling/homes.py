@@ -3,7 +3,8 @@
 `scheduling/state.py` makes the homes from its facts; `scheduling/priced/packing.py` fills them before it buys.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -57,13 +58,24 @@ class Homes:
         self._settled: Mask = np.array([home.settled for home in self.homes], dtype=bool)
         self._by_key: dict[str, tuple[list[str | None], Amounts]] = {}
         self._admitted: dict[Variant, Mask] = {}
+        self._shut: Mask | None = None
+        self.there: Sequence[int] = range(len(self.homes))
+        """Numbers of those that are there; the others are nobody's domain any more."""
+
+    def without(self, gone: Mask, shut: Mask) -> "Homes":
+        """The same homes under the same numbers, but that some are gone and some let nobody in. What was found out
+        about them is shared."""
+        less = copy(self)
+        less._shut = gone | shut
+        less.there = np.flatnonzero(~gone).tolist()
+        return less
 
     def admitted(self, variant: Variant) -> Mask:
         """The homes whose taints and labels let the pod in."""
         known = self._admitted.get(variant)
         if known is None:
             known = self._admitted[variant] = self._tolerated(variant) & self._labelled(variant)
-        return known
+        return known if self._shut is None else known & ~self._shut
 
     def _tolerated(self, variant: Variant) -> Mask:
         distinct, numbers = self._taint_ids

@@ -133,6 +133,17 @@ class Offer:
             known = self._narrowed[key] = self._narrow(*key)
         return known
 
+    def limited_to(self, option: Option, wanted: Requirements) -> Option | Refusal:
+        """The option with these requirements added, whoever asks for them."""
+        refusal = option.requirements.incompatibility(wanted)
+        return (
+            Refusal(refusal)
+            if refusal
+            else self._option(
+                option.requirements.intersection(wanted), self.available & ~self.table.reserved, option.reservation
+            )
+        )
+
     def reservations(self) -> list[str]:
         """Those with room in which there is something for this pool's NodeClass, by id."""
         ids = set(self.table.reservations[self.available & self.table.reserved])

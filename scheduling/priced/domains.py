@@ -40,7 +40,7 @@ class Universe:
         known = self._counted.get(rule)
         if known is None:
             key = rule.tally.census.key
-            noticed = (place for place in range(self.places.first) if self.notices(rule.tally, place))
+            noticed = (place for place in self.places.homes.there if self.notices(rule.tally, place))
             standing = {value for place in noticed if (value := self.places.domain(place, key)) is not None}
             offered = {value for variant in rule.strict for value in self._offered(variant, key)}
             known = self._counted[rule] = tuple(sorted(standing | offered))
@@ -63,7 +63,7 @@ class Universe:
         return untolerated(nodes.tolerations, taints, tolerate_preferences=True) is None
 
     def _standing(self, key: str) -> set[str]:
-        homes = range(self.places.first)
+        homes = self.places.homes.there
         return {value for place in homes if (value := self.places.domain(place, key)) is not None}
 
     def _offered(self, variant: Variant, key: str) -> set[str]:

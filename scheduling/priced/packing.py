@@ -68,9 +68,9 @@ class Packing:
                 rest.append(pod)
         one.pods = rest
 
-    def stand(self, counted: Iterable[Tally], place: int) -> None:
-        """Count one pod that runs on a home."""
-        self._count(counted, place, 1)
+    def stand(self, counted: Iterable[Tally], place: int, pods: int = 1) -> None:
+        """Count pods that run on a home."""
+        self._count(counted, place, pods)
 
     def place_all(self, classes: Iterable[PodClass]) -> None:
         """Until every pod has a place or a whole round brought nothing more."""
