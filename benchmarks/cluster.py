@@ -37,9 +37,7 @@ class Cluster:
 
     def price(self) -> float:
         """US dollars an hour of all nodes."""
-        prices = {
-            (kind.name, one.zone, one.capacity_type): one.price for kind in self.types for one in kind.offerings
-        }
+        prices = {(kind.name, one.zone, one.capacity_type): one.price for kind in self.types for one in kind.offerings}
         found = ((one.labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)) for one in self.nodes.values())
         return sum(prices[kind, zone, capacity] for kind, zone, capacity in found)
 
