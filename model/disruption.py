@@ -142,13 +142,26 @@ class Room(Value):
     why: str = ""
 
 
+class ZonesAtOnce(Value):
+    """In how many zones nodes may be on their way out together."""
+
+    most: int
+    begun: tuple[str, ...] = ()
+    """Zones in which some are."""
+
+
 class Allowances(Value):
     """What budgets leave. What is not mentioned is not limited."""
 
     pools: dict[str, dict[Method, Room]] = {}
-    zones: dict[str, Room] = {}
-    """Over all pools."""
-    cluster: Room | None = None
+    zones: dict[str, dict[str, Room]] = {}
+    """By pool, and by zone: nodes of the pool in that zone."""
+    zones_at_once: dict[str, ZonesAtOnce] = {}
+    """By pool."""
+    cluster: dict[str, Room] = {}
+    """By pool: nodes of all pools together."""
+    errors: tuple[str, ...] = ()
+    """Rules that cannot be read: their pools are closed."""
     youngest: dict[str, timedelta] = {}
     """By pool how old a node has to be."""
 

@@ -13,20 +13,31 @@ class Purse:
     def __init__(self, allowances: Allowances) -> None:
         self._given = allowances
         self._pools: Counter[str] = Counter()
-        self._zones: Counter[str] = Counter()
+        self._zones: Counter[tuple[str, str]] = Counter()
         self._nodes = 0
 
     def refusal(self, one: Candidate, method: Method, with_others: Sequence[Candidate] = ()) -> str:
         """Why the budgets do not let this node go beside those others; empty when they do."""
         pool, zone = one.claim.pool, one.verdict.zone
         mine = sum(other.claim.pool == pool for other in with_others)
-        near = sum(other.verdict.zone == zone for other in with_others)
+        near = sum((other.claim.pool, other.verdict.zone) == (pool, zone) for other in with_others)
         asked = (
             (self._given.pools.get(pool, {}).get(method), self._pools[pool] + mine, f"NodePool {pool}"),
-            (self._given.zones.get(zone), self._zones[zone] + near, f"zone {zone}"),
-            (self._given.cluster, self._nodes + len(with_others), "the cluster"),
+            (self._given.zones.get(pool, {}).get(zone), self._zones[pool, zone] + near, f"zone {zone} of {pool}"),
+            (self._given.cluster.get(pool), self._nodes + len(with_others), "the cluster"),
         )
-        return next((said for room, spent, of in asked if (said := _short(room, spent, of))), "")
+        said = next((said for room, spent, of in asked if (said := _short(room, spent, of))), "")
+        return said or self._one_zone_more(pool, zone, with_others)
+
+    def _one_zone_more(self, pool: str, zone: str, with_others: Sequence[Candidate]) -> str:
+        rule = self._given.zones_at_once.get(pool)
+        if rule is None:
+            return ""
+        begun = {*rule.begun, *(near for of, near in self._zones if of == pool)}
+        begun |= {one.verdict.zone for one in with_others if one.claim.pool == pool}
+        if zone in begun or len(begun) < rule.most:
+            return ""
+        return f"nodes of NodePool {pool} go in {rule.most} zones at once, and some do in {', '.join(sorted(begun))}"
 
     def allowed(
         self, ordered: Iterable[Candidate], method: Method, most: int
@@ -46,7 +57,7 @@ class Purse:
     def spend(self, leaving: Iterable[Candidate]) -> None:
         for one in leaving:
             self._pools[one.claim.pool] += 1
-            self._zones[one.verdict.zone] += 1
+            self._zones[one.claim.pool, one.verdict.zone] += 1
             self._nodes += 1
 
 

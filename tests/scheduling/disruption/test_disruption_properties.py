@@ -31,7 +31,7 @@ some_budgets = st.lists(
 
 @st.composite
 def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
-    """Nodes that were bought for random pods, most of which have gone since; some nodes are dearer than they need be."""
+    """Nodes that were bought for random pods, most of which have gone since; some are dearer than they need be."""
     pods: list[PodFact] = draw(some_pods(more))
     pools: list[PoolFact] = [
         one.model_copy(
@@ -48,7 +48,7 @@ def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
     fleet = Fleet(*pools, kinds=KINDS, facts=budgets)
     choose = draw(choices)
     by_uid = {one.uid: one for one in pods}
-    for number, planned in enumerate(World(*pods, *fleet.pools.values(), kinds=KINDS).plan().claims):
+    for planned in World(*pods, *fleet.pools.values(), kinds=KINDS).plan().claims:
         staying = [by_uid[uid] for uid in planned.pods if draw(st.integers(0, 2)) == 0]
         held = draw(st.sampled_from([*([""] * 9), "true"]))
         staying = [
@@ -58,7 +58,6 @@ def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
         if draw(st.integers(0, 4)) == 0:
             old = {"drifted": "NodePoolDrifted"}
             fleet.claims[name] = fleet.claims[name].model_copy(update=old)
-        del number
     return fleet
 
 
