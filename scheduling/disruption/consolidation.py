@@ -79,6 +79,11 @@ class Consolidation:
     def _together(
         self, among: Sequence[Candidate], tried: list[Rejection]
     ) -> Iterator[tuple[Sequence[Candidate], Replaced]]:
+        answer = self._judge(among)
+        if isinstance(answer, Refusal):
+            tried.append(_rejection(among, answer))
+        else:
+            yield among, answer
         yield from self._prefixes((), among, tried)
         removable = self._removable(among)
         while len(removable) > 1:

@@ -58,13 +58,19 @@ def _answer(
     moves = dict(tried.packing.nominations)
     number = len(tried.packing.places.bought)
     if not number:
-        if limit <= 0:
+        if limit <= _TINY:
             return Refusal(f"it would save no more than {settings.threshold:.4g} $/h")
         return Replaced((), moves, 0.0, 0.0)
     if number > len(leaving) and not settings.replace_one_by_several:
         price = sum(tried.emission.price(one) for one in range(number))
-        cheaper = f", which would cost {price:.4g} instead of {limit:.4g} $/h" if price < limit else ""
-        return Refusal(f"its pods would need {number} nodes{cheaper}: only as many are bought as go")
+        if price >= limit:
+            return Refusal(
+                f"its pods would need {number} nodes for {price:.4g} $/h, which is not less than {limit:.4g}"
+            )
+        return Refusal(
+            f"its pods would need {number} nodes, which would cost {price:.4g} instead of {limit:.4g} $/h: only as "
+            "many are bought as go"
+        )
     spots = [_sparing(tried.emission.fill(one), leaving, stage, settings) for one in range(number)]
     refused = next((one for one in spots if isinstance(one, Refusal)), None)
     if refused is not None:
@@ -119,7 +125,7 @@ def _priced(
     limit = sum(one.price for one in leaving) - settings.threshold
     least = [float(one.worst.min()) for one in goods]
     slack = limit - sum(least)
-    if slack <= 0:
+    if slack <= _TINY:
         than = f"{limit:.4g}" + (f" (after the threshold of {settings.threshold:.4g})" if settings.threshold else "")
         return Refusal(f"its replacement would cost {sum(least):.4g} $/h, which is not less than {than}")
     claims, at_most, price = list[PlannedClaim](), 0.0, 0.0

@@ -20,6 +20,7 @@ from scheduling.priced.attachments import Attachments
 from scheduling.priced.classes import classes_of
 from scheduling.priced.demand import ALONE, Shape
 from scheduling.priced.emission import Emission
+from scheduling.priced.packing import NOTHING_SOLD
 from scheduling.priced.places import Places
 from scheduling.priced.planning import Attempt, Way, packing_on, with_needs
 from scheduling.priced.rules import Book
@@ -128,4 +129,5 @@ def _accept(found: Simulation, tried: Attempt) -> None:
 def _nowhere(missing: Sequence[Unplaced]) -> str:
     first = missing[0]
     more = f", as {len(missing) - 1} more" if len(missing) > 1 else ""
-    return f"pod {first.namespace}/{first.name} fits nowhere{more}: {first.reason}"
+    reason = first.reason.replace(NOTHING_SOLD, "no other node has room")
+    return f"pod {first.namespace}/{first.name} fits nowhere{more}: {reason}"

@@ -84,7 +84,10 @@ class Fleet:
         up = {"created": NOW - timedelta(hours=1), "initialized_at": NOW - timedelta(hours=1)}
         told = {"labels": marks, "taints": taints, **up, **claim}
         self.claims[name] = builders.claim(name, of=of, on=fact, **told)
-        self.pods[name] = [one.model_copy(update={"node_name": name, "phase": "Running"}) for one in pods]
+        self.pods[name] = [
+            one.model_copy(update={"node_name": name, "phase": "Running" if one.phase == "Pending" else one.phase})
+            for one in pods
+        ]
         return self
 
     def launch(self, planned: PlannedClaim, pods: Sequence[PodFact], choose: Choose = cheapest) -> str:
