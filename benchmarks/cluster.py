@@ -2,17 +2,22 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Final
 
-from benchmarks.catalogue import ZONES, catalogue
+from benchmarks.catalogue import catalogue
 from benchmarks.scenarios import SERVICES
-from model.catalogue import Catalogue, InstanceType
+from model.catalogue import Catalogue, InstanceType, Offering
+from model.disruption import Command
 from model.facts import ClaimFact, Expression, NodeFact, PodFact, PoolFact, SpreadConstraint
 from model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, SPOT, ZONE
+from model.plans import PlannedClaim
+from scheduling.disruption.costs import price_of
 from scheduling.facts import Change
 from scheduling.state import ClusterState, PlanSettings
+from scheduling.validation import matches
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 _MIB: Final = 1 << 20
@@ -28,6 +33,7 @@ class Cluster:
     claims: dict[str, ClaimFact]
     pods: dict[str, list[PodFact]]
     """By node."""
+    bought: list[str] = field(default_factory=list)
 
     def state(self, settings: PlanSettings | None = None) -> ClusterState:
         state = ClusterState(settings)
@@ -37,9 +43,44 @@ class Cluster:
 
     def price(self) -> float:
         """US dollars an hour of all nodes."""
-        prices = {(kind.name, one.zone, one.capacity_type): one.price for kind in self.types for one in kind.offerings}
-        found = ((one.labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)) for one in self.nodes.values())
-        return sum(prices[kind, zone, capacity] for kind, zone, capacity in found)
+        return sum(self.price_of(name) for name in self.nodes)
+
+    def price_of(self, name: str) -> float:
+        labels = self.nodes[name].labels
+        return price_of(labels, self.kinds[labels[INSTANCE_TYPE]])
+
+    @cached_property
+    def kinds(self) -> dict[str, InstanceType]:
+        return {one.name: one for one in self.types}
+
+    def carry_out(self, command: Command) -> None:
+        """Each new node becomes the cheapest that its NodeClaim allows."""
+        pods = {pod.uid: pod for name in command.nodes for pod in self.pods[name]}
+        for name in command.nodes:
+            del self.nodes[name], self.claims[name], self.pods[name]
+        for one in command.moves:
+            if one.target:
+                self.pods[one.target].append(_on(one.target, pods[one.pod_uid]))
+        for claim in command.replacements:
+            name = f"bought-{len(self.bought):04}"
+            self.bought.append(name)
+            kind, offering = self._cheapest(claim)
+            add_node(self, name, claim.pool, kind, offering.zone, offering.capacity_type)
+            self.pods[name] = [_on(name, pods[uid]) for uid in claim.pods]
+
+    def _cheapest(self, claim: PlannedClaim) -> tuple[InstanceType, Offering]:
+        wanted = {one.key: one for one in claim.requirements if one.key in (CAPACITY_TYPE, ZONE)}
+        named = next(one.values for one in claim.requirements if one.key == INSTANCE_TYPE)
+        found = [
+            (offering.price, name, offering)
+            for name in named
+            for offering in self.kinds[name].offerings
+            if all(
+                matches({CAPACITY_TYPE: offering.capacity_type, ZONE: offering.zone}, one) for one in wanted.values()
+            )
+        ]
+        _, name, offering = min(found, key=lambda one: (one[0], one[1], one[2].zone))
+        return self.kinds[name], offering
 
     def _changes(self) -> Iterator[Change]:
         yield from (Change(kind="pool", key=one.name, fact=one) for one in self.pools)
@@ -49,13 +90,13 @@ class Cluster:
             yield from (Change(kind="pod", key=one.uid, fact=one) for one in pods)
 
 
-def cluster(nodes: int, *, seed: int = 1, idle: float = 0.5, spread: bool = False, spot: float = 0.3) -> Cluster:
-    """`idle` of the nodes are up to a third full, the others nearly full; `spot` of them are spot nodes. With `spread`
-    every service is spread over the zones."""
+def cluster(nodes: int, *, seed: int = 1, idle: float = 0.5, spread: bool = False, spot: float = 0.0) -> Cluster:
+    """`idle` of the nodes are up to a third full, the others nearly full; `spot` of them are spot nodes, and with none
+    the pools have no spot capacity. With `spread` every service is spread over the zones."""
     dice = random.Random(seed)
     types = catalogue(16).by_node_class["default"]
     usable = [one for one in types if "nvidia.com/gpu" not in one.capacity]
-    made = Cluster(types, tuple(_pool(name) for name in ("general", "batch")), {}, {}, {})
+    made = Cluster(types, tuple(_pool(name, spot=spot > 0) for name in ("general", "batch")), {}, {}, {})
     for number in range(nodes):
         kind, name = dice.choice(usable), f"node-{number:04}"
         capacity_type = SPOT if dice.random() < spot else ON_DEMAND
@@ -99,11 +140,15 @@ def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str,
     made.pods.setdefault(name, [])
 
 
-def _pool(name: str) -> PoolFact:
+def _on(node: str, pod: PodFact) -> PodFact:
+    return pod.model_copy(update={"node_name": node})
+
+
+def _pool(name: str, *, spot: bool) -> PoolFact:
     fields: dict[str, Any] = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
     wanted = (
         Expression(key="karpenter.k8s.aws/instance-category", operator="In", values=("c", "m", "r", "x")),
-        Expression(key=CAPACITY_TYPE, operator="In", values=(ON_DEMAND, SPOT)),
+        Expression(key=CAPACITY_TYPE, operator="In", values=(ON_DEMAND, SPOT) if spot else (ON_DEMAND,)),
     )
     return PoolFact(name=name, uid=name, ready=True, node_class="default", requirements=wanted, **fields)
 
@@ -131,6 +176,3 @@ def _pods(node: str, kind: InstanceType, fill: float, dice: random.Random, *, sp
             labels=labels,
             spreads=(loose,) if spread else (),
         )
-
-
-__all__ = ["NOW", "ZONES", "Cluster", "add_node", "cluster"]

@@ -173,6 +173,8 @@ class DisruptionSettings(Value):
     """SpotToSpotConsolidation."""
     threshold: float = 0.0
     """US dollars an hour that every command has to save more than, whatever its replacements are launched as."""
+    least_share: float = 0.05
+    """A command that buys more than one node has to save this part of what its nodes cost."""
     most_candidates: int = 100
     """In a multi-node search."""
     most_simulations: int = 1_000

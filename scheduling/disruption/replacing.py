@@ -71,11 +71,18 @@ def _answer(
             f"its pods would need {number} nodes, which would cost {price:.4g} instead of {limit:.4g} $/h: only as "
             "many are bought as go"
         )
-    spots = [_sparing(tried.emission.fill(one), leaving, stage, settings) for one in range(number)]
+    spots = [_sparing(tried.emission.fill(one), leaving, stage, settings, alone=number == 1) for one in range(number)]
     refused = next((one for one in spots if isinstance(one, Refusal)), None)
     if refused is not None:
         return refused
     return _priced(tried, [one for one in spots if isinstance(one, _Goods)], leaving, settings, stage)
+
+
+def limit_of(leaving: Sequence[Candidate], settings: DisruptionSettings, *, several: bool) -> float:
+    """What replacements have to cost less than, in US dollars an hour. To buy `several` nodes has to pay more, since it
+    moves many pods."""
+    paid = sum(one.price for one in leaving)
+    return paid - max(settings.threshold, paid * settings.least_share if several else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +94,11 @@ class _Goods:
     spot_for_spot: bool = False
 
 
-def _sparing(fill: Fill, leaving: Sequence[Candidate], stage: Stage, settings: DisruptionSettings) -> _Goods | Refusal:
-    """Of spot nodes only spot ones come, if the gate is on; of others no type that one of them is already."""
+def _sparing(
+    fill: Fill, leaving: Sequence[Candidate], stage: Stage, settings: DisruptionSettings, *, alone: bool
+) -> _Goods | Refusal:
+    """Of spot nodes only spot ones come, if the gate is on; a node that comes `alone` is of no type that one of those
+    which go is already: that one could stay."""
     option = fill.option
     offered = set(fill.offer.table.capacity_types[option.offerings])
     spot_for_spot = all(one.verdict.capacity_type == SPOT for one in leaving) and SPOT in offered
@@ -100,7 +110,7 @@ def _sparing(fill: Fill, leaving: Sequence[Candidate], stage: Stage, settings: D
             return pinned
         fill = replace(fill, option=pinned, rows=fill.rows[pinned.types[fill.rows]])
     worst = worst_prices(fill, stage)[fill.rows]
-    if len(leaving) > 1:
+    if alone and len(leaving) > 1:
         kept = worst < _cheapest_alike(fill, leaving)
         fill, worst = replace(fill, rows=fill.rows[kept]), worst[kept]
         if not len(fill.rows):
@@ -122,11 +132,12 @@ def _priced(
     stage: Stage,
 ) -> Replaced | Refusal:
     """Each new node may be launched as anything below its share of what is paid now."""
-    limit = sum(one.price for one in leaving) - settings.threshold
+    limit = limit_of(leaving, settings, several=len(goods) > 1)
     least = [float(one.worst.min()) for one in goods]
     slack = limit - sum(least)
     if slack <= _TINY:
-        than = f"{limit:.4g}" + (f" (after the threshold of {settings.threshold:.4g})" if settings.threshold else "")
+        paid = sum(one.price for one in leaving)
+        than = f"{limit:.4g}" + (f", {paid:.4g} less what has to be saved" if limit < paid else "")
         return Refusal(f"its replacement would cost {sum(least):.4g} $/h, which is not less than {than}")
     claims, at_most, price = list[PlannedClaim](), 0.0, 0.0
     for number, (one, base) in enumerate(zip(goods, least, strict=True)):
