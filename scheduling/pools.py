@@ -28,6 +28,7 @@ from scheduling.tolerance import describe, untolerated
 from scheduling.typetable import Amounts, Indices, Mask, Prices, TypeTable
 
 INTERNAL = (REGISTERED, INITIALIZED)
+NOT_TO_BE_HAD = "can be had now: EC2 has no capacity for them"
 
 
 class Template:
@@ -241,5 +242,5 @@ def by_preference(pools: Iterable[PoolFact]) -> list[PoolFact]:
 
 def _no_offering(types: int, known: bool) -> str:
     if known:
-        return f"none of the {types} instance types that satisfy it can be had now: EC2 has no capacity for them"
+        return f"none of the {types} instance types that satisfy it {NOT_TO_BE_HAD}"
     return f"none of the {types} instance types that satisfy it is sold in the zones and capacity types allowed"

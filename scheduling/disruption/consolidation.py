@@ -135,7 +135,8 @@ class Consolidation:
     def _judge(self, leaving: Sequence[Candidate]) -> Replaced | Refusal:
         self.simulations += 1
         before = sum(one.price for one in leaving)
-        found = simulate(self.stage, leaving, "Underutilized", ceiling=before - self.settings.threshold)
+        one = len(leaving) == 1 and not self.settings.replace_one_by_several
+        found = simulate(self.stage, leaving, "Underutilized", ceiling=before - self.settings.threshold, one_node=one)
         answer = evaluate(found, self.stage, self.settings)
         if isinstance(answer, Refusal):
             return answer

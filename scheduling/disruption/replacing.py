@@ -201,6 +201,15 @@ def _varied(fill: Fill, stage: Stage) -> int:
 def worst_prices(fill: Fill, stage: Stage) -> Prices:
     """By type the most that a launch may cost: EC2 is asked for reserved capacity, then spot, then on-demand, and may
     choose the dearest zone."""
+    option = fill.option
+    key = fill.offer.name, option.requirements, option.reservation
+    known = stage.worst.get(key)
+    if known is None:
+        known = stage.worst[key] = _worst(fill, stage)
+    return known
+
+
+def _worst(fill: Fill, stage: Stage) -> Prices:
     table, option = fill.offer.table, fill.option
     offered = table.offerings_with(option.requirements) & stage.available(fill.offer)
     if not option.reservation:

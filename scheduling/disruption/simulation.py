@@ -4,7 +4,7 @@ On the priced planner (`scheduling/priced/`), which also plans pods that wait: w
 would do if the nodes were gone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,9 +13,11 @@ import numpy as np
 from model.disruption import Method
 from model.facts import PodFact
 from model.plans import Unplaced
+from model.quantity import format_amount
+from model.resources import total
 from scheduling.disruption.candidates import Candidate
 from scheduling.disruption.stage import Stage
-from scheduling.pools import Offer
+from scheduling.pools import NOT_TO_BE_HAD, Offer, Refusal
 from scheduling.priced.attachments import Attachments
 from scheduling.priced.classes import classes_of
 from scheduling.priced.demand import ALONE, Shape
@@ -26,8 +28,7 @@ from scheduling.priced.planning import Attempt, Way, packing_on, with_needs
 from scheduling.priced.rules import Book
 
 _JOINING: Final = Way()
-_FEW: Final = (Way(whole_pods=True), Way(blended=False, whole_pods=True, lean=1.0))
-"""The second buys as few nodes as can be."""
+_FEW: Final = (Way(whole_pods=True), Way(blended=False, whole_pods=True, lean=0.05))
 _MANY: Final = (Way(), Way(lean=0.05))
 _MOST_OF_FEW: Final = 300
 _OFFERS: Final[Sequence[Offer]] = ()
@@ -58,10 +59,15 @@ class _Moving:
 
 
 def simulate(
-    stage: Stage, leaving: Sequence[Candidate], method: Method | None = None, *, ceiling: float = 0.0
+    stage: Stage,
+    leaving: Sequence[Candidate],
+    method: Method | None = None,
+    *,
+    ceiling: float = 0.0,
+    one_node: bool = False,
 ) -> Simulation:
     """`method` decides which nodes take the pods. `ceiling`: nothing is bought that costs as much, in US dollars an
-    hour; 0: nothing at all."""
+    hour; 0: nothing at all. `one_node`: more than one is of no use."""
     pods = {pod.uid: pod for one in leaving for pod in one.pods}
     found = Simulation(leaving, pods)
     refused: list[Unplaced] = []
@@ -79,18 +85,31 @@ def simulate(
     found.problem = _nowhere(joined.packing.unplaced)
     if ceiling <= 0:
         return found
-    offers = stage.offers_below(ceiling, leaving)
-    if not any(offer.available.any() for offer in offers):
+    if not any(offer.available.any() for offer in stage.offers_below(ceiling, leaving)):
         found.problem += f"; and nothing is sold below {ceiling:.4g} $/h"
         return found
-    for way in _FEW if len(pods) <= _MOST_OF_FEW else _MANY:
-        tried = _attempt(stage, leaving, moving, stage.offers_below(ceiling, leaving), way)
+    rest = [pods[one.pod_uid] for one in joined.packing.unplaced]
+    for roomy, way in _ways(len(pods), one_node=one_node):
+        offers = stage.offers_below(ceiling, leaving)
+        if roomy:
+            offers = _holding(offers, rest)
+            if not offers:
+                found.problem += f"; and {_too_much(rest)} is sold below {ceiling:.4g} $/h" if one_node else ""
+                continue
+        tried = _attempt(stage, leaving, moving, offers, way)
         if not tried.packing.unplaced:
             _accept(found, tried)
         elif not found.attempts:
             limit = "" if ceiling == float("inf") else f" (of nodes below {ceiling:.4g} $/h)"
             found.problem = f"{_nowhere(tried.packing.unplaced)}{limit}"
     return found
+
+
+def _ways(pods: int, *, one_node: bool) -> Iterator[tuple[bool, Way]]:
+    """Whether all of a node is to hold what has no room elsewhere, and how it is packed."""
+    yield True, _JOINING
+    if not one_node:
+        yield from ((False, way) for way in (_FEW if pods <= _MOST_OF_FEW else _MANY))
 
 
 def _attempt(stage: Stage, leaving: Sequence[Candidate], moving: _Moving, offers: Sequence[Offer], way: Way) -> Attempt:
@@ -126,8 +145,30 @@ def _accept(found: Simulation, tried: Attempt) -> None:
     found.problem = ""
 
 
+def _holding(offers: Sequence[Offer], pods: Sequence[PodFact]) -> list[Offer]:
+    """Of what is offered the types that have room for all of these pods."""
+    asked, found = total(pod.requests for pod in pods), list[Offer]()
+    for offer in offers:
+        vector, base = offer.table.vector(asked), offer.base()
+        if vector is not None:
+            types = np.all(offer.template.room >= vector, axis=1)
+            sold = offer.available & offer.table.reserved
+            sold = sold if isinstance(base, Refusal) else sold | base.offerings
+            available = sold & types[offer.table.offering_rows]
+            if available.any():
+                found.append(Offer(offer.template, np.asarray(available, dtype=bool), offer.budget, offer.rooms))
+    return found
+
+
+def _too_much(pods: Sequence[PodFact]) -> str:
+    asked = total(pod.requests for pod in pods)
+    said = ", ".join(f"{format_amount(key, asked[key])} {key}" for key in sorted(asked) if asked[key])
+    return f"no single node with room for {said}"
+
+
 def _nowhere(missing: Sequence[Unplaced]) -> str:
     first = missing[0]
     more = f", as {len(missing) - 1} more" if len(missing) > 1 else ""
     reason = first.reason.replace(NOTHING_SOLD, "no other node has room")
+    reason = reason.replace(NOT_TO_BE_HAD, "is cheap enough and can be had now")
     return f"pod {first.namespace}/{first.name} fits nowhere{more}: {reason}"

@@ -29,7 +29,7 @@ from scheduling.priced.packing import Packing
 from scheduling.priced.places import free_of
 from scheduling.priced.planning import Ground, Standing, Wishes
 from scheduling.priced.rules import Book
-from scheduling.typetable import Amounts, Mask
+from scheduling.typetable import Amounts, Mask, Prices
 
 _Kind = tuple[str, frozenset[tuple[str, str]], Company]
 """Pods that are counted alike."""
@@ -72,6 +72,8 @@ class Stage:
         self._elsewhere: list[tuple[PodFact, Requirements]] = []
         """Pods on nodes that are still to be bought, with what is certain of these."""
         self._below: dict[float, list[Offer]] = {}
+        self.worst: dict[tuple[str, Requirements, str], Prices] = {}
+        """The most that each type may cost, by pool, requirements and reservation."""
         for number, home in enumerate(self.homes.homes):
             for pod in self.facts.bound_to(home.name):
                 self._enter(pod, number)

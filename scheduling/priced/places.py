@@ -156,8 +156,9 @@ class Places:
     def domain(self, place: int, key: str) -> str | None:
         """The value of a label where it is certain."""
         lane = self.lane_at(place)
-        requirements = lane.option.requirements if lane else self.homes.homes[place].requirements
-        one = requirements.get(key)
+        if lane is None:
+            return self.homes.domains(key)[place]
+        one = lane.option.requirements.get(key)
         return next(iter(one.values)) if one is not None and not one.complement and len(one.values) == 1 else None
 
     def ports_free(self, ports: Iterable[HostPort], chosen: Mask) -> Mask:
