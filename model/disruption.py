@@ -177,7 +177,7 @@ class DisruptionSettings(Value):
     """A command that buys more than one node has to save this part of what its nodes cost."""
     most_candidates: int = 100
     """In a multi-node search."""
-    most_simulations: int = 1_000
+    most_simulations: int = 500
     """In one pass; nodes that are not reached are named, and come first in the next."""
     replace_one_by_several: bool = False
     """A node may be replaced by more nodes than it is, where these are cheaper."""

@@ -90,7 +90,7 @@ class _Pass:
                 self._reject(claim, words)
         return Decision(
             nodes=tuple(self._verdict(one, gone) for one in self.candidates),
-            commands=tuple(self.commands),
+            commands=tuple(without_virtual(one, self.given.virtual) for one in self.commands),
             unreached=(*drift.unreached, *shrink.unreached),
             simulations=drift.simulations + shrink.simulations,
         )
@@ -143,6 +143,18 @@ class _Pass:
     def _verdict(self, one: Candidate, gone: Collection[str]) -> NodeVerdict:
         said: Sequence[str] = () if one.claim.name in gone else self.rejected.get(one.claim.name, ())
         return one.verdict.model_copy(update={"rejected": tuple(said)}) if said else one.verdict
+
+
+def without_virtual(command: Command, virtual: Collection[str]) -> Command:
+    """Pods of CapacityBuffers have their room, and are told nothing."""
+    if not virtual:
+        return command
+    claims = [
+        one.model_copy(update={"pods": tuple(uid for uid in one.pods if uid not in virtual)})
+        for one in command.replacements
+    ]
+    moves = tuple(one for one in command.moves if one.pod_uid not in virtual)
+    return command.model_copy(update={"replacements": tuple(claims), "moves": moves})
 
 
 def _expected(given: Situation) -> dict[str, list[PodFact]]:

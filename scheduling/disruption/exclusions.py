@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from model.buffers import VIRTUAL_PREFIX
 from model.catalogue import InstanceType
 from model.disruption import Cause, Exclusion, Method
 from model.durations import DurationError, format_duration, parse_duration
@@ -129,7 +130,8 @@ def of_buffers(virtual: Sequence[PodFact]) -> Iterator[Exclusion]:
     """An empty node that is the room of a CapacityBuffer stays."""
     if virtual:
         first = virtual[0]
-        words = f"it keeps room for {len(virtual)} pods of CapacityBuffer {first.namespace}/{first.name}"
+        buffer = first.name.removeprefix(VIRTUAL_PREFIX).rpartition("-")[0]
+        words = f"it keeps room for {len(virtual)} pods of CapacityBuffer {first.namespace}/{buffer}"
         yield _because("CapacityBuffer", words, ("Empty",))
 
 

@@ -30,6 +30,7 @@ from scheduling.priced.places import free_of
 from scheduling.priced.planning import Ground, Standing, Wishes
 from scheduling.priced.rules import Book
 from scheduling.typetable import Amounts, Mask, Prices
+from scheduling.volumes import attachments
 
 _Kind = tuple[str, frozenset[tuple[str, str]], Company]
 """Pods that are counted alike."""
@@ -106,6 +107,7 @@ class Stage:
         other = object.__new__(Stage)
         other.__dict__ |= self.__dict__
         other.free, other.gone = self.free.copy(), self.gone.copy()
+        other.volumes = (self.volumes[0], dict(self.volumes[1]))
         other.receivers = set(self.receivers)
         other.offers = [replace(one, budget=replace(one.budget)) for one in self.offers]
         other._crowds = {key: Crowd(one.example, one.places.copy()) for key, one in self._crowds.items()}
@@ -171,6 +173,8 @@ class Stage:
 
     def _put(self, pod: PodFact, number: int) -> None:
         self.free[number] -= [pod.requests.get(key, 0) for key in self.resources]
+        if pod.volumes and number in self.volumes[0]:
+            self.volumes[1][number] = self.volumes[1].get(number, set()) | attachments(pod, self.facts.storage)
         self._enter(pod.model_copy(update={"deleting": False}), number)
 
     def _enter(self, pod: PodFact, number: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from model.buffers import BufferFact
 from model.catalogue import Catalogue, ReservationRoom
 from model.disruption import DisruptionRequest, DisruptionSettings
 from scheduling.disruption.balanced import Totals, score_of
@@ -16,8 +17,9 @@ from scheduling.disruption.purse import Purse
 from scheduling.disruption.replacing import evaluate
 from scheduling.disruption.simulation import simulate
 from scheduling.disruption.stage import Stage
+from scheduling.facts import Fact
 from scheduling.pools import Refusal
-from tests.scheduling.builders import NOW, kind, pod, pods, types_of
+from tests.scheduling.builders import COMMON, NOW, csi_node, kind, pod, pods, pvc, types_of, volume
 from tests.scheduling.disruption.fleet import Fleet, pool
 from tests.scheduling.disruption.test_disruption_properties import some_fleets
 
@@ -119,3 +121,33 @@ def test_prices_of_a_catalogue_that_changes_count_at_once() -> None:
     world.state.set_catalogue(Catalogue(by_node_class={"default": cheaper}))
     (found,) = world.state.disrupt(request).commands
     assert types_of(found.replacements[0]) == ("b.large",)
+
+
+def test_the_room_of_a_buffer_is_found_elsewhere_and_its_pods_are_told_nothing() -> None:
+    buffer = BufferFact(uid="b", namespace="default", name="spare", replicas=2, pod=pod("template", cpu=1))
+    fleet = Fleet(facts=[buffer], kinds=(kind("m.xlarge", cpu=4), kind("m.2xlarge", cpu=8)))
+    fleet.node("n", "m.2xlarge", pod("p"), drifted="NodePoolDrifted")
+    fleet.node("full", "m.xlarge", pod(cpu=3, do_not_disrupt="true"))
+    found = fleet.decide()
+    (command,) = found.commands
+    assert [one.pod_uid for one in command.moves] == ["p"] and command.replacements[0].pods == ("p",)
+    assert command.replacements[0].requests["cpu"] == 3000
+
+
+def test_a_node_that_only_keeps_room_for_a_buffer_stays() -> None:
+    buffer = BufferFact(uid="b", namespace="default", name="spare", replicas=2, pod=pod("template", cpu=1))
+    found = Fleet(facts=[buffer]).node("n", "m.xlarge").decide()
+    assert [one.words for one in found.nodes[0].excluded] == [
+        "it keeps room for 2 pods of CapacityBuffer default/spare"
+    ]
+
+
+def test_two_moves_in_one_pass_do_not_attach_more_volumes_than_a_node_takes() -> None:
+    storage: list[Fact] = [volume(name) for name in ("v1", "v2", "v3")]
+    storage += [pvc(f"c{number}", volume=f"v{number}") for number in (1, 2, 3)]
+    fleet = Fleet(pool(consolidate_after="Never"), facts=[*storage, csi_node("o", 2)], kinds=COMMON)
+    fleet.node("o", "m.2xlarge", pod(volumes=("c1",), do_not_disrupt="true"))
+    fleet.node("a", "m.large", pod(volumes=("c2",)), drifted="NodePoolDrifted")
+    fleet.node("b", "m.large", pod(volumes=("c3",)), drifted="NodePoolDrifted")
+    first, second = fleet.decide().commands
+    assert first.moves[0].target == "o" and second.moves[0].replacement == 0
