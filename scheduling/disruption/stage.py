@@ -92,7 +92,7 @@ class Stage:
         pods = {pod.uid: pod for one in leaving for pod in one.pods}
         self.gone |= self._mask(one.name for one in leaving)
         for offer in self.offers:
-            offer.budget = Budget(offer.budget.limits, subtract(offer.budget.used, capacity_of(leaving, offer.name)))
+            offer.budget = _budget_without(leaving, offer)
         for uid, name in moves.items():
             self._put(pods[uid], self.homes.index[name])
             self.receivers.add(name)
@@ -100,7 +100,6 @@ class Stage:
             self._buy(claim)
             marks = Requirements(_certain(claim))
             self._elsewhere += [(pods[uid], marks) for uid in claim.pods if uid in pods]
-        self._below.clear()
 
     def again(self) -> "Stage":
         """A copy on which can be tried what is perhaps not done."""
@@ -112,7 +111,7 @@ class Stage:
         other.offers = [replace(one, budget=replace(one.budget)) for one in self.offers]
         other._crowds = {key: Crowd(one.example, one.places.copy()) for key, one in self._crowds.items()}
         other._ports, other._elsewhere = list(self._ports), list(self._elsewhere)
-        other._apart, other._below = dict(self._apart), {}
+        other._apart = dict(self._apart)
         return other
 
     def homes_without(self, leaving: Iterable[Candidate], method: Method | None) -> Homes:
@@ -127,14 +126,8 @@ class Stage:
             known = self._below[ceiling] = [_below(one, ceiling) for one in self.offers]
         rooms = {id(one.rooms): deepcopy(one.rooms) for one in known}
         return [
-            replace(
-                one,
-                budget=Budget(one.budget.limits, subtract(one.budget.used, capacity_of(leaving, one.name)))
-                if one.limited
-                else one.budget,
-                rooms=rooms[id(one.rooms)],
-            )
-            for one in known
+            replace(one, budget=_budget_without(leaving, now), rooms=rooms[id(one.rooms)])
+            for one, now in zip(known, self.offers, strict=True)
         ]
 
     def available(self, offer: Offer) -> Mask:
@@ -203,6 +196,13 @@ def capacity_of(leaving: Iterable[Candidate], pool: str) -> dict[str, int]:
         if one.claim.pool == pool:
             used = add(used, one.claim.capacity or (one.node.capacity if one.node else {}), {NODES: 1})
     return used
+
+
+def _budget_without(leaving: Iterable[Candidate], offer: Offer) -> Budget:
+    """What its pool may still buy once these are gone."""
+    if not offer.limited:
+        return offer.budget
+    return Budget(offer.budget.limits, subtract(offer.budget.used, capacity_of(leaving, offer.name)))
 
 
 def _below(offer: Offer, ceiling: float) -> Offer:
