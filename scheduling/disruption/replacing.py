@@ -46,7 +46,10 @@ def evaluate(found: Simulation, stage: Stage, settings: DisruptionSettings) -> R
     """The cheapest of the attempts that save enough, else why the first does not."""
     if not found.attempts:
         return Refusal(f"cannot go: {found.problem}")
-    answers = [_answer(one, found.leaving, stage, settings) for one in found.attempts]
+    try:
+        answers = [_answer(one, found.leaving, stage, settings) for one in found.attempts]
+    except Exception as error:
+        return Refusal(f"cannot go: what would replace it could not be found out: {error!r}")
     good = [one for one in answers if not isinstance(one, Refusal)]
     return min(good, key=lambda one: (one.price, len(one.claims))) if good else answers[0]
 

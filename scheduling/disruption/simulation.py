@@ -67,7 +67,21 @@ def simulate(
     one_node: bool = False,
 ) -> Simulation:
     """`method` decides which nodes take the pods. `ceiling`: nothing is bought that costs as much, in US dollars an
-    hour; 0: nothing at all. `one_node`: more than one is of no use."""
+    hour; 0: nothing at all. `one_node`: more than one is of no use. A fault is a problem of these nodes alone."""
+    try:
+        return _simulate(stage, leaving, method, ceiling=ceiling, one_node=one_node)
+    except Exception as error:
+        return Simulation(leaving, {}, problem=f"the simulation failed: {error!r}")
+
+
+def _simulate(
+    stage: Stage,
+    leaving: Sequence[Candidate],
+    method: Method | None,
+    *,
+    ceiling: float,
+    one_node: bool,
+) -> Simulation:
     pods = {pod.uid: pod for one in leaving for pod in one.pods}
     found = Simulation(leaving, pods)
     refused: list[Unplaced] = []

@@ -19,6 +19,7 @@ from scheduling.disruption.simulation import simulate
 from scheduling.disruption.stage import Stage
 from scheduling.facts import Fact
 from scheduling.pools import Refusal
+from scheduling.priced.packing import Packing
 from tests.scheduling.builders import COMMON, NOW, csi_node, kind, pod, pods, pvc, types_of, volume
 from tests.scheduling.disruption.fleet import Fleet, pool
 from tests.scheduling.disruption.test_disruption_properties import some_fleets
@@ -151,3 +152,22 @@ def test_two_moves_in_one_pass_do_not_attach_more_volumes_than_a_node_takes() ->
     fleet.node("b", "m.large", pod(volumes=("c3",)), drifted="NodePoolDrifted")
     first, second = fleet.decide().commands
     assert first.moves[0].target == "o" and second.moves[0].replacement == 0
+
+
+def test_a_fault_in_the_simulation_of_one_pool_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenario 000-f: emptiness and the other pool go on."""
+    place_all = Packing.place_all
+
+    def failing(self: Packing, classes: Any) -> None:
+        among = list(classes)
+        if any(one.name == "poison" for of in among for one in of.pods):
+            raise ZeroDivisionError("bad luck")
+        place_all(self, among)
+
+    fleet = Fleet(pool("a"), pool("b")).node("n", "m.2xlarge", pod("poison"), of="a")
+    fleet.node("empty", "m.large", of="a").node("o", "m.2xlarge", pod(), of="b")
+    monkeypatch.setattr(Packing, "place_all", failing)
+    found = fleet.decide()
+    assert {command.nodes for command in found.commands} == {("empty",), ("o",)}
+    (said,) = next(one.rejected for one in found.nodes if one.claim == "n")
+    assert said == "cannot go: the simulation failed: ZeroDivisionError('bad luck')"
