@@ -153,6 +153,9 @@ class Settings(BaseSettings):
     node_cost: float = _named(
         "NODE_COST", default=0.002, ge=0, description="dollars an hour that a node counts for beyond its price"
     )
+    nominate_pods: bool = _named(
+        "NOMINATE_PODS", default=True, description="kube-scheduler is told where pods that keep company are expected"
+    )
     batch_max_duration: Duration = _named(
         "BATCH_MAX_DURATION", default=timedelta(seconds=10), description="longest time that pending pods are gathered"
     )

@@ -9,6 +9,7 @@ from activities.errors import faults_mapped
 from activities.ports import Claims, ConditionPatch, Events, Nodes, NodeState, Pods
 from model import labels
 from model.faults import Fault
+from model.kinds import NodeClaim
 from model.steps import ClaimRef, Disrupted, DisruptionAsked, Report
 
 
@@ -19,7 +20,8 @@ class DisruptionActivities:
     @activity.defn
     @faults_mapped
     async def disrupt_claim(self, asked: DisruptionAsked) -> Disrupted:
-        """Delete the NodeClaim, if it is there and, for a voluntary reason, if the reason still holds.
+        """Delete the NodeClaim, if it is there and, for a voluntary reason, if the reason still holds. One that is to
+        be kept for now is only taken out of service, and says why.
 
         The node is tainted before the last look, so that no pod lands between looking and deleting. Killed
         anywhere in between, a repeat finds the same state and goes on.
@@ -30,8 +32,22 @@ class DisruptionActivities:
             return Disrupted(outcome="gone")
         if asked.voluntary and not claim.metadata.deleting:
             return await self._delete_unless_used(asked)
+        if asked.keep and not claim.metadata.deleting:
+            await self._nodes.mark_disrupted(ref.node_name)
+            await self._claims.patch(ref.name, ref.uid, conditions=_marks(asked), now=datetime.now(UTC))
+            return Disrupted(outcome="deleting")
+        if asked.at_once:
+            await self._stamp(claim)
         await self._claims.delete(ref.name, ref.uid)
         return Disrupted(outcome="deleting")
+
+    async def _stamp(self, claim: NodeClaim) -> None:
+        """The end of the grace period is now (reference 3.12); one that is written and earlier stays."""
+        now, meta = datetime.now(UTC), claim.metadata
+        written = meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP)
+        if written is None or datetime.fromisoformat(written) > now:
+            stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: now.isoformat().replace("+00:00", "Z")}
+            await self._claims.patch(meta.name, meta.uid, annotations=stamp, now=now)
 
     async def _delete_unless_used(self, asked: DisruptionAsked) -> Disrupted:
         """A fault on the way puts the node back into service: when the next try comes, nobody knows."""
@@ -40,12 +56,10 @@ class DisruptionActivities:
             why_not = await self._still_in_use(ref)
             if why_not:
                 return Disrupted(outcome="not now", why=why_not)
-            marks = (
-                ConditionPatch(type=labels.CONSOLIDATABLE, status="True"),
-                ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=asked.reason),
-            )
+            marks = (ConditionPatch(type=labels.CONSOLIDATABLE, status="True"), *_marks(asked))
             await self._claims.patch(ref.name, ref.uid, conditions=marks, now=datetime.now(UTC))
-            await self._claims.delete(ref.name, ref.uid)
+            if not asked.keep:
+                await self._claims.delete(ref.name, ref.uid)
         except Fault:
             with suppress(Fault):
                 await self._nodes.unmark_disrupted(ref.node_name)
@@ -98,3 +112,7 @@ class DisruptionActivities:
             message=report.message,
             warning=report.warning,
         )
+
+
+def _marks(asked: DisruptionAsked) -> tuple[ConditionPatch, ...]:
+    return (ConditionPatch(type=labels.DISRUPTION_REASON, status="True", reason=asked.reason),)

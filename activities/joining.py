@@ -10,7 +10,7 @@ from model import labels
 from model.kinds import NodeClaim, Taint
 from model.quantity import parse_resources
 from model.steps import ClaimRef, Initialized, Registered
-from policy.initialization import decide_undeclared, decide_waiting_for
+from policy.initialization import decide_undeclared, decide_waiting_for, undeclared_message
 
 
 class JoiningActivities:
@@ -47,7 +47,12 @@ class JoiningActivities:
             now=datetime.now(UTC),
         )
         return Registered(
-            outcome="registered", node_name=node.name, boot_id=node.boot_id, ready=not waiting, expires=claim.expires_at
+            outcome="registered",
+            node_name=node.name,
+            boot_id=node.boot_id,
+            ready=not waiting,
+            expires=claim.expires_at,
+            lifetime=claim.spec.expire_after_delta,
         )
 
     @activity.defn
@@ -55,24 +60,27 @@ class JoiningActivities:
     async def initialize_node(self, ref: ClaimRef) -> Initialized:
         """The last look before a node counts as ready: everything is read live.
 
-        A try that was cut off after it had written is not undone by what became of the node since.
+        A try that was cut off after it had written is not undone by what became of the node since. The condition never
+        reverts (reference 3.4), also where the machine rebooted: only its workflow knows that it starts again.
         """
         claim = await self._claim(ref)
         if claim is None:
             return Initialized(outcome="gone")
         node = await self._nodes.get(ref.node_name)
         if node is not None and not ref.initialized and _is_initialized(claim):
-            return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at)
+            return _initialized(claim, node)
         waiting = _waiting_for(claim, node) if node else (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
         if node is None or waiting:
-            await self._claims.patch(ref.name, ref.uid, conditions=(_not_initialized(waiting),), now=datetime.now(UTC))
+            if not _is_initialized(claim):
+                told = (_not_initialized(waiting),)
+                await self._claims.patch(ref.name, ref.uid, conditions=told, now=datetime.now(UTC))
             return Initialized(outcome="waiting", waiting_for=waiting[0])
         if not await self._nodes.mark_initialized(node.name):
             return Initialized(outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster")
         await self._explain_taints(claim, node)
         done = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
         await self._claims.patch(ref.name, ref.uid, conditions=(done,), now=datetime.now(UTC))
-        return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at)
+        return _initialized(claim, node)
 
     async def _claim(self, ref: ClaimRef) -> NodeClaim | None:
         claim = await self._claims.get(ref.name)
@@ -88,8 +96,7 @@ class JoiningActivities:
             name=claim.metadata.name,
             uid=claim.metadata.uid,
             reason="UndeclaredTaint",
-            message=f"Node {node.name} is tainted {', '.join(strange)}: only pods that tolerate it go there, and "
-            "others get another node; if it goes by itself, declare it in the NodePool's startupTaints",
+            message=undeclared_message(node.name, strange),
             warning=True,
         )
 
@@ -116,6 +123,11 @@ def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
         allocatable=node.allocatable,
         requests=parse_resources(claim.spec.resources.requests),
     )
+
+
+def _initialized(claim: NodeClaim, node: NodeState) -> Initialized:
+    lifetime = claim.spec.expire_after_delta
+    return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at, lifetime=lifetime)
 
 
 def _is_initialized(claim: NodeClaim) -> bool:

@@ -6,17 +6,19 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools
+from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, NodeState, Pools
 from activities.stamps import restamp_pool
 from model import labels
 from model.coordination import PoolCount
 from model.hashing import HASH_VERSION, nodepool_hash
-from model.kinds import NodeClaim, NodePool
+from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.quantity import format_resources, parse_resources
+from model.registrations import Registrations
 from model.resources import total
-from model.steps import PoolAsked
+from model.steps import PoolAsked, PoolWritten
 from policy.budgets import Allowance, decide_allowance
 from policy.node_pool import decide_node_class_ready, refuse_static, validate_node_pool
+from policy.registrations import added, decide_healthy, registered, renewed
 
 BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
 """Shown as zero where nothing is used (reference 3.7)."""
@@ -31,37 +33,33 @@ class PoolActivities:
 
     @activity.defn
     @faults_mapped
-    async def update_pool(self, asked: PoolAsked) -> bool:
-        """Write the status as the live objects have it. False when the NodePool is gone."""
+    async def update_pool(self, asked: PoolAsked) -> PoolWritten:
+        """Write the status as the live objects have it."""
         pool = await self._pools.get(asked.name)
         if pool is None:
-            return False
+            return PoolWritten(exists=False)
         claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
         stamp = nodepool_hash(pool)
         await restamp_pool(self._claims, claims, stamp)
-        return await self._pools.patch_status(
+        now = datetime.now(UTC)
+        node_class = await self._node_classes.get(pool.spec.template.spec.node_class_ref.name)
+        generation = node_class.metadata.generation if node_class else 0
+        registrations = added(renewed(asked.registrations, pool, generation, now), registered(pool, claims))
+        exists = await self._pools.patch_status(
             asked.name,
-            status={"resources": _usage(claims), "nodes": _nodes(claims)},
-            conditions=await self._conditions(pool, gate_off=asked.gate_off),
+            status={
+                "resources": _usage(claims),
+                "nodes": _nodes(claims),
+                "nodeClassObservedGeneration": generation,
+            },
+            conditions=(*_conditions(pool, node_class, gate_off=asked.gate_off), _health(registrations)),
             annotations={
                 labels.NODEPOOL_HASH: stamp,
                 labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
             },
-            now=datetime.now(UTC),
+            now=now,
         )
-
-    async def _conditions(self, pool: NodePool, *, gate_off: bool) -> Sequence[ConditionPatch]:
-        reference = pool.spec.template.spec.node_class_ref
-        node_class = await self._node_classes.get(reference.name)
-        errors = (*validate_node_pool(pool), *(refuse_static(pool) if gate_off else ()))
-        valid = ConditionPatch(
-            type=labels.VALIDATION_SUCCEEDED,
-            status="False" if errors else "True",
-            reason=labels.NODEPOOL_VALIDATION_FAILED if errors else "",
-            message="; ".join(errors)[:1000],
-        )
-        status, reason, message = decide_node_class_ready(reference.name, node_class)
-        return (valid, ConditionPatch(type=labels.NODECLASS_READY, status=status, reason=reason, message=message))
+        return PoolWritten(exists=exists, registrations=registrations)
 
     @activity.defn
     @faults_mapped
@@ -72,8 +70,8 @@ class PoolActivities:
             return Allowance(allowed=0, why=f"NodePool {asked.name} is gone")
         claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
         nodes = await self._nodes.list(labels={labels.NODEPOOL: asked.name})
-        unready = {node.provider_id for node in nodes if not node.ready}
-        count = _count(claims, unready)
+        used = {node.provider_id for node in nodes if not node.ready or _going(node)}
+        count = _count(claims, used)
         allowance = decide_allowance(pool.spec.disruption.budgets, count, reason=asked.reason, now=datetime.now(UTC))
         if pool.is_static and asked.reason == "Empty":
             why = f"NodePool {asked.name} is static: its nodes are not consolidated"
@@ -89,16 +87,36 @@ class PoolActivities:
         return allowance
 
 
-def _count(claims: Sequence[NodeClaim], unready: set[str]) -> PoolCount:
+def _going(node: NodeState) -> bool:
+    """It is being drained, be it that its NodeClaim is not deleted before the pods are gone."""
+    return any(key == labels.DISRUPTED_TAINT_KEY for key, _, _ in node.taints)
+
+
+def _conditions(pool: NodePool, node_class: EC2NodeClass | None, *, gate_off: bool) -> Sequence[ConditionPatch]:
+    errors = (*validate_node_pool(pool), *(refuse_static(pool) if gate_off else ()))
+    valid = ConditionPatch(
+        type=labels.VALIDATION_SUCCEEDED,
+        status="False" if errors else "True",
+        reason=labels.NODEPOOL_VALIDATION_FAILED if errors else "",
+        message="; ".join(errors)[:1000],
+    )
+    status, reason, message = decide_node_class_ready(pool.spec.template.spec.node_class_ref.name, node_class)
+    return (valid, ConditionPatch(type=labels.NODECLASS_READY, status=status, reason=reason, message=message))
+
+
+def _health(registrations: Registrations) -> ConditionPatch:
+    status, reason, message = decide_healthy(registrations)
+    return ConditionPatch(type=labels.NODE_REGISTRATION_HEALTHY, status=status, reason=reason, message=message[:1000])
+
+
+def _count(claims: Sequence[NodeClaim], used: set[str]) -> PoolCount:
     """Managed, initialized, not terminating yet; consuming are those NotReady or going (reference 4.4)."""
     counted = [
         claim
         for claim in claims
         if _true(claim, labels.INITIALIZED_CONDITION) and not _true(claim, labels.INSTANCE_TERMINATING)
     ]
-    consuming = (
-        claim.metadata.uid for claim in counted if claim.metadata.deleting or claim.status.provider_id in unready
-    )
+    consuming = (claim.metadata.uid for claim in counted if claim.metadata.deleting or claim.status.provider_id in used)
     standing = (claim.metadata.uid for claim in counted)
     return PoolCount(standing=tuple(sorted(standing)), consuming=tuple(sorted(consuming)))
 

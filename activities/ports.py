@@ -261,6 +261,10 @@ class Instances(Protocol):
         """Ask for termination; False when it is gone already. Batched across callers."""
         ...
 
+    async def reboot(self, instance_id: str) -> bool:
+        """Ask for a reboot; False when it is gone. EC2 takes a few minutes to force one that does not obey."""
+        ...
+
 
 class Machines(Protocol):
     """What nodes have shown of their machines."""

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.ports import Claims, Fleet, Instances, LaunchFacts, Machines, NodeClasses, Nodes
+from activities.ports import Claims, ConditionPatch, Fleet, Instances, LaunchFacts, Machines, NodeClasses, Nodes
 from activities.writing import show_launched
 from model import labels
+from model.absence import read
 from model.faults import TryLater
 from model.kinds import NodeClaim
 from model.launches import FleetAnswer, FleetInstance, Launched
@@ -46,6 +47,7 @@ class RecallActivities:
         if launched is None:
             return Recalled()
         node = await self._node(claim) if _has(claim, labels.REGISTERED_CONDITION) else None
+        await self._put_back(claim, node)
         return Recalled(
             launched=launched,
             node_name=node.name if node else claim.status.node_name,
@@ -53,6 +55,9 @@ class RecallActivities:
             initialized=_has(claim, labels.INITIALIZED_CONDITION),
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
+            told_overdue=_overdue(claim),
+            absences=read(claim.metadata.annotations.get(labels.AWAY, "")),
+            lifetime=claim.spec.expire_after_delta,
             **_drift(claim),
         )
 
@@ -62,6 +67,14 @@ class RecallActivities:
         """Whether this very NodeClaim is in the API server, be it on its way out."""
         claim = await self._claims.get(ref.name)
         return claim is not None and claim.metadata.uid == ref.uid
+
+    async def _put_back(self, claim: NodeClaim, node: NodeState | None) -> None:
+        """A node that was being drained while its NodeClaim was kept is in service again: all is decided anew."""
+        if node is None or claim.metadata.deleting or not _has(claim, labels.DISRUPTION_REASON):
+            return
+        await self._nodes.unmark_disrupted(node.name)
+        cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
+        await self._claims.patch(claim.name, claim.uid, conditions=(cleared,), now=datetime.now(UTC))
 
     async def _of_tags(self, claim: NodeClaim) -> Launched | None:
         """One that launched alone carries the claim's name; its answer was lost with the store."""
@@ -127,6 +140,11 @@ def _of_status(claim: NodeClaim) -> Launched | None:
 def _drift(claim: NodeClaim) -> dict[str, str]:
     told = claim.condition(labels.DRIFTED)
     return {"drift": told.reason, "drift_message": told.message} if told and told.is_true else {}
+
+
+def _overdue(claim: NodeClaim) -> str:
+    told = claim.condition(labels.OVERDUE)
+    return told.reason if told and told.is_true else ""
 
 
 def _has(claim: NodeClaim, condition: str) -> bool:

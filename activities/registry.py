@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from activities.absences import AbsenceActivities
 from activities.disruption import DisruptionActivities
+from activities.drain_ports import Budgets, DrainPorts, Rollouts
 from activities.draining import DrainActivities
 from activities.joining import JoiningActivities
 from activities.launching import LaunchActivities
@@ -28,6 +30,7 @@ from activities.ports import (
     Reservations,
 )
 from activities.recalling import RecallActivities
+from activities.repairing import RepairActivities
 from activities.replica_ports import Loads
 from activities.replicas import ReplicaActivities
 from activities.reservations import ReservationActivities
@@ -59,6 +62,8 @@ class Ports:
     machines: Machines
     upkeep: UpkeepPorts
     loads: Loads
+    budgets: Budgets
+    rollouts: Rollouts
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
@@ -97,7 +102,18 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     )
     joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
-    draining = DrainActivities(claims=claims, nodes=nodes, pods=pods, instances=ports.instances, events=events)
+    draining = DrainActivities(
+        DrainPorts(
+            claims=claims,
+            nodes=nodes,
+            pods=pods,
+            instances=ports.instances,
+            events=events,
+            budgets=ports.budgets,
+            rollouts=ports.rollouts,
+        )
+    )
+    repairing = RepairActivities(claims=claims, nodes=nodes, instances=ports.instances, events=events)
     ending = TerminationActivities(claims=claims, nodes=nodes, instances=ports.instances)
     return [
         launching.prepare_launch,
@@ -107,9 +123,12 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         recalling.claim_stands,
         joining.register_node,
         joining.initialize_node,
+        AbsenceActivities(claims=claims).record_absences,
         disruption.disrupt_claim,
         disruption.report,
+        repairing.repair_node,
         draining.drain_node,
+        draining.keep_node,
         ending.terminate_node,
         ending.instance_runs,
     ]

@@ -82,6 +82,14 @@ class AwsInstances:
             raise answer
         return bool(answer)
 
+    async def reboot(self, instance_id: str) -> bool:
+        """One by one: reboots are rare, and one that is refused is nobody else's."""
+        try:
+            await self._clients.call(self._clients.ec2.reboot_instances, InstanceIds=[instance_id])
+        except NotFound:
+            return False
+        return True
+
     async def _describe(self, ids: Sequence[str]) -> Mapping[str, InstanceFacts]:
         """By filter, where an unknown id is merely absent; what is absent is asked for once more by itself."""
         chunks = [ids[start : start + _FILTER_VALUES] for start in range(0, len(ids), _FILTER_VALUES)]

@@ -21,6 +21,7 @@ class NodeLife:
     name: str
     """The NodeClaim's."""
     phase: str
+    pool: str = ""
     since: datetime | None = None
     deadline: datetime | None = None
     overdue: bool = False
@@ -81,6 +82,7 @@ def life_of(execution: WorkflowExecution, *, events_before: int = 0) -> NodeLife
         workflow_id=execution.id,
         name=name_of(execution.id),
         phase=Phase.GONE.value if closed else found.get(attributes.PHASE) or "",
+        pool=(found.get(attributes.NODE_POOL) or "").removeprefix("-"),
         since=execution.close_time if closed else found.get(attributes.PHASE_SINCE),
         deadline=None if closed else found.get(attributes.DEADLINE),
         overdue=not closed and bool(found.get(attributes.OVERDUE)),

@@ -41,6 +41,7 @@ VERBS = {
     "doctor": Verb("cli.doctor"),
     "instance-types": Verb("cli.instance_types"),
     "simulate": Verb("cli.simulate"),
+    "startups": Verb("cli.startups"),
     "stuck": Verb("cli.stuck"),
     "why": Verb("cli.why"),
     "worker": Verb("cli.worker"),

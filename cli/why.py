@@ -14,7 +14,8 @@ from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.exits import Refused
 from cli.lives import Lives, NodeLife
 from model.lifecycle import ClaimState, Step
-from workflows.details import drifted
+from policy.expiry import expiry_of
+from workflows.details import absent, draining, drifted
 
 app = typer.Typer()
 
@@ -45,7 +46,15 @@ async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
         state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
     except RPCError as unanswered:
         return story(life, (), note=f"its story needs a worker, and none answers: {unanswered.message}")
-    return story(life, state.story, drift=drifted(state), bought_for=state.identity.why)
+    return story(
+        life,
+        state.story,
+        drift=drifted(state),
+        drain=draining(state),
+        bought_for=state.identity.why,
+        expires=expiry_of(state),
+        away=absent(state),
+    )
 
 
 def story(
@@ -55,7 +64,10 @@ def story(
     reason: str = "",
     note: str = "",
     drift: str = "",
+    drain: tuple[str, ...] = (),
+    expires: datetime | None = None,
     bought_for: str = "",
+    away: str = "",
 ) -> str:
     """The node as lines of text: what is so now, then how it came to be."""
     place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
@@ -71,8 +83,13 @@ def story(
         lines.append(f"  deadline    {_moment(life.deadline)}")
     if life.blocked_by:
         lines.append(f"  blocked by  {life.blocked_by}")
+    lines += [f"  drain       {line}" for line in drain]
     if drift:
         lines.append(f"  drifted     {drift}")
+    if away:
+        lines.append(f"  away        {away}")
+    if expires:
+        lines.append(f"  expires     {_moment(expires)}")
     if reason:
         lines.append(f"  went for    {reason}")
     if note:

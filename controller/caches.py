@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from controller import storage
 from controller.dirty import Dirty, PoolView, pool_view
+from controller.nodes import concerns_pods, timed
 from controller.occupancy import Occupancy
 from controller.tables import discard, put
 from kube.facts import claim_fact, is_ours, namespace_fact, node_fact, overlay_fact
@@ -97,8 +98,8 @@ class Caches:
 
     def _hear_node(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
-        new = None if delta.gone else node_fact(delta.object)
         old = self.nodes.get(name)
+        new = None if delta.gone else timed(node_fact(delta.object), old, self._now())
         if old is not None and new is None and old.uid != delta.object["metadata"]["uid"]:
             return
         if new == old:
@@ -112,8 +113,7 @@ class Caches:
         if new is None:
             self.occupancy.forget([name])
         self._touch_node(name)
-        if (old is not None and old.deleting) != (new is not None and new.deleting):
-            self._dirty.pods = True
+        self._dirty.pods = self._dirty.pods or concerns_pods(old, new)
         self._change("node", name, new)
 
     def _hear_claim(self, delta: Delta) -> None:

@@ -7,25 +7,26 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from controller.away import Away
 from controller.caches import Caches
 from controller.nominations import Nominations
 from model.facts import PodFact
-from scheduling.demand import is_provisionable, is_reschedulable, shuns_pools
+from scheduling.demand import is_reschedulable, provisionable, shuns_pools
 
 OPEN: Final = datetime.max.replace(tzinfo=UTC)
 """No end in sight."""
 
 
-def unanswered(caches: Caches, nominations: Nominations, now: datetime) -> list[PodFact]:
+def unanswered(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> list[PodFact]:
     """Pods the kube-scheduler found no place for, and those on nodes that are being removed, less the answered."""
-    return told_apart(caches, nominations, now)[0]
+    return told_apart(caches, nominations, away, now)[0]
 
 
-def told_apart(caches: Caches, nominations: Nominations, now: datetime) -> tuple[list[PodFact], set[str]]:
+def told_apart(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> tuple[list[PodFact], set[str]]:
     """Those that are demand, and the UIDs of those that wait for the place that they were given."""
     demand, waiting = list[PodFact](), set[str]()
     for pod in wanting(caches, now):
-        if answered(pod, caches, nominations, now):
+        if answered(pod, caches, nominations, away, now):
             waiting.add(pod.uid)
         else:
             demand.append(pod)
@@ -33,7 +34,7 @@ def told_apart(caches: Caches, nominations: Nominations, now: datetime) -> tuple
 
 
 def wanting(caches: Caches, now: datetime) -> Iterator[PodFact]:
-    yield from (pod for pod in caches.pending.values() if is_provisionable(pod) and not shuns_pools(pod))
+    yield from (pod for pod in provisionable(caches.pending.values()) if not shuns_pools(pod))
     for node in leaving(caches):
         yield from (pod for pod in caches.occupancy.pods(node).values() if is_reschedulable(pod, now))
 
@@ -57,19 +58,21 @@ def waiting_for(caches: Caches, volume_claims: Collection[str]) -> list[str]:
     ]
 
 
-def answered(pod: PodFact, caches: Caches, nominations: Nominations, now: datetime) -> bool:
+def answered(pod: PodFact, caches: Caches, nominations: Nominations, away: Away, now: datetime) -> bool:
     """A plan gave it a place that is still there, and that it still has time to take."""
-    lapses = _answer_lapses(pod, caches, nominations)
+    lapses = _answer_lapses(pod, caches, nominations, away, now)
     return lapses is not None and now < lapses
 
 
-def next_lapse(caches: Caches, nominations: Nominations, now: datetime) -> datetime | None:
+def next_lapse(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> datetime | None:
     """When the next pod that waits at an answered place is demand again, if nothing changes until then."""
-    lapses = (_answer_lapses(pod, caches, nominations) for pod in wanting(caches, now))
+    lapses = (_answer_lapses(pod, caches, nominations, away, now) for pod in wanting(caches, now))
     return min((one for one in lapses if one is not None and now < one < OPEN), default=None)
 
 
-def _answer_lapses(pod: PodFact, caches: Caches, nominations: Nominations) -> datetime | None:
+def _answer_lapses(
+    pod: PodFact, caches: Caches, nominations: Nominations, away: Away, now: datetime
+) -> datetime | None:
     """`OPEN` while the place is still coming; None for a pod without an answer, or with one that is void."""
     nomination = nominations.of(pod.uid)
     if nomination is None:
@@ -78,7 +81,7 @@ def _answer_lapses(pod: PodFact, caches: Caches, nominations: Nominations) -> da
     if claim is not None:
         if claim.deleting:
             return None
-        return nominations.lapses(nomination, claim.initialized_at) if claim.initialized_at else OPEN
+        return away.holds(claim, nominations, nomination, now) if claim.initialized_at else OPEN
     node = caches.nodes.get(nomination.target)
     return nominations.lapses(nomination, nomination.at) if node is not None and not node.deleting else None
 

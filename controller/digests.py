@@ -12,15 +12,22 @@ from typing import Any, Final
 
 from model import labels, resources
 from model.base import Message
+from model.durations import parse_duration
 from model.facts import ClaimFact, NodeFact, PoolFact
 from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass, Taint
-from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from model.kinds import EC2NodeClass, LifecycleRules, Taint
+from model.observations import UNCOMPARED, ClaimSeen, NodeClassSeen, PoolSeen
+from model.repairs import Unhealthy
 from policy.drift import Drift
 from policy.initialization import decide_waiting_for
+from policy.repair import counted
+from scheduling.grace import Grace
 
 SETTLE: Final = timedelta(seconds=10)
 """What holds up a node that just became Ready is not worth a signal before it has held for so long."""
+
+UNHEALTHY_FOR: Final = timedelta(minutes=1)
+"""So long, or for half of what is tolerated, a node that starts may be unhealthy before it is worth a signal."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,12 @@ class View:
     """Nobody saw it leave: `vacant_since` is when the watch began."""
     kept_for: str = ""
     """The CapacityBuffer that needs the room there."""
+    away: Grace | None = None
+    """What an initialized node has used of its grace."""
+    rules: LifecycleRules | None = None
+    """What LifecyclePolicies say of its NodePool's nodes."""
+    repaired: bool = False
+    """The gate NodeRepair is on."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +70,18 @@ def claim_digest(view: View, now: datetime) -> Digest:
     """The observation without its number."""
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
-        return Digest(ClaimSeen(deleting=True))
+        return Digest(ClaimSeen(deleting=True, rules=view.rules))
     drift = view.drift
-    bare = ClaimSeen(drift=drift.reason, drift_message=drift.message) if drift else ClaimSeen()
+    found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
+    bare = ClaimSeen(rules=view.rules).model_copy(update=found)
     if not nodes:
         return Digest(bare)
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
     joined = bare.model_copy(update=node)
     if not claim.registered:
         return Digest(joined)
-    if claim.initialized:
-        return _running(view, joined, nodes[0], now)
-    return _starting(view, joined, nodes[0], now)
+    digest = (_running if claim.initialized else _starting)(view, joined, nodes[0], now)
+    return _with_health(digest, view, nodes[0], now) if view.repaired else digest
 
 
 def _starting(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Digest:
@@ -87,6 +100,8 @@ def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Di
     waiting = waiting_for(view.claim, node)
     if waiting:
         seen = seen.model_copy(update={"node_ready": node.ready, "waiting_for": _reasons(node, waiting)})
+    if view.away and view.away.away_since:
+        seen = seen.model_copy(update={"away_since": view.away.away_since, "away_for": view.away.why})
     if view.occupied:
         return Digest(seen)
     if view.kept_for:
@@ -99,10 +114,32 @@ def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Di
     return Digest(seen.model_copy(update={"empty": True, "empty_since": since, "empty_since_unseen": unseen}))
 
 
+def _with_health(digest: Digest, view: View, node: NodeFact, now: datetime) -> Digest:
+    """A node that starts is NotReady for a while, which is nothing to tell of before it has lasted."""
+    tolerations: dict[tuple[str, str], str] = {(one.type, one.status): one.toleration for one in counted(view.rules)}
+    unhealthy = [
+        Unhealthy(type=one.type, status=one.status, since=one.since)
+        for one in node.conditions
+        if one.since and (one.type, one.status) in tolerations
+    ]
+    if not unhealthy:
+        return digest
+    if not view.claim.initialized:
+        told = min(one.since + _unsaid(tolerations[one.type, one.status]) for one in unhealthy)
+        if now < told:
+            return Digest(digest.seen, again=min(digest.again or told, told))
+    return Digest(digest.seen.model_copy(update={"unhealthy": tuple(unhealthy)}), digest.again)
+
+
+def _unsaid(toleration: str) -> timedelta:
+    return min(UNHEALTHY_FOR, (parse_duration(toleration) or UNHEALTHY_FOR) / 2)
+
+
 def _ready(view: View, joined: ClaimSeen, node: NodeFact) -> ClaimSeen:
     return joined.model_copy(
         update={
             "node_ready": True,
+            "ready_since": node.ready_changed,
             "boot_id": node.boot_id,
             "policy": view.policy,
             "do_not_disrupt": node.annotations.get(labels.DO_NOT_DISRUPT) == "true",
@@ -127,18 +164,26 @@ def _reasons(node: NodeFact, waiting: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pool_digest(
-    pool: PoolFact, claims: Iterable[ClaimFact], node_class: EC2NodeClass | None, *, static_capacity: bool = False
+    pool: PoolFact,
+    claims: Iterable[ClaimFact],
+    node_class: EC2NodeClass | None,
+    *,
+    static_capacity: bool = False,
+    healthy_at: tuple[int, int] | None = None,
 ) -> PoolSeen:
     """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.total(claim.capacity for claim in launched)
+    generation = node_class.metadata.generation if node_class else 0
     said = f"{len(launched)} " + " ".join(f"{key}={amount}" for key, amount in sorted(used.items()))
     return PoolSeen(
         generation=pool.generation,
         usage=short(said),
         node_class=pool.node_class,
         node_class_ready=_readiness(node_class),
+        class_generation=generation,
+        registered=0 if healthy_at == (pool.generation, generation) else sum(one.registered for one in claims),
         stamps=foreign_stamps(pool.hash_version, claims, labels.NODEPOOL_HASH_VERSION),
         deleting=pool.deleting,
         **_static(pool, claims, static_capacity),
@@ -173,8 +218,8 @@ def foreign_stamps(own: str, claims: Iterable[ClaimFact], annotation: str) -> st
 
 
 def fingerprint(seen: Message) -> str:
-    """A short hash of an observation, its number left out; equal for equal digests."""
-    return short(seen.model_dump_json(exclude={"number"}))
+    """A short hash of an observation, less what is not compared; equal for equal digests."""
+    return short(seen.model_dump_json(exclude=UNCOMPARED))
 
 
 def short(text: str) -> str:

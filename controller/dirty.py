@@ -1,5 +1,6 @@
 """What `caches.py` hands over beside facts: what became dirty, and a NodePool as planning and ready nodes see it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kube.errors import Json
@@ -7,6 +8,7 @@ from kube.facts import pool_fact
 from model.facts import ClaimFact, PoolFact
 from model.hashing import nodepool_hash
 from model.kinds import NodePool
+from model.labels import NODE_REGISTRATION_HEALTHY
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,10 @@ class PoolView:
     fact: PoolFact
     policy: str
     """`<consolidationPolicy>/<consolidateAfter>`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The NodePool's own, which LifecyclePolicies select by."""
+    healthy_at: tuple[int, int] | None = None
+    """Generations of the pool and its NodeClass for which its condition NodeRegistrationHealthy is True."""
 
 
 @dataclass
@@ -44,4 +50,13 @@ def pool_view(pool: Json) -> PoolView:
     return PoolView(
         fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
         policy=f"{disruption.consolidation_policy}/{after}",
+        labels=typed.metadata.labels,
+        healthy_at=_healthy_at(typed),
     )
+
+
+def _healthy_at(pool: NodePool) -> tuple[int, int] | None:
+    told = pool.condition(NODE_REGISTRATION_HEALTHY)
+    if told is None or not told.is_true:
+        return None
+    return told.observed_generation, pool.status.node_class_observed_generation

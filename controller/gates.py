@@ -1,14 +1,18 @@
-"""Feature gates of the watch; kinds that one stands for are watched only while it is on, as if they did not exist."""
+"""Feature gates of the watch; kinds that one stands for are watched only while it is on, as if they did not exist.
+
+Tenure's own kind is watched always. What cannot be read is said at the start, since it would hold up everything.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from kube.client import KubeClient
-from kube.resources import CAPACITY_BUFFERS, NODE_OVERLAYS, POD_TEMPLATES, Resource
+from kube.resources import CAPACITY_BUFFERS, LIFECYCLE_POLICIES, NODE_OVERLAYS, POD_TEMPLATES, Resource
 from model.faults import BadInput, Fault
 
 NODE_OVERLAY: Final = "NodeOverlay"
 CAPACITY_BUFFER: Final = "CapacityBuffer"
+NODE_REPAIR: Final = "NodeRepair"
 STATIC_CAPACITY: Final = "StaticCapacity"
 _KINDS: Final[Mapping[str, Sequence[Resource]]] = {
     NODE_OVERLAY: (NODE_OVERLAYS,),
@@ -22,13 +26,18 @@ def kinds(gates: Collection[str]) -> list[Resource]:
 
 
 async def check(client: KubeClient, gates: Mapping[str, bool]) -> None:
-    """Raises BadInput for a kind that cannot be read although its gate is on: it would hold up every plan."""
+    """Raises BadInput for a kind that cannot be read although it is watched: it would hold up every plan."""
+    await _readable(client, LIFECYCLE_POLICIES)
     for gate, found in _KINDS.items():
         for kind in found if gates[gate] else ():
-            try:
-                await client.request("GET", kind.path(), params={"limit": "1"})
-            except Fault as fault:
-                raise BadInput(
-                    f"FEATURE_GATES={gate}=true: {kind.plural} cannot be listed: {fault.message}; "
-                    "kubectl apply -f deploy/crds -f deploy/rbac, or switch the gate off"
-                ) from fault
+            await _readable(client, kind, f"FEATURE_GATES={gate}=true: ", ", or switch the gate off")
+
+
+async def _readable(client: KubeClient, kind: Resource, why: str = "", else_do: str = "") -> None:
+    try:
+        await client.request("GET", kind.path(), params={"limit": "1"})
+    except Fault as fault:
+        raise BadInput(
+            f"{why}{kind.plural} ({kind.api_version}) cannot be listed: {fault.message}; "
+            f"kubectl apply -f deploy/crds -f deploy/rbac{else_do}"
+        ) from fault

@@ -84,6 +84,7 @@ class PlannerProcess:
         now: datetime,
         unavailable: Sequence[UnavailableOffering],
         not_ready_grace: timedelta,
+        pool_graces: Mapping[str, timedelta],
         reservations: Mapping[str, ReservationRoom],
     ) -> Plan:
         """The plan, with how long it took."""
@@ -92,6 +93,7 @@ class PlannerProcess:
             now=now,
             unavailable=unavailable,
             not_ready_grace=not_ready_grace,
+            pool_graces=pool_graces,
             reservations=reservations,
         )
         return Plan.model_validate(plan).model_copy(update={"seconds": seconds})

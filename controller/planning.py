@@ -4,13 +4,14 @@ The Provisioning workflow asks for it through `host.py`, and freezes and launche
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
 
 from activities.ports import Claims, Events, Offerings
+from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.catalogue import CatalogueFeed
@@ -20,6 +21,7 @@ from controller.limits import within_limits
 from controller.naming import claim_names, drafts, group_ids, node_claim
 from controller.nominations import Nominations
 from controller.overlays import OverlayVerdicts
+from controller.overruled import Overruled
 from controller.planner import PlannerProcess
 from controller.shifts import Shifts
 from controller.sizes import Sizes
@@ -31,7 +33,6 @@ from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
 from model.quantity import format_amount
 from scheduling.facts import Change
-from scheduling.inflight import is_home
 from scheduling.state import PlanSettings
 
 log = structlog.get_logger(__name__)
@@ -50,6 +51,7 @@ class Planning:
         *,
         caches: Caches,
         nominations: Nominations,
+        away: Away,
         claims: Claims,
         events: Events,
         offerings: Offerings,
@@ -58,16 +60,19 @@ class Planning:
         now: Callable[[], datetime],
         verdicts: OverlayVerdicts | None = None,
         buffers: Buffers | None = None,
+        graces: Callable[[], Mapping[str, timedelta]] = dict,
     ) -> None:
+        """`graces`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
         self._verdicts, self._buffers = verdicts, buffers
         self._caches, self._nominations = caches, nominations
+        self._overruled = Overruled(caches, away, events)
         self._claims, self._events, self._offerings = claims, events, offerings
         self.catalogue = CatalogueFeed(caches, offerings, now)
         self._shifts = Shifts(caches, offerings, events)
         self.learning = Learning(caches)
         self.sizes = Sizes(caches, nominations, self.learning, began=now())
         self._heeded: tuple[Learnt, Mapping[str, str]] | None = None
-        self._settings, self._grace, self._now = settings, not_ready_grace, now
+        self._settings, self._grace, self._graces, self._now = settings, not_ready_grace, graces, now
         self._process: PlannerProcess | None = None
         self._lock = asyncio.Lock()
         self._moved = False
@@ -89,10 +94,12 @@ class Planning:
 
     async def _look(self, buffers: Buffers, process: PlannerProcess) -> None:
         """At what stands, whatever can be bought."""
-        grace = self._grace
+        grace, graces = self._grace, self._graces()
         try:
             await buffers.look(
-                lambda: process.provision(now=self._now(), unavailable=(), not_ready_grace=grace, reservations={})
+                lambda: process.provision(
+                    now=self._now(), unavailable=(), not_ready_grace=grace, pool_graces=graces, reservations={}
+                )
             )
         except Fault:
             await self.close()
@@ -119,6 +126,7 @@ class Planning:
                     now=now,
                     unavailable=marks,
                     not_ready_grace=self._grace,
+                    pool_graces=self._graces(),
                     reservations=await self._offerings.rooms(list(self._caches.node_classes.values())),
                 )
                 return await self._carry_out(request.plan_id, plan, process)
@@ -178,10 +186,11 @@ class Planning:
         await process.commit(planned, now=self._now())
         made = await self._create(plan_id, planned)
         await self._take_back(process, set(names) - {claim.name for claim in made})
+        left = self._expected_of(plan)
         answered = self._nominate(plan, {claim.name: planned[claim.name] for claim in made})
         unplaced = (*plan.unplaced, *refused)
         await self._say(answered, unplaced)
-        await self._say_overruled({claim.pool for claim in allowed})
+        await self._overruled.say({claim.pool for claim in allowed}, left, self._now())
         await self._say_short()
         self.passes += 1
         log.info(
@@ -225,6 +234,12 @@ class Planning:
         if names:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in sorted(names)])
 
+    def _expected_of(self, plan: Plan) -> set[str]:
+        """Where the pods of this plan were expected until now."""
+        unplaced = (one.pod_uid for one in plan.unplaced)
+        pods = (*plan.nominations, *(pod for claim in plan.claims for pod in claim.pods), *unplaced)
+        return {found.target for pod in pods if (found := self._nominations.of(pod))}
+
     def _nominate(self, plan: Plan, made: Mapping[str, PlannedClaim]) -> dict[str, str]:
         """Pod UID to the Node or NodeClaim where it is expected now."""
         answered = {pod: place_of(target, self._caches) for pod, target in plan.nominations.items()}
@@ -253,23 +268,6 @@ class Planning:
                     uid=uid,
                     reason="Nominated",
                     message=f"Pod should schedule on: {self._kind_of(target)}/{target}",
-                )
-
-    async def _say_overruled(self, pools: Iterable[str]) -> None:
-        """Nodes that have been NotReady for so long that new ones are bought without counting on them."""
-        for claim in (one for pool in sorted(pools) for one in self._caches.claims_of_pool(pool)):
-            for node in self._caches.nodes_of(claim):
-                gone = claim.deleting or node.deleting or not claim.initialized
-                if gone or is_home(node, self._now(), self._grace):
-                    continue
-                await self._events.publish(
-                    kind="NodeClaim",
-                    name=claim.name,
-                    uid=claim.uid,
-                    reason="NotReadyGraceOver",
-                    message=f"Node {node.name} is NotReady since {node.ready_changed or node.created}, longer than the "
-                    f"grace of {self._grace.total_seconds():g} s: nodes are bought without counting on it",
-                    warning=True,
                 )
 
     async def _say_short(self) -> None:

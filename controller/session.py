@@ -14,19 +14,26 @@ from temporalio.client import Client
 
 from activities.ports import Instances, Offerings
 from controller import gates
+from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.calling import Calls
+from controller.consistency import Consistency
 from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
+from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
+from controller.overdue_gauges import OverdueGauges
 from controller.overlays import OverlayVerdicts
+from controller.placing import Placing
 from controller.planning import Planning
+from controller.policies import Policies
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.settings import HostSettings
 from controller.signaller import Signal, Signaller, Start
+from controller.startup import Startup
 from controller.teaching import Teaching
 from controller.telling import UNPLANNED, Known, Telling
 from kube import resources
@@ -45,6 +52,7 @@ WATCHED: Final = (
     resources.PODS,
     resources.NODE_POOLS,
     resources.EC2_NODE_CLASSES,
+    resources.LIFECYCLE_POLICIES,
     resources.DAEMON_SETS,
     resources.NAMESPACES,
     resources.STORAGE_CLASSES,
@@ -71,10 +79,14 @@ class Session:
         self.sent = sent
         self.caches = Caches(now, self._awake.set)
         self._nominations = Nominations()
-        gated = gates.CAPACITY_BUFFER in settings.gates
-        self._buffers = Buffers(self.caches, kube.buffers, now) if gated else None
+        self._buffers = Buffers(self.caches, kube.buffers, now) if gates.CAPACITY_BUFFER in settings.gates else None
+        port, usual = kube.lifecycle_policies, settings.deadlines
+        self._policies = Policies(self.caches, port, usual=usual, now=now, woken=self._awake.set)
+        gauges = OverdueGauges(self.caches, meter_of(temporal))
+        self._lives = NodeLives(self._policies, Startup(self.caches, self._policies.deadlines_of), gauges)
         self.caches.on_pod_bound = self._pod_bound
         self.caches.on_pod_gone = self._nominations.gone
+        self._away = Away(self.caches, self._policies.grace_of)
         self._signaller = Signaller(temporal, settings.task_queue, sent)
         self._began = now()
         self._telling = self._teller()
@@ -86,8 +98,11 @@ class Session:
         self._drifting = Drifting(
             caches=self.caches, types=feed.types_of, instances=instances, events=kube.events, now=now
         )
+        self._consistency = Consistency(caches=self.caches, claims=kube.claims, events=kube.events, now=now)
         self._gauges = OfferingGauges(meter_of(temporal))
         feed.on_news = self._catalogue_changed
+        nominated = kube.pods if settings.nominate_pods else None
+        self._placing = Placing(self.caches, self._nominations, nominated, now) if nominated else None
         self._teaching = Teaching(settings.cluster, self._planning.learning, self._signaller)
         self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
         self._watches = {
@@ -101,22 +116,27 @@ class Session:
             deadlines=self._settings.deadlines,
             caches=self.caches,
             nominations=self._nominations,
+            away=self._away,
             signaller=self._signaller,
             began=self._began,
             drift=lambda claim: self._drifting.of(claim),
+            lives=self._lives,
             kept_for=self._buffers.needs if self._buffers else lambda claim: "",
             static_capacity=gates.STATIC_CAPACITY in self._settings.gates,
+            node_repair=gates.NODE_REPAIR in self._settings.gates,
         )
 
     def _planner(self, kube: KubeAdapters, offerings: Offerings) -> Planning:
         return Planning(
             caches=self.caches,
             nominations=self._nominations,
+            away=self._away,
             claims=kube.claims,
             events=kube.events,
             offerings=offerings,
             settings=self._settings.planning,
             not_ready_grace=self._settings.not_ready_grace,
+            graces=self._policies.graces,
             now=self._now,
             verdicts=OverlayVerdicts(self.caches, kube.overlays, self._now),
             buffers=self._buffers,
@@ -134,6 +154,9 @@ class Session:
                 group.create_task(self._synced(watch), name=f"watch-{name}-synced")
             group.create_task(self._signaller.run(), name="watch-signals")
             group.create_task(self._tell(), name="watch-tell")
+            if self._placing:
+                group.create_task(self._placing.run(), name="watch-placing")
+            group.create_task(self._lives.run(), name="watch-policies")
             if self._buffers:
                 group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
@@ -170,8 +193,8 @@ class Session:
             raise
 
     async def watch_drift(self) -> None:
-        """Until cancelled."""
-        await self._drifting.run()
+        """Until cancelled; and whether nodes are what was bought."""
+        await asyncio.gather(self._drifting.run(), self._consistency.run())
 
     async def feed(self) -> None:
         await self._planning.feed()
@@ -214,6 +237,9 @@ class Session:
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
+            if self._placing:
+                self._placing.look(dirty.claims)
+            self._lives.look(dirty, known.policies)
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
@@ -241,8 +267,8 @@ class Session:
     def _call(self, now: datetime) -> None:
         if not self._watches["pods"].synced.is_set():
             return
-        self._lapse = next_lapse(self.caches, self._nominations, now)
-        unanswered, waiting = told_apart(self.caches, self._nominations, now)
+        self._lapse = next_lapse(self.caches, self._nominations, self._away, now)
+        unanswered, waiting = told_apart(self.caches, self._nominations, self._away, now)
         short = self._buffers.short() if self._buffers else []
         demand = self._calls.decide([*unanswered, *short], now, waiting)
         if demand is None:
@@ -260,21 +286,22 @@ class Session:
     def _known(self) -> Known:
         synced = {name: watch.synced.is_set() for name, watch in self._watches.items()}
         young = self._now() - self._began < UNPLANNED
+        unsure = self._buffers is not None and self._buffers.unsure
         return Known(
             claims=synced["nodeclaims"],
             nodes=synced["nodes"],
             pods=synced["pods"],
             pools=synced["nodepools"],
             node_classes=synced["ec2nodeclasses"],
-            unplanned=young and (self._unsure() or (self._planning.passes == 0 and bool(self.caches.pending))),
+            policies=synced["lifecyclepolicies"] and synced["nodepools"],
+            unplanned=young and (unsure or (self._planning.passes == 0 and bool(self.caches.pending))),
         )
-
-    def _unsure(self) -> bool:
-        return self._buffers is not None and self._buffers.unsure
 
     def _hearer(self, kind: str) -> Callable[[list[Delta]], None]:
         if self._buffers and kind in {one.plural for one in gates.kinds((gates.CAPACITY_BUFFER,))}:
             return functools.partial(self._buffers.hear, kind)
+        if kind == resources.LIFECYCLE_POLICIES.plural:
+            return self._policies.hear
         return lambda deltas: self.caches.hear(kind, deltas)
 
     def _pod_bound(self, uid: str) -> None:

@@ -19,6 +19,8 @@ class HostSettings:
     deadlines: Deadlines = field(default_factory=Deadlines)
     window: BatchWindow = field(default_factory=BatchWindow)
     planning: PlanSettings = field(default_factory=PlanSettings)
+    nominate_pods: bool = True
+    """Tell kube-scheduler where pods that keep company, or keep apart, are expected."""
     not_ready_grace: timedelta = timedelta(minutes=5)
     others_lease: str = OTHERS_LEASE
     """Karpenter's leader lease; empty switches the check off."""

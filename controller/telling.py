@@ -12,11 +12,13 @@ from typing import Final
 
 import structlog
 
+from controller.away import Away
 from controller.caches import Caches
 from controller.digests import Digest, View, claim_digest, fingerprint, node_class_digest, pool_digest
 from controller.dirty import Dirty
 from controller.due import Due
 from controller.naming import alike
+from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.signaller import Signal, Signaller, Start
 from model.base import Message
@@ -25,6 +27,7 @@ from model.facts import ClaimFact
 from model.labels import LAUNCH_GROUP, NODECLASS, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from model.pace import Expected
 from policy.drift import Drift
 from workflows import ids
 from workflows.attributes import start_attributes
@@ -49,6 +52,8 @@ class Known:
     node_classes: bool
     unplanned: bool
     """This host is new, pods are pending or buffers there, and no plan has said yet where they go."""
+    policies: bool = True
+    """LifecyclePolicies, and the NodePools that they select."""
 
 
 class Telling:
@@ -59,18 +64,22 @@ class Telling:
         deadlines: Deadlines,
         caches: Caches,
         nominations: Nominations,
+        away: Away,
         signaller: Signaller,
         began: datetime,
         number: Callable[[], int] = time.time_ns,
         drift: Callable[[ClaimFact], Drift | None] = lambda claim: None,
         kept_for: Callable[[str], str] = lambda claim: "",
+        lives: NodeLives | None = None,
         static_capacity: bool = False,
+        node_repair: bool = False,
     ) -> None:
         """`kept_for`: the CapacityBuffer that needs the room on a NodeClaim's node, by its name; empty for none."""
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
-        self._static_capacity = static_capacity
+        self._away, self._lives = away, lives
+        self._static_capacity, self._node_repair = static_capacity, node_repair
         self._due = Due()
         self._held: dict[str, set[str]] = {}
         self._pools_told: dict[str, datetime] = {}
@@ -83,7 +92,10 @@ class Telling:
         """Offer a signal for everything that changed, or whose time has come, as far as it is known."""
         self._bury(dirty, now)
         self._wake(dirty, now)
-        _each(self._ready(dirty.claims, "claim", known.claims and known.nodes), self._claim_teller(known, now))
+        _each(
+            self._ready(dirty.claims, "claim", known.claims and known.nodes and known.policies),
+            self._claim_teller(known, now),
+        )
         pools_known = known.pools and known.claims and known.node_classes
         _each(self._ready(dirty.pools, "pool", pools_known), lambda name: self._tell_pool(name, now))
         classes_known = known.node_classes and known.claims
@@ -148,26 +160,33 @@ class Telling:
             self._held.setdefault("claim", set()).add(name)
             return
         workflow_id = self.workflow_id(claim)
-        digest = claim_digest(self._view(claim, workflow_id, known), now)
+        digest = claim_digest(self._view(claim, workflow_id, known, now), now)
         self._due.set(f"claim/{name}", self._again(digest, claim, known))
         identity = self.identity(claim)
         start = Start(
             "NodeClaimWorkflow",
             ClaimState(identity=identity, deadlines=self._deadlines),
-            start_attributes(identity),
+            start_attributes(identity, identity.created + self._limits(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
             again=again,
         )
-        seen = digest.seen.model_copy(update={"number": self._number()})
+        seen = digest.seen.model_copy(update={"number": self._number(), "expected": self._expected(claim)})
         self._signaller.offer(Signal(workflow_id, "seen", seen, _written(digest.seen), start))
 
-    def _view(self, claim: ClaimFact, workflow_id: str, known: Known) -> View:
+    def _expected(self, claim: ClaimFact) -> Expected | None:
+        """Of a node that starts; it is worth no signal of its own."""
+        starts = claim.pool and not (claim.initialized or claim.deleting)
+        return self._lives.startup.expected(claim.pool) if self._lives and starts else None
+
+    def _limits(self, pool: str) -> Deadlines:
+        return self._lives.policies.deadlines_of(pool) if self._lives else self._deadlines
+
+    def _view(self, claim: ClaimFact, workflow_id: str, known: Known, now: datetime) -> View:
         nodes = self._caches.nodes_of(claim)
         names = [node.name for node in nodes]
         told_since = _since(self._signaller.told(workflow_id))
         vacated = [moment for name in names if (moment := self._caches.occupancy.vacated(name))]
         pool = self._caches.pools.get(claim.pool)
-        lapse = self._nominations.lapse(claim.name, claim.initialized_at)
         vacant_since = max(vacated) if vacated else told_since
         return View(
             claim=claim,
@@ -176,11 +195,14 @@ class Telling:
             occupied=any(self._caches.occupancy.occupied(name) for name in names)
             or (known.unplanned and told_since is None),
             expected=self._nominations.expected(claim.name),
-            expected_until=lapse,
+            expected_until=self._away.lapse(claim, self._nominations, now),
             vacant_since=vacant_since or self._unseen(claim),
             drift=self._drift(claim),
             unseen=vacant_since is None,
             kept_for=self._kept_for(claim.name),
+            away=self._away.of(claim),
+            rules=self._lives.policies.rules_of(claim.pool) if self._lives else None,
+            repaired=self._node_repair,
         )
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:
@@ -227,7 +249,9 @@ class Telling:
             return
         node_class = self._caches.node_classes.get(view.fact.node_class)
         claims = self._caches.claims_of_pool(name)
-        seen = pool_digest(view.fact, claims, node_class, static_capacity=self._static_capacity)
+        seen = pool_digest(
+            view.fact, claims, node_class, static_capacity=self._static_capacity, healthy_at=view.healthy_at
+        )
         start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = seen.model_copy(update={"number": self._number()})
         signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, fingerprint(seen), start)

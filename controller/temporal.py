@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from model.coordination import BatchWindow, ProvisioningState
 from model.faults import BadInput
-from workflows import attributes, ids
+from workflows import attributes, ids, measures
 from workflows.provisioning import ProvisioningWorkflow
 from workflows.watch import WatchWorkflow
 
@@ -26,7 +26,7 @@ _KINDS = {
 
 async def connect(address: str, *, namespace: str, tls: bool, api_key: str, metrics_port: int) -> Client:
     """`metrics_port`: where Prometheus reads; 0 takes a free one."""
-    metrics = PrometheusConfig(bind_address=f"0.0.0.0:{metrics_port}", durations_as_seconds=True)
+    metrics = metrics_at(metrics_port)
     try:
         return await Client.connect(
             address,
@@ -42,6 +42,14 @@ async def connect(address: str, *, namespace: str, tls: bool, api_key: str, metr
         raise BadInput(
             f"TEMPORAL_ADDRESS={address!r}: no Temporal service answers there: {why_not(str(error))}"
         ) from error
+
+
+def metrics_at(port: int) -> PrometheusConfig:
+    """How the worker's metrics are offered to Prometheus."""
+    buckets = {measures.STARTUP: measures.STARTUP_BUCKETS}
+    return PrometheusConfig(
+        bind_address=f"0.0.0.0:{port}", durations_as_seconds=True, histogram_bucket_overrides=buckets
+    )
 
 
 def why_not(said: str) -> str:

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from kube.budgets import KubeBudgets
 from kube.buffers import KubeBuffers
 from kube.claims import KubeClaims
 from kube.client import KubeClient, connect
 from kube.events import KubeEvents
 from kube.inventory import KubeInventory
 from kube.leases import KubeLeases
+from kube.lifecycle_policies import KubeLifecyclePolicies
 from kube.loads import KubeLoads
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
@@ -15,6 +17,7 @@ from kube.overlays import KubeOverlays
 from kube.pace import Pace
 from kube.pods import KubePods
 from kube.pools import KubePools
+from kube.rollouts import KubeRollouts
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,11 @@ class KubeAdapters:
     node_classes: KubeNodeClasses
     leases: KubeLeases
     overlays: KubeOverlays
+    lifecycle_policies: KubeLifecyclePolicies
     buffers: KubeBuffers
     inventory: KubeInventory
+    budgets: KubeBudgets
+    rollouts: KubeRollouts
 
     async def close(self) -> None:
         """Send the events that wait, for a moment, and end the session."""
@@ -52,8 +58,11 @@ def build(client: KubeClient) -> KubeAdapters:
         node_classes=KubeNodeClasses(client, events),
         leases=KubeLeases(client),
         overlays=KubeOverlays(client, events),
+        lifecycle_policies=KubeLifecyclePolicies(client, events),
         buffers=KubeBuffers(client),
         inventory=KubeInventory(client),
+        budgets=KubeBudgets(client),
+        rollouts=KubeRollouts(client),
     )
 
 

@@ -34,6 +34,7 @@ THROTTLED_TRIES = 5
 _CONNECT_TIMEOUT = 5.0
 _TOKEN_CHECK = 60.0
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 
 
 @dataclass(frozen=True)

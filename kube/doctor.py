@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kube.adapters import KubeAdapters
 from kube.client import KubeClient
-from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS
+from kube.resources import EC2_NODE_CLASSES, LIFECYCLE_POLICIES, NODE_CLAIMS, NODE_POOLS
 from model import labels
 from model.base import Value
 from model.faults import Forbidden
@@ -46,7 +46,7 @@ async def check_version(client: KubeClient) -> list[Finding]:
 
 async def check_kinds(client: KubeClient) -> list[Finding]:
     found = []
-    for resource in (NODE_POOLS, NODE_CLAIMS, EC2_NODE_CLASSES):
+    for resource in (NODE_POOLS, NODE_CLAIMS, EC2_NODE_CLASSES, LIFECYCLE_POLICIES):
         subject = f"{resource.plural}.{resource.api_version.partition('/')[0]}"
         answer = await client.send("GET", resource.path(), params={"limit": "1"})
         if answer.code == 404:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from kube.pod_facts import pod_fact
+from kube.pod_facts import controller, pod_fact
 from model import labels
 from model.durations import DurationError, parse_duration
 from model.facts import PodFact, Toleration
@@ -52,20 +52,31 @@ def protected(value: str, started: datetime | None, now: datetime) -> bool:
     """Whether a do-not-disrupt annotation holds now: `true`, or a duration since the pod's start. Others are void."""
     if value == "true":
         return True
+    lasts = _lasts(value)
+    return lasts is not None and (started is None or now < started + lasts)
+
+
+def _lasts(value: str) -> timedelta | None:
+    """How long the annotation protects from the pod's start on; None where it says no such time."""
     try:
-        lasts = parse_duration(value) if value else timedelta()
+        lasts = parse_duration(value) if value else None
     except DurationError:
-        return False
-    if lasts is None or lasts <= timedelta():
-        return False
-    return started is None or now < started + lasts
+        return None
+    return lasts if lasts is not None and lasts > timedelta() else None
+
+
+def _ends(value: str, started: datetime | None) -> datetime | None:
+    lasts = _lasts(value)
+    return started + lasts if lasts is not None and started is not None else None
 
 
 def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
     """A live pod as a drain sees it."""
     fact = pod_fact(pod)
-    started = (pod.get("status") or {}).get("startTime")
-    held = protected(fact.do_not_disrupt, datetime.fromisoformat(started) if started else None, now)
+    told = (pod.get("status") or {}).get("startTime")
+    started = datetime.fromisoformat(told) if told else None
+    held = protected(fact.do_not_disrupt, started, now)
+    owner = controller(pod["metadata"].get("ownerReferences") or ())
     waited = waits(fact, now)
     return DrainPod(
         uid=fact.uid,
@@ -79,6 +90,11 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         why_not=_why_not(fact, waited, held),
         grace_seconds=_grace(pod),
         deletion=fact.deletion_deadline,
+        protected_until=_ends(fact.do_not_disrupt, started) if held else None,
+        owner_kind=owner.get("kind", ""),
+        owner_name=owner.get("name", ""),
+        labels=fact.labels,
+        ready=_ready(pod),
     )
 
 
@@ -88,6 +104,11 @@ def _why_not(fact: PodFact, waited: bool, held: bool) -> str:
     if fact.deleting:
         return "terminating"
     return f"annotation {labels.DO_NOT_DISRUPT}={fact.do_not_disrupt}" if held else ""
+
+
+def _ready(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == labels.READY and one.get("status") == "True" for one in conditions)
 
 
 def _grace(pod: Mapping[str, Any]) -> int:

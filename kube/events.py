@@ -18,6 +18,7 @@ from kube.resources import (
     DAEMON_SETS,
     EC2_NODE_CLASSES,
     EVENTS,
+    LIFECYCLE_POLICIES,
     NODE_CLAIMS,
     NODE_OVERLAYS,
     NODE_POOLS,
@@ -42,7 +43,16 @@ _SENDERS: Final = 4
 _MESSAGE_LIMIT: Final = 1024
 _API_VERSIONS: Final = {
     one.kind: one.api_version
-    for one in (NODE_POOLS, NODE_CLAIMS, EC2_NODE_CLASSES, NODE_OVERLAYS, NODES, PODS, DAEMON_SETS)
+    for one in (
+        NODE_POOLS,
+        NODE_CLAIMS,
+        EC2_NODE_CLASSES,
+        NODE_OVERLAYS,
+        LIFECYCLE_POLICIES,
+        NODES,
+        PODS,
+        DAEMON_SETS,
+    )
 }
 
 

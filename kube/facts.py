@@ -27,10 +27,19 @@ def node_fact(node: Json) -> NodeFact:
             "labels": metadata.get("labels") or {},
             "annotations": metadata.get("annotations") or {},
             "taints": _node_taints(spec),
+            "tainted": {
+                f"{one['key']}:{one['effect']}": one["timeAdded"]
+                for one in spec.get("taints") or ()
+                if one.get("timeAdded")
+            },
             "capacity": parse_resources(status.get("capacity")),
             "allocatable": parse_resources(status.get("allocatable")),
             "ready": ready.get("status") == "True",
             "ready_changed": ready.get("lastTransitionTime"),
+            "conditions": [
+                {"type": one["type"], "status": one["status"], "since": one.get("lastTransitionTime")}
+                for one in status.get("conditions") or ()
+            ],
             "boot_id": (status.get("nodeInfo") or {}).get("bootID", ""),
             "deleting": "deletionTimestamp" in metadata,
             "finalizers": metadata.get("finalizers") or (),
@@ -42,7 +51,7 @@ def node_fact(node: Json) -> NodeFact:
 def claim_fact(claim: Json) -> ClaimFact:
     """Raises QuantityError and DurationError."""
     metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
-    initialized = _condition(status, labels.INITIALIZED_CONDITION)
+    overdue = _condition(status, labels.OVERDUE)
     drifted = _condition(status, labels.DRIFTED) if _is_true(status, labels.DRIFTED) else {}
     marks = metadata.get("labels") or {}
     return ClaimFact.model_validate(
@@ -65,10 +74,14 @@ def claim_fact(claim: Json) -> ClaimFact:
             "node_name": status.get("nodeName", ""),
             "expire_after_seconds": _seconds(spec.get("expireAfter", "720h")),
             "launched": _is_true(status, labels.LAUNCHED),
+            "launched_at": _true_since(status, labels.LAUNCHED),
             "registered": _is_true(status, labels.REGISTERED_CONDITION),
-            "initialized": initialized.get("status") == "True",
-            "initialized_at": initialized["lastTransitionTime"] if initialized.get("status") == "True" else None,
+            "registered_at": _true_since(status, labels.REGISTERED_CONDITION),
+            "initialized": _is_true(status, labels.INITIALIZED_CONDITION),
+            "initialized_at": _true_since(status, labels.INITIALIZED_CONDITION),
+            "overdue": overdue.get("reason", "") if overdue.get("status") == "True" else "",
             "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
+            "consistent": _condition(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "deleting": "deletionTimestamp" in metadata,
@@ -151,6 +164,12 @@ def _condition(status: Json, wanted: str) -> Json:
 
 def _is_true(status: Json, wanted: str) -> bool:
     return bool(_condition(status, wanted).get("status") == "True")
+
+
+def _true_since(status: Json, wanted: str) -> str | None:
+    found = _condition(status, wanted)
+    since: str | None = found.get("lastTransitionTime") if found.get("status") == "True" else None
+    return since
 
 
 def _node_taints(spec: Json) -> list[dict[str, str]]:

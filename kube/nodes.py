@@ -80,6 +80,7 @@ def node_state(node: Json) -> NodeState:
         capacity=fact.capacity,
         allocatable=fact.allocatable,
         ready=fact.ready,
+        conditions=tuple((one.type, one.status) for one in fact.conditions),
         boot_id=fact.boot_id,
         deleting=fact.deleting,
         finalizers=fact.finalizers,

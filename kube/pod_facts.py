@@ -21,7 +21,7 @@ def pod_fact(pod: Json) -> PodFact:
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     annotations = metadata.get("annotations") or {}
     owners = metadata.get("ownerReferences") or ()
-    owner = _controller(owners)
+    owner = controller(owners)
     return PodFact.model_validate(
         {
             "uid": metadata["uid"],
@@ -30,11 +30,12 @@ def pod_fact(pod: Json) -> PodFact:
             "requests": pod_requests(spec, status),
             "created": metadata["creationTimestamp"],
             "node_name": spec.get("nodeName", ""),
-            "nominated_node": status.get("nominatedNodeName", ""),
+            **_nomination(status),
             "phase": status.get("phase", "Pending"),
             "deleting": "deletionTimestamp" in metadata,
             "deletion_deadline": metadata.get("deletionTimestamp"),
             "unschedulable": _unschedulable(status),
+            "untried": not spec.get("schedulingGates") and _said(status) is None,
             "owner_kind": owner.get("kind", ""),
             "owner_uid": owner.get("uid", ""),
             "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),
@@ -123,12 +124,23 @@ def _toleration(one: Json) -> dict[str, Any]:
     }
 
 
-def _controller(owners: Iterable[Json]) -> Json:
+def controller(owners: Iterable[Json]) -> Json:
+    """The owner that manages the object; empty where there is none."""
     return next((one for one in owners if one.get("controller")), {})
 
 
+def _nomination(status: Json) -> dict[str, str]:
+    """kube-scheduler nominates by preemption and says nothing else; ours comes with a condition that names the node."""
+    node = status.get("nominatedNodeName", "")
+    ours = any(one["type"] == labels.NOMINATED and one.get("message") == node for one in status.get("conditions") or ())
+    return {"expected_on": node} if ours else {"nominated_node": node}
+
+
 def _unschedulable(status: Json) -> bool:
-    return any(
-        one.get("type") == "PodScheduled" and one.get("status") == "False" and one.get("reason") == "Unschedulable"
-        for one in status.get("conditions") or ()
-    )
+    said = _said(status)
+    return said is not None and said.get("status") == "False" and said.get("reason") == "Unschedulable"
+
+
+def _said(status: Json) -> Json | None:
+    """kube-scheduler's word on the pod."""
+    return next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), None)

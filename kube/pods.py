@@ -1,6 +1,6 @@
 """Pods on a node and their way out: the Eviction API, forced deletion, and the volumes that have to follow.
 
-Satisfies `activities.ports.Pods`; the drain activities call it, `drain.py` has the rules.
+Satisfies `activities.ports.Pods` and `controller.placing.Nominator`; `drain.py` has the rules of drains.
 """
 
 import asyncio
@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kube.client import Answer, KubeClient
+from kube.client import STRATEGIC_MERGE, Answer, KubeClient
 from kube.drain import drain_pod
 from kube.errors import Json, fault_of, status_of
 from kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
 from kube.shared import SharedRead
+from model.facts import PodFact
+from model.labels import NOMINATED
 from model.outcomes import DrainPod, Eviction
 
 _GONE: Final = (404, 409)
@@ -41,10 +43,11 @@ class KubePods:
         answer = await self._client.send("POST", path, body=body)
         who = f"{pod.namespace}/{pod.name}"
         if answer.ok or answer.code in _GONE:
-            return Eviction(pod=who, accepted=True)
+            return Eviction(pod=who, accepted=True, gone=not answer.ok)
         blocked_by = _budget(answer)
         if blocked_by:
-            return Eviction(pod=who, accepted=False, blocked_by=blocked_by)
+            several = _SEVERAL_BUDGETS in blocked_by
+            return Eviction(pod=who, accepted=False, blocked_by=blocked_by, several_budgets=several)
         raise fault_of(answer.code, answer.body, what=f"evicting {who}", retry_after=answer.retry_after)
 
     async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:
@@ -57,6 +60,21 @@ class KubePods:
         if answer.code in _GONE:
             return False
         what = f"deleting {pod.namespace}/{pod.name}"
+        raise fault_of(answer.code, answer.body, what=what, retry_after=answer.retry_after)
+
+    async def nominate(self, pod: PodFact, node: str, *, now: datetime) -> bool:
+        """Write where it is expected, for kube-scheduler to look there first. False when it is gone."""
+        path = PODS.path(pod.name, namespace=pod.namespace, sub="status")
+        stamp = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+        condition = {"type": NOMINATED, "status": "True", "reason": "Planned", "message": node}
+        body = {
+            "metadata": {"uid": pod.uid},
+            "status": {"nominatedNodeName": node, "conditions": [{**condition, "lastTransitionTime": stamp}]},
+        }
+        answer = await self._client.send("PATCH", path, body=body, content_type=STRATEGIC_MERGE)
+        if answer.ok or answer.code in _GONE:
+            return answer.ok
+        what = f"nominating {node} for {pod.namespace}/{pod.name}"
         raise fault_of(answer.code, answer.body, what=what, retry_after=answer.retry_after)
 
     async def attached_volumes(self, node_name: str) -> Sequence[str]:
@@ -72,7 +90,7 @@ class KubePods:
         claims = {
             (pod["metadata"]["namespace"], name)
             for pod in await self._list(node_name)
-            if _stays(pod, now)
+            if stays(pod, now)
             for name in _claim_names(pod)
         }
         found = await asyncio.gather(
@@ -90,11 +108,10 @@ class KubePods:
         return list(answer.get("items") or ())
 
 
-def _stays(pod: Json, now: datetime) -> bool:
-    """Alive, and not one that the drain moves."""
-    seen = drain_pod(pod, now)
+def stays(pod: Json, now: datetime) -> bool:
+    """Not finished, and not one that the drain waits for: one that is stuck keeps its volumes to the end, too."""
     phase = (pod.get("status") or {}).get("phase")
-    return not seen.waits and phase not in ("Succeeded", "Failed") and seen.deletion is None
+    return phase not in ("Succeeded", "Failed") and not drain_pod(pod, now).waits
 
 
 def _claim_names(pod: Mapping[str, Any]) -> Iterable[str]:

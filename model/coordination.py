@@ -9,6 +9,7 @@ from model.learnt import LearntKept
 from model.messages import Pause, PermitAsked
 from model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft
+from model.registrations import Registrations
 from model.replicas import ReplicasState
 
 
@@ -62,6 +63,7 @@ class PoolState(Message):
     blocked_by: str = ""
     replicas: ReplicasState = ReplicasState()
     """Of a static pool."""
+    registrations: Registrations = Registrations()
 
 
 class NodeClassState(Message):

@@ -196,6 +196,8 @@ class DisruptionRequest(Message):
     unavailable: tuple[UnavailableOffering, ...] = ()
     reservations: dict[str, ReservationRoom] = {}
     not_ready_grace: timedelta = timedelta(minutes=5)
+    pool_graces: dict[str, timedelta] = {}
+    """By pool where it has its own."""
     first: tuple[str, ...] = ()
     """NodeClaims that the last pass did not reach."""
 

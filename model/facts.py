@@ -13,6 +13,10 @@ class Taint(Value):
     value: str = ""
     effect: str
 
+    @property
+    def name(self) -> str:
+        return f"{self.key}:{self.effect}"
+
 
 class Toleration(Value):
     key: str = ""
@@ -87,12 +91,17 @@ class PodFact(Value):
     created: datetime
     node_name: str = ""
     nominated_node: str = ""
+    """Where kube-scheduler makes room for it by preemption."""
+    expected_on: str = ""
+    """Where a plan of ours expects it, as its status says."""
     phase: str = "Pending"
     deleting: bool = False
     deletion_deadline: datetime | None = None
     """When its own grace period ends, once it is being deleted."""
     unschedulable: bool = False
     """kube-scheduler said PodScheduled=False, reason Unschedulable."""
+    untried: bool = False
+    """kube-scheduler has not said anything of it yet, and nothing keeps it from trying."""
     owner_kind: str = ""
     owner_uid: str = ""
     daemonset: bool = False
@@ -123,6 +132,12 @@ class PodFact(Value):
     """Names of PersistentVolumeClaims in its namespace, those of ephemeral volumes included."""
 
     @property
+    def picky(self) -> bool:
+        """Which other pods a node has decides whether it may go there."""
+        company = (*self.affinity, *self.anti_affinity)
+        return bool(self.host_ports) or any(not one.weight for one in company) or any(one.hard for one in self.spreads)
+
+    @property
     def finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
 
@@ -134,6 +149,13 @@ class NamespaceFact(Value):
     labels: dict[str, str] = {}
 
 
+class NodeCondition(Value):
+    type: str
+    status: str
+    since: datetime | None = None
+    """When it took this status."""
+
+
 class NodeFact(Value):
     name: str
     uid: str = ""
@@ -141,10 +163,15 @@ class NodeFact(Value):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    tainted: dict[str, datetime] = {}
+    """Since when each taint is there, by `key:effect`: as the taint says, or as it was first seen."""
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
+    missing: dict[str, datetime] = {}
+    """Since when a resource that the node has, or had, is not allocatable: as it was first seen."""
     ready: bool = False
     ready_changed: datetime | None = None
+    conditions: tuple[NodeCondition, ...] = ()
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
@@ -173,10 +200,14 @@ class ClaimFact(Value):
     node_name: str = ""
     expire_after_seconds: int | None = None
     launched: bool = False
+    launched_at: datetime | None = None
     registered: bool = False
+    registered_at: datetime | None = None
     initialized: bool = False
     initialized_at: datetime | None = None
     instance_terminating: bool = False
+    consistent: str = ""
+    """Status of the condition ConsistentStateFound; empty before it was first looked at."""
     drifted: str = ""
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""
@@ -186,6 +217,8 @@ class ClaimFact(Value):
     """When a pod came to the node or left it last; None where none did since it was initialized."""
     termination_grace_period: str = ""
     """Empty: a drain waits for ever."""
+    overdue: str = ""
+    """The phase that its condition says is past its deadline."""
     deleting: bool = False
     deletion: datetime | None = None
     finalizers: tuple[str, ...] = ()

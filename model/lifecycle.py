@@ -6,11 +6,15 @@ Phases are in the order of life; `policy/lifecycle.py` has the one table of lega
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from model.absence import Absence
 from model.base import Message
 from model.catalogue import UnavailableOffering
+from model.drains import DrainState, GaveUp
 from model.launches import Launched, LaunchGroup, LaunchRefused
-from model.messages import Pause, PermitAnswered
+from model.messages import DisruptionReason, Pause, PermitAnswered
 from model.observations import ClaimSeen
+from model.pace import Expected
+from model.repairs import Health
 
 
 class Phase(StrEnum):
@@ -70,7 +74,14 @@ class ClaimState(Message):
     """When this phase began."""
     deadline: datetime | None = None
     overdue: bool = False
+    told_overdue: Phase | None = None
+    """The phase that the NodeClaim's condition says is overdue."""
+    expected: Expected | None = None
+    """Of its start-up; what it was told first."""
+    slow: bool = False
+    """This phase takes longer than expected, and is within its deadline."""
     blocked_by: str = ""
+    """What was found; `policy/overdue.py` says how it is shown."""
     launch_attempt: int = 1
     group: LaunchGroup | None = None
     """Frozen before CreateFleet is called; holds until an attempt ends."""
@@ -88,16 +99,32 @@ class ClaimState(Message):
     initialized: bool = False
     boot_id: str = ""
     flaps: int = 0
-    """How often the node left Ready after initialization."""
+    """How often the node was away after initialization: NotReady, or under a taint that passes."""
+    reboots: int = 0
+    """How often its machine came back with another boot id."""
+    absences: tuple[Absence, ...] = ()
+    """When it was away, lately."""
+    absences_told: str = ""
+    """What its NodeClaim was last told of them."""
     expires: datetime | None = None
+    """At the latest: `policy/expiry.py` says when, by the rules of the moment."""
+    lifetime: timedelta | None = None
+    """expireAfter; None: never, or of a life that began before expiry had jitter."""
     drift: str = ""
     """What the NodeClaim's condition Drifted was last told; `seen` has what it should say."""
     drift_message: str = ""
+    health: Health = Health()
+    """Of the Node, as repair counts it."""
     permit: PermitAnswered | None = None
     permit_asked: datetime | None = None
+    permit_for: DisruptionReason = "Empty"
+    """What it was asked for."""
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
     pause: Pause | None = None
+    drain: DrainState | None = None
+    gave_up: GaveUp | None = None
+    """The last drain that was given up."""
     story: tuple[Step, ...] = ()
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 from model.base import Message
 from model.launches import LaunchResult
 
-DisruptionReason = Literal["Empty", "Drifted", "Underutilized"]
+DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired"]
 
 
 class GroupAnswered(Message):

@@ -5,11 +5,16 @@ repeated and reordered signals are harmless.
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.kinds import LifecycleRules
+from model.pace import Expected
+from model.repairs import Unhealthy
+
+UNCOMPARED: Final = {"number", "ready_since", "expected"}
+"""What an observation may differ in and yet be no news."""
 
 
 class ClaimSeen(Message):
@@ -27,6 +32,13 @@ class ClaimSeen(Message):
     node_count: int = 0
     """More than one Node with this provider id is an error that registration reports."""
     node_ready: bool = False
+    ready_since: datetime | None = None
+    """When the Node last became Ready; not part of what is compared."""
+    away_since: datetime | None = None
+    """Since when an initialized node is NotReady, under a taint that will pass, or without a device that its NodeClaim
+    asks for; None for one that is well."""
+    away_for: str = ""
+    """Which of these: `NotReady`, the taints as `key:effect`, `nvidia.com/gpu is not allocatable`."""
     waiting_for: tuple[str, ...] = ()
     """What still holds up initialization: startup taints, ephemeral taints, resources, in the reference's order."""
     boot_id: str = ""
@@ -47,11 +59,16 @@ class ClaimSeen(Message):
     drift_message: str = ""
     kept_for: str = ""
     """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
+    unhealthy: tuple[Unhealthy, ...] = ()
+    """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
 
+    expected: Expected | None = None
+    """How long its start-up may take before it is slow, told with what is told anyhow; not part of what is compared."""
+
     def differs(self, other: "ClaimSeen | None") -> bool:
-        return other is None or self.model_copy(update={"number": 0}) != other.model_copy(update={"number": 0})
+        return other is None or self.model_dump(exclude=UNCOMPARED) != other.model_dump(exclude=UNCOMPARED)
 
 
 class DemandSeen(Message):
@@ -75,6 +92,9 @@ class PoolSeen(Message):
     """A digest of nodes and resources."""
     node_class: str = ""
     node_class_ready: str = ""
+    class_generation: int = 0
+    registered: int = 0
+    """NodeClaims that registered; told only while the pool's condition NodeRegistrationHealthy is to be mended."""
     stamps: str = ""
     """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False

@@ -74,6 +74,8 @@ class NodeState(Value):
     capacity: dict[str, int] = {}
     allocatable: dict[str, int] = {}
     ready: bool = False
+    conditions: tuple[tuple[str, str], ...] = ()
+    """type, status."""
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
@@ -99,6 +101,13 @@ class DrainPod(Value):
     """Why it is not evictable though waited for."""
     grace_seconds: int = 30
     deletion: datetime | None = None
+    """The deletionTimestamp: when it should have ended."""
+    protected_until: datetime | None = None
+    """When its do-not-disrupt ends; None while that is not in sight."""
+    owner_kind: str = ""
+    owner_name: str = ""
+    labels: dict[str, str] = {}
+    ready: bool = True
 
 
 class Eviction(Value):
@@ -107,6 +116,10 @@ class Eviction(Value):
     accepted: bool
     blocked_by: str = ""
     """The PodDisruptionBudget and its arithmetic, in the API server's words."""
+    several_budgets: bool = False
+    """More than one PodDisruptionBudget selects the pod, which the Eviction API refuses for good."""
+    gone: bool = False
+    """It was not there any more."""
 
 
 class Resolved(Value):

@@ -1,12 +1,18 @@
 """What the activities of a node's life are told and what they answer. Expected outcomes are values."""
 
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
+from pydantic import model_validator
+
+from model.absence import Absence
 from model.base import Message
 from model.catalogue import UnavailableOffering
+from model.drains import DrainVerdict
+from model.kinds.lifecycle_rules import DrainRules
 from model.launches import Launched, LaunchPreparation, Member
 from model.plans import LaunchDraft
+from model.registrations import Registrations
 
 
 class ClaimRef(Message):
@@ -54,9 +60,14 @@ class Recalled(Message):
     initialized: bool = False
     boot_id: str = ""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
     drift: str = ""
     """What the condition Drifted says."""
     drift_message: str = ""
+    told_overdue: str = ""
+    """The phase that the condition tenure.sh/Overdue says is past its deadline."""
+    absences: tuple[Absence, ...] = ()
+    """When its node was away, as the NodeClaim says."""
 
 
 class Registered(Message):
@@ -66,6 +77,7 @@ class Registered(Message):
     ready: bool = False
     """The Node was Ready already, with nothing that holds up initialization."""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
 
 
 class Initialized(Message):
@@ -73,6 +85,7 @@ class Initialized(Message):
     waiting_for: str = ""
     boot_id: str = ""
     expires: datetime | None = None
+    lifetime: timedelta | None = None
 
 
 class DisruptionAsked(Message):
@@ -80,6 +93,10 @@ class DisruptionAsked(Message):
     reason: str
     voluntary: bool = True
     """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
+    keep: bool = False
+    """Take the node out of service and leave its NodeClaim for the end of the drain."""
+    at_once: bool = False
+    """Nothing may hold up the end: its termination grace period is over."""
 
 
 class Disrupted(Message):
@@ -91,16 +108,34 @@ class DrainAsked(Message):
     claim: ClaimRef
     known_blockers: str = ""
     """The verdict shown already: the activity comes back when it changes."""
+    known: DrainVerdict | None = None
+    """The same, with all there is to it: since when what holds."""
     patience: float = 300.0
     """Seconds after which it comes back in any case."""
+    began: datetime | None = None
+    """When the drain began."""
+    keep: bool = False
+    """The NodeClaim is not deleted before the pods are gone, unless a person deletes it."""
+    escalate: bool = False
+    """Pods are deleted with their own grace period from now on, whatever holds them."""
+    rules: DrainRules | None = None
 
 
 class Drained(Message):
-    outcome: Literal["drained", "waiting", "deadline passed"]
+    outcome: Literal["drained", "waiting", "deadline passed", "not ready"]
+    """`not ready`: the node's kubelet has been dead for so long that its pods are not waited for any more."""
     blockers: str = ""
     pods: int = 0
     deadline: datetime | None = None
     """The end of the termination grace period, where one is set."""
+    verdict: DrainVerdict | None = None
+    keep: bool = False
+    """The NodeClaim is still not being deleted."""
+
+
+class GiveUpAsked(Message):
+    claim: ClaimRef
+    why: str
 
 
 class Report(Message):
@@ -114,6 +149,13 @@ class Report(Message):
     message: str = ""
     event: str = ""
     warning: bool = False
+
+
+class AbsencesTold(Message):
+    """When a NodeClaim's node was away, as its workflow knows."""
+
+    claim: ClaimRef
+    absences: tuple[Absence, ...]
 
 
 class TerminationAsked(Message):
@@ -143,6 +185,18 @@ class PoolAsked(Message):
     reason: str = "Empty"
     gate_off: bool = False
     """It is a static pool, and the gate StaticCapacity is off where the watch is."""
+    registrations: Registrations = Registrations()
+
+
+class PoolWritten(Message):
+    exists: bool = True
+    registrations: Registrations | None = None
+    """With those that the live NodeClaims tell of; None where an earlier version answered, with a plain yes or no."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, answer: Any) -> Any:
+        return {"exists": answer} if isinstance(answer, bool) else answer
 
 
 class GroupRefused(Message):

@@ -26,6 +26,22 @@ def is_known_ephemeral(taint: Taint) -> bool:
     return any(taint.matches(known) and taint.value == known.value for known in KNOWN_EPHEMERAL)
 
 
+TRANSIENT: Final = frozenset(
+    {
+        labels.NOT_READY_TAINT_KEY,
+        labels.UNREACHABLE_TAINT_KEY,
+        labels.NETWORK_UNAVAILABLE_TAINT_KEY,
+        labels.UNINITIALIZED_TAINT_KEY,
+    }
+)
+"""Keys of taints that come and go with a node's health, whatever their effect."""
+
+
+def passes(key: str) -> bool:
+    """Whether a taint of this key goes by itself, on any node; what a NodePool declares does so too."""
+    return key in TRANSIENT or key.startswith(labels.READINESS_TAINT_PREFIX)
+
+
 def merge(existing: Iterable[Taint], added: Iterable[Taint]) -> tuple[Taint, ...]:
     """The existing taints, and those of `added` whose key and effect are not among them."""
     merged = list(existing)

@@ -49,5 +49,13 @@ def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tup
     return tuple(f"{taint.key}:{taint.effect}" for taint in strange)
 
 
+def undeclared_message(node: str, strange: Iterable[str]) -> str:
+    """What it means that a Node carries such taints, and what to write."""
+    return (
+        f"Node {node} is tainted {', '.join(strange)}: only pods that tolerate it go there, and "
+        "others get another node; if it goes by itself, declare it in the NodePool's startupTaints"
+    )
+
+
 def _written(taints: Iterable[Taint]) -> str:
     return ", ".join(f"{taint.key}:{taint.effect}" for taint in taints)

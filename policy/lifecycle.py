@@ -6,6 +6,7 @@
 from datetime import datetime
 
 from model.lifecycle import ClaimState, Phase
+from policy.rules import deadlines_of
 
 TRANSITIONS: dict[Phase, dict[Phase, str]] = {
     Phase.LAUNCH: {
@@ -20,14 +21,15 @@ TRANSITIONS: dict[Phase, dict[Phase, str]] = {
     },
     Phase.INITIALIZATION: {
         Phase.READY: "the Node is Ready, its startup taints are gone and its resources are there",
-        Phase.DRAIN: "a person, an owner or expiry deleted the NodeClaim",
+        Phase.DRAIN: "a person, an owner, expiry or repair deleted the NodeClaim, or a policy did at the deadline",
     },
     Phase.READY: {
         Phase.INITIALIZATION: "the machine came back with another boot id",
-        Phase.DRAIN: "a person deleted it, it expired, or its NodePool permitted a disruption",
+        Phase.DRAIN: "a person deleted it, it expired, repair replaced it, or its NodePool permitted a disruption",
     },
     Phase.DRAIN: {
         Phase.TERMINATION: "no pod and no volume is waited for, or the termination grace period is over",
+        Phase.READY: "its LifecyclePolicy gave a blocked drain up, and its NodeClaim is not being deleted",
     },
     Phase.TERMINATION: {
         Phase.GONE: "EC2 no longer lists the instance and the finalizers are off",
@@ -43,8 +45,9 @@ def may_follow(before: Phase, after: Phase) -> bool:
 def deadline_of(state: ClaimState, phase: Phase, entered: datetime) -> datetime | None:
     """When a phase entered at `entered` becomes overdue. Launch and registration count from the claim's birth
     (reference 3.5), the others from their entry; a ready node has no deadline of its own. A claim that was launched
-    or recalled late has the time for registration that a launch in its last minute leaves."""
-    born, limits = state.identity.created, state.deadlines
+    or recalled late has the time for registration that a launch in its last minute leaves. LifecyclePolicies may say
+    other deadlines than the settings."""
+    born, limits = state.identity.created, deadlines_of(state.seen.rules, state.deadlines)
     match phase:
         case Phase.LAUNCH:
             return born + limits.launch

@@ -4,11 +4,16 @@
 """
 
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from model.base import Value
+from model.drains import LINE
 from model.durations import parse_duration
+from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import ClaimState
+from model.messages import DisruptionReason
+from policy.expiry import expiry_of, has_expired, is_under_budget
+from policy.repair import Repair, decide_repair
 
 ASK_AGAIN_UNANSWERED = timedelta(seconds=30)
 """A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
@@ -17,11 +22,13 @@ ASK_AGAIN_REFUSED = timedelta(minutes=10)
 LOOK_AGAIN_UNREADY = timedelta(minutes=2)
 """Between looks at the instance of a Node that is NotReady (Karpenter's garbage collection, reference 3.8)."""
 
+EMPTY: Final = "Empty"
+EXPIRED: Final = "Expired"
 REPLACED_LATER = "replacement comes with voluntary disruption"
 
 
 class Verdict(Value):
-    do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt", "look"]
+    do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"]
     until: datetime | None = None
     """For `wait`: when time alone changes the verdict; None while only a signal can."""
     why: str = ""
@@ -30,43 +37,79 @@ class Verdict(Value):
 
 
 def decide_ready(state: ClaimState, now: datetime) -> Verdict:
-    """Deletion first, then what the machine says, then expiry, then the pool's wish to shrink."""
+    """Deletion first, then what the machine says, then expiry, then its health, then the pool's wish to shrink."""
     seen = state.seen
     if seen.deleting or not seen.exists:
         return Verdict(do="drain", why="Deleted")
     if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
         return Verdict(do="initialize", why="Rebooted")
-    if state.expires and now >= state.expires:
-        return Verdict(do="expire", why="Expired")
+    expired = has_expired(state, now)
+    if expired and not is_under_budget(state):
+        return Verdict(do="expire", why=EXPIRED)
     if not seen.node_name:
         return Verdict(do="look", why="NodeNotFound")
+    trouble = decide_repair(state, now)
+    if trouble.do != "wait":
+        return Verdict(do="repair", why=trouble.condition)
+    return _beside(trouble, _decide_calm(state, now, expired=expired))
+
+
+def _decide_calm(state: ClaimState, now: datetime, *, expired: bool) -> Verdict:
     look = state.unready_since + LOOK_AGAIN_UNREADY if state.unready_since else None
     if look and now >= look:
         return Verdict(do="look", why="NodeNotReady")
-    return _sooner(_sooner(_decide_empty(state, now), state.expires), look)
+    if expired:
+        return _sooner(_decide_expired(state, now), look)
+    return _sooner(_sooner(_decide_empty(state, now), expiry_of(state)), look)
+
+
+def _decide_expired(state: ClaimState, now: datetime) -> Verdict:
+    """Only where rules say so: whatever runs there, it goes as soon as its NodePool's budget has room."""
+    return _paused(state, now) or _left_alone(state, now) or _decide_permit(state, now, EXPIRED)
+
+
+def drain_rules(state: ClaimState) -> DrainRules | None:
+    return state.seen.rules.drain if state.seen.rules else None
+
+
+def _left_alone(state: ClaimState, now: datetime) -> Verdict | None:
+    """A node whose drain was given up goes nowhere of Tenure's own accord for a while; None for any other."""
+    gave_up = state.gave_up
+    if gave_up is None or now >= gave_up.again:
+        return None
+    held = f"its drain was given up: {gave_up.why}"[:LINE]
+    return _let_go(state, Verdict(do="wait", until=gave_up.again, why="drain given up", blocked_by=held))
 
 
 def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
     due = empty_due(state)
     if due is None:
         return _let_go(state, Verdict(do="wait", blocked_by=_held(state)))
-    if state.pause and now < state.pause.until:
-        held = f"paused by {state.pause.by}: {state.pause.reason}"
-        return _let_go(state, Verdict(do="wait", until=state.pause.until, why="Paused", blocked_by=held))
+    if alone := _paused(state, now) or _left_alone(state, now):
+        return alone
     if now < due:
-        return _let_go(state, Verdict(do="wait", until=due, why="Empty"))
-    return _decide_permit(state, now)
+        return _let_go(state, Verdict(do="wait", until=due, why=EMPTY))
+    return _decide_permit(state, now, EMPTY)
 
 
-def _decide_permit(state: ClaimState, now: datetime) -> Verdict:
-    permit, asked = state.permit, state.permit_asked
+def _paused(state: ClaimState, now: datetime) -> Verdict | None:
+    if state.pause is None or now >= state.pause.until:
+        return None
+    held = f"paused by {state.pause.by}: {state.pause.reason}"
+    return _let_go(state, Verdict(do="wait", until=state.pause.until, why="Paused", blocked_by=held))
+
+
+def _decide_permit(state: ClaimState, now: datetime, why: DisruptionReason) -> Verdict:
+    """A permit for another reason counts for nothing: budgets differ by reason."""
+    permit = state.permit if state.permit and state.permit.reason == why else None
+    asked = state.permit_asked if state.permit_for == why else None
     if permit and permit.granted and permit.until and now < permit.until:
-        return Verdict(do="disrupt", why="Empty")
+        return Verdict(do="disrupt", why=why)
     if asked is None or (permit and permit.granted):
-        return Verdict(do="ask", why="Empty")
+        return Verdict(do="ask", why=why)
     again = asked + (ASK_AGAIN_REFUSED if permit else ASK_AGAIN_UNANSWERED)
     if now >= again:
-        return Verdict(do="ask", why="Empty")
+        return Verdict(do="ask", why=why)
     return Verdict(do="wait", until=again, why="the pool's permit", blocked_by=permit.blocked_by if permit else "")
 
 
@@ -94,6 +137,13 @@ def consolidate_after(policy: str) -> timedelta | None:
     """The NodePool's consolidateAfter out of `<consolidationPolicy>/<consolidateAfter>`; None for Never or no pool."""
     _, _, text = policy.partition("/")
     return parse_duration(text) if text else None
+
+
+def _beside(trouble: Repair, verdict: Verdict) -> Verdict:
+    """Health is looked at again at its own time, and holds back nothing that has a reason of its own."""
+    if verdict.do == "wait" and trouble.blocked_by and not verdict.blocked_by:
+        verdict = verdict.model_copy(update={"blocked_by": trouble.blocked_by})
+    return _sooner(verdict, trouble.until)
 
 
 def _let_go(state: ClaimState, verdict: Verdict) -> Verdict:

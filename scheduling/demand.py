@@ -4,6 +4,7 @@
 than one.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -41,10 +42,35 @@ class Constraints(NamedTuple):
 ANYWHERE: Final = Constraints((), (), (), ())
 
 
+def provisionable(homeless: Iterable[PodFact]) -> Iterator[PodFact]:
+    """Of pods without a node, those that need one bought: kube-scheduler found no place for them, or for their like.
+
+    It takes its time over many pods and has one answer for all that are alike, so that those it has not come to yet
+    are not waited for."""
+    refused, untried = dict[str, PodFact](), list[PodFact]()
+    for pod in homeless:
+        if is_provisionable(pod):
+            refused.setdefault(pod.owner_uid, pod)
+            yield pod
+        elif pod.untried and pod.owner_uid and _wants_a_node(pod):
+            untried.append(pod)
+    yield from (pod for pod in untried if pod.owner_uid in refused and _alike(pod, refused[pod.owner_uid]))
+
+
+def _alike(pod: PodFact, refused: PodFact) -> bool:
+    """Pods of one owner come from one template: only what is made for each of them may differ."""
+    made = ("requests", "volumes", "node_selector", "required_terms", "tolerations")
+    return all(getattr(pod, one) == getattr(refused, one) for one in made)
+
+
 def is_provisionable(pod: PodFact) -> bool:
     """The kube-scheduler found no place for it, and nobody else provides one (reference 2.2)."""
-    homeless = pod.unschedulable and not pod.node_name and not pod.nominated_node
-    return homeless and not (pod.daemonset or pod.mirror or pod.deleting or pod.finished)
+    return pod.unschedulable and _wants_a_node(pod)
+
+
+def _wants_a_node(pod: PodFact) -> bool:
+    placed = pod.node_name or pod.nominated_node
+    return not (placed or pod.daemonset or pod.mirror or pod.deleting or pod.finished)
 
 
 def is_reschedulable(pod: PodFact, now: datetime) -> bool:

@@ -6,16 +6,18 @@ Turns `scheduling/facts.py` into the `Home`s of `scheduling/homes.py`; the rules
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint
-from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, REGISTERED
+from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, NODEPOOL, REGISTERED
 from model.learnt import Learnt
 from model.requirements import Requirements
 from model.resources import MEMORY, subtract, total
 from scheduling.daemons import still_to_come
 from scheduling.facts import Facts
+from scheduling.grace import Grace, Standing
 from scheduling.homes import Home, home_labels
-from scheduling.tolerance import without_not_ready, without_startup, without_unregistered
+from scheduling.tolerance import without_passing, without_startup, without_unregistered
 
 
 def homes(
@@ -25,11 +27,14 @@ def homes(
     *,
     now: datetime,
     not_ready_grace: timedelta,
+    pool_graces: Mapping[str, timedelta] | None = None,
 ) -> Iterator[Home]:
     """Every node and claim that is not on its way out; `claims` are those of `facts` and those not seen there yet.
 
-    `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets.
+    `unlaunched_overhead` says by claim what of its requests is meant for DaemonSets; `pool_graces` by NodePool where
+    its nodes have another grace than `not_ready_grace`.
     """
+    graces = pool_graces or {}
     daemons = tuple(facts.daemons.values())
     owned: set[str] = set()
     for claim in claims:
@@ -39,12 +44,22 @@ def homes(
             continue
         if node is None:
             yield _launched(claim, daemons) if claim.launched else _unlaunched(claim, unlaunched_overhead)
-        elif not node.deleting and (not claim.initialized or is_home(node, now, not_ready_grace)):
-            yield _running(claim, node, facts, daemons)
+        elif not node.deleting:
+            grace = graces.get(claim.pool, not_ready_grace)
+            standing = Grace(node, grace, claim).standing(now) if claim.initialized else "starting"
+            if standing != "lost" or node.ready:
+                yield _running(claim, node, facts, daemons, standing)
     for node in facts.nodes.values():
-        if node.name not in owned and not node.deleting and is_home(node, now, not_ready_grace):
-            taints = without_not_ready(node.taints)
-            yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
+        if node.name not in owned and not node.deleting and not _is_nameless(node):
+            standing = Grace(node, graces.get(node.labels.get(NODEPOOL, ""), not_ready_grace)).standing(now)
+            if standing != "lost" or node.ready:
+                taints = without_passing(node.taints) if standing == "expected" else node.taints
+                yield _standing(node, node.labels, taints, node.allocatable, facts, daemons, initialized=True)
+
+
+def _is_nameless(node: NodeFact) -> bool:
+    """A pool's Node that has no provider id yet: its NodeClaim counts until it is known whose it is."""
+    return NODEPOOL in node.labels and not node.provider_id
 
 
 def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:
@@ -60,26 +75,33 @@ def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:
     return claim.model_copy(update={"allocatable": {**claim.allocatable, MEMORY: left}})
 
 
-def is_home(node: NodeFact, now: datetime, not_ready_grace: timedelta) -> bool:
-    """Ready, or so lately not that it is expected back (`not_ready_grace`)."""
-    since = node.ready_changed or node.created
-    return node.ready or (since is not None and now - since < not_ready_grace)
-
-
-def _running(claim: ClaimFact, node: NodeFact, facts: Facts, daemons: Sequence[DaemonSetFact]) -> Home:
-    """A claim with its node. Until registration the claim says what the labels and taints will be."""
-    labels, taints = (node.labels, node.taints) if claim.registered else ({**node.labels, **claim.labels}, claim.taints)
-    if claim.initialized:
-        taints = without_not_ready(taints)
-    else:
-        labels = _to_be(labels)
-        taints = without_startup(without_unregistered(taints), claim.startup_taints)
-    allocatable = node.allocatable
-    if not claim.initialized:
+def _running(
+    claim: ClaimFact,
+    node: NodeFact,
+    facts: Facts,
+    daemons: Sequence[DaemonSetFact],
+    standing: Standing | Literal["starting"],
+) -> Home:
+    """A claim with its node. What is not there yet, or is away and expected back, counts as it will be."""
+    labels = node.labels if claim.registered else {**node.labels, **claim.labels}
+    taints, allocatable = node.taints, node.allocatable
+    match standing:
+        case "starting":
+            labels, taints = _to_be(labels), _starting_taints(claim, node)
+        case "expected":
+            taints = without_passing(taints, claim.startup_taints)
+    if standing in ("starting", "expected"):
         known = {key: amount for key, amount in node.allocatable.items() if amount}
         allocatable = {**claim.allocatable, **known}
     home = _standing(node, labels, taints, allocatable, facts, daemons, initialized=claim.initialized)
     return replace(home, claim=claim.name)
+
+
+def _starting_taints(claim: ClaimFact, node: NodeFact) -> tuple[Taint, ...]:
+    """Until registration the claim says what the taints will be. Until initialization those that pass are looked
+    through however long they last: for that the phase has its deadline."""
+    taints = without_passing(node.taints if claim.registered else claim.taints)
+    return without_startup(without_unregistered(taints), claim.startup_taints)
 
 
 def _standing(

@@ -16,7 +16,7 @@ from model.labels import NODEPOOL
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
-from scheduling.demand import invalid, is_provisionable, is_reschedulable, shuns_pools
+from scheduling.demand import invalid, is_reschedulable, provisionable, shuns_pools
 from scheduling.disruption.deciding import Situation, decide
 from scheduling.emission import MAX_INSTANCE_TYPES
 from scheduling.facts import Change, Facts
@@ -34,6 +34,8 @@ from scheduling.reserved import Rooms
 __all__ = ["Change", "ClusterState", "PlanSettings"]
 
 _GRACE: Final = timedelta(minutes=5)
+_Graces = tuple[timedelta, Mapping[str, timedelta]]
+"""How long NotReady nodes are waited for: usually, and by NodePool where it is another time."""
 
 
 class PlanSettings(Value):
@@ -98,19 +100,21 @@ class ClusterState:
         now: datetime,
         unavailable: Iterable[UnavailableOffering] = (),
         not_ready_grace: timedelta = _GRACE,
+        pool_graces: Mapping[str, timedelta] | None = None,
         reservations: Mapping[str, ReservationRoom] | None = None,
     ) -> Plan:
         """Where every pod that needs a node goes, and what is to be bought for it.
 
-        `not_ready_grace` is how long a node that turned NotReady still counts as a home. The plan's `seconds` are left
-        to the caller, who has a clock.
+        `not_ready_grace` is how long a node that turned NotReady still counts as a home, and `pool_graces` the same for
+        nodes of NodePools that have their own. The plan's `seconds` are left to the caller, who has a clock.
         """
+        grace = (not_ready_grace, pool_graces or {})
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
-        return without_virtual(self._plan_all(now, tuple(unavailable), not_ready_grace, reservations or {}), virtual)
+        return without_virtual(self._plan_all(now, tuple(unavailable), grace, reservations or {}), virtual)
 
     def disrupt(self, request: DisruptionRequest) -> Decision:
         """Which nodes could go voluntarily and what would replace them. Pods that wait have their places first."""
-        asked = request.now, request.unavailable, request.not_ready_grace, request.reservations
+        asked = request.now, request.unavailable, (request.not_ready_grace, request.pool_graces), request.reservations
         shaped = list(self._demand(request.now, []))
         ground, wishes = self._ground(*asked), self._wishes()
         found = plan(shaped, ground, wishes) if shaped else Plan()
@@ -122,14 +126,14 @@ class ClusterState:
         self,
         now: datetime,
         unavailable: tuple[UnavailableOffering, ...],
-        not_ready_grace: timedelta,
+        grace: _Graces,
         reservations: Mapping[str, ReservationRoom],
     ) -> Plan:
         refused: list[Unplaced] = []
         shaped = list(self._demand(now, refused))
         if not shaped:
             return Plan(unplaced=tuple(refused))
-        ground = self._ground(now, unavailable, not_ready_grace, reservations)
+        ground = self._ground(now, unavailable, grace, reservations)
         found = plan(shaped, ground, self._wishes())
         return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
 
@@ -150,7 +154,7 @@ class ClusterState:
                 yield self._shape(pod), pod
 
     def _wanting(self, now: datetime) -> Iterator[PodFact]:
-        yield from (pod for pod in self._facts.homeless.values() if is_provisionable(pod))
+        yield from provisionable(self._facts.homeless.values())
         for name in self._leaving():
             yield from (pod for pod in self._facts.bound_to(name) if is_reschedulable(pod, now))
         for pods in self._facts.virtual.values():
@@ -168,7 +172,7 @@ class ClusterState:
         self,
         now: datetime,
         unavailable: tuple[UnavailableOffering, ...],
-        not_ready_grace: timedelta,
+        grace: _Graces,
         reservations: Mapping[str, ReservationRoom],
     ) -> Ground:
         learnt = self._market.learnt
@@ -179,7 +183,8 @@ class ClusterState:
             for claim in claims
             if not claim.launched and isinstance(template := templates.get(claim.pool), Template)
         }
-        standing = homes(self._facts, claims, overhead, now=now, not_ready_grace=not_ready_grace)
+        usual, by_pool = grace
+        standing = homes(self._facts, claims, overhead, now=now, not_ready_grace=usual, pool_graces=by_pool)
         used = self._used(claims, templates)
         offers: list[Offer] = []
         rooms = Rooms(reservations, claims)

@@ -8,16 +8,13 @@ from typing import Final
 
 from model.facts import Taint, Toleration
 from model.labels import (
-    NOT_READY_TAINT_KEY,
     PREFER_NO_SCHEDULE,
     READINESS_TAINT_PREFIX,
-    UNREACHABLE_TAINT_KEY,
     UNREGISTERED_TAINT_KEY,
 )
-from model.taints import KNOWN_EPHEMERAL
+from model.taints import KNOWN_EPHEMERAL, passes
 
 _EPHEMERAL: Final = frozenset((taint.key, taint.value or "", taint.effect) for taint in KNOWN_EPHEMERAL)
-_NOT_READY: Final = frozenset({NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY})
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -53,9 +50,10 @@ def without_unregistered(taints: Iterable[Taint]) -> tuple[Taint, ...]:
     return tuple(taint for taint in taints if taint.key != UNREGISTERED_TAINT_KEY)
 
 
-def without_not_ready(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """Without the taints that follow the Ready condition: for a node that is expected back."""
-    return tuple(taint for taint in taints if taint.key not in _NOT_READY)
+def without_passing(taints: Iterable[Taint], declared: Iterable[Taint] = ()) -> tuple[Taint, ...]:
+    """Without the taints that come and go with a node's health, and those `declared` to: for one that will be back."""
+    names = {taint.name for taint in declared}
+    return tuple(taint for taint in taints if not passes(taint.key) and taint.name not in names)
 
 
 def describe(taint: Taint) -> str:

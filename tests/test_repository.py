@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from kube.lifecycle_policies import policy_fact
 from model import labels
 from model.kinds import EC2NodeClass, NodePool
+from model.lifecycle import Deadlines
+from policy.selection import resolve
 from sandbox.world import Sandbox
 from settings import GATES, Settings
 
@@ -142,6 +145,15 @@ def test_example_pools_name_a_class_that_is_there_and_labels_that_exist() -> Non
         assert reference["name"] in classes
         unknown = {requirement["key"] for requirement in spec["requirements"]} - labels.WELL_KNOWN
         assert unknown == set()
+
+
+def test_example_policies_make_sense_together() -> None:
+    born = {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    policies = [policy_fact({**one, "metadata": one["metadata"] | born}) for one in examples_of("LifecyclePolicy")]
+    pools = {found["metadata"]["name"]: found["metadata"].get("labels", {}) for found in examples_of("NodePool")}
+    verdicts = resolve(policies, pools, Deadlines()).verdicts
+    assert verdicts and {name: one.message for name, one in verdicts.items() if one.reason} == {}
+    assert all(one.node_pools for one in verdicts.values())
 
 
 def test_example_classes_are_found_in_the_sandboxs_cluster() -> None:

@@ -3,11 +3,13 @@
 SQL visibility has room for 10 Keyword and 3 each of Bool and Datetime per namespace; this is the whole budget.
 """
 
+from datetime import datetime
 from typing import Any
 
 from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
 from model.lifecycle import ClaimIdentity, ClaimState, Phase
+from policy.overdue import blocked_by
 
 NODE_POOL = SearchAttributeKey.for_keyword("TenureNodePool")
 PHASE = SearchAttributeKey.for_keyword("TenurePhase")
@@ -31,10 +33,12 @@ ALL: dict[str, str] = {
 """Name to type, as `temporal operator search-attribute create` takes them."""
 
 
-def start_attributes(identity: ClaimIdentity) -> TypedSearchAttributes:
-    """What is known before the first line runs; given at start they cost no event."""
+def start_attributes(identity: ClaimIdentity, deadline: datetime | None = None) -> TypedSearchAttributes:
+    """What is known before the first line runs; given at start they cost no event. `deadline`: that of launch."""
+    until = [SearchAttributePair(DEADLINE, deadline)] if deadline else []
     return TypedSearchAttributes(
         [
+            *until,
             SearchAttributePair(NODE_POOL, identity.pool or "-"),
             SearchAttributePair(PHASE, Phase.LAUNCH.value),
             SearchAttributePair(PHASE_SINCE, identity.created),
@@ -45,12 +49,12 @@ def start_attributes(identity: ClaimIdentity) -> TypedSearchAttributes:
 
 def shown(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
     """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
-    launched = state.launched
+    launched, blocked = state.launched, blocked_by(state)
     values: list[SearchAttributeUpdate[Any]] = [
         PHASE.value_set(state.phase.value),
         OVERDUE.value_set(state.overdue),
         PAUSED.value_set(True) if state.pause else PAUSED.value_unset(),
-        BLOCKED_BY.value_set(state.blocked_by) if state.blocked_by else BLOCKED_BY.value_unset(),
+        BLOCKED_BY.value_set(blocked) if blocked else BLOCKED_BY.value_unset(),
         NODE_NAME.value_set(state.node_name) if state.node_name else NODE_NAME.value_unset(),
         DEADLINE.value_set(state.deadline) if state.deadline else DEADLINE.value_unset(),
     ]

@@ -4,12 +4,16 @@ Moments are written with `isoformat`: `strftime` imports a module at each call, 
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from model.absence import lasting
 from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
+from policy.expiry import expiry_of
+from policy.overdue import blocked_by
 from policy.ready import REPLACED_LATER
+from policy.rules import action_of
 
 SHOWN = 10
 """Rows of a list; a thousand nodes would make a page that nobody reads."""
@@ -27,10 +31,14 @@ NEXT = {
 def of_claim(state: ClaimState) -> str:
     launched, refused, pause = state.launched, state.refused, state.pause
     rows = [
-        ("phase", f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else "")),
+        (
+            "phase",
+            f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else " — slow" if state.slow else ""),
+        ),
         ("since", _moment(state.since)),
         ("deadline", _moment(state.deadline) if state.deadline else "none"),
-        ("blocked by", state.blocked_by or "nothing"),
+        ("blocked by", blocked_by(state) or "nothing"),
+        ("when overdue", action_of(state.seen.rules, state.phase) if state.deadline else "-"),
         ("next step", NEXT[state.phase]),
         ("node", state.node_name or "none yet"),
     ]
@@ -45,6 +53,13 @@ def of_claim(state: ClaimState) -> str:
         rows.append(("refused", f"{refused.reason}: {refused.message}"))
     if drift := drifted(state):
         rows.append(("drifted", drift))
+    if away := absent(state):
+        rows.append(("away", away))
+    rows += [("drain", line) for line in draining(state)]
+    if state.gave_up:
+        rows.append(("drain given up", f"{_moment(state.gave_up.at)}: {state.gave_up.why}"))
+    if expiry := expiry_of(state):
+        rows.append(("expires", _moment(expiry)))
     if pause:
         rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])
@@ -55,6 +70,28 @@ def drifted(state: ClaimState) -> str:
     """Why, and what comes of it; empty for a node that has not drifted."""
     seen = state.seen
     return f"{seen.drift}: {seen.drift_message}; {REPLACED_LATER}" if seen.drift else ""
+
+
+def absent(state: ClaimState) -> str:
+    """How often, for how long in all, and whether it is now; empty for a node that never was."""
+    since, over = lasting(state.absences), [one.until - one.since for one in state.absences if one.until]
+    rows = [f"since {_moment(since)}: {state.seen.away_for}, its pods wait within its grace"] if since else []
+    if state.flaps:
+        lately = f", the latest {len(over)} {'before ' * bool(since)}for {_seconds(over)} s in all" if over else ""
+        rows.append(f"{state.flaps} times since it was initialized{lately}")
+    if state.reboots:
+        rows.append(f"rebooted {state.reboots} times")
+    return "; ".join(rows)
+
+
+def _seconds(stretches: Iterable[timedelta]) -> str:
+    return f"{sum(stretches, timedelta()).total_seconds():.0f}"
+
+
+def draining(state: ClaimState) -> tuple[str, ...]:
+    """What the drain waits for, who holds it and what follows, a line each; empty while nothing has held it."""
+    verdict = state.drain.verdict if state.drain else None
+    return verdict.lines if verdict else ()
 
 
 def of_pool(state: PoolState, paused: str, waits_for: str) -> str:

@@ -13,11 +13,12 @@ from temporalio.exceptions import ActivityError, RetryState, is_cancelled_except
 
 from model.lifecycle import ClaimState, Phase, Step
 from policy.lifecycle import deadline_of, may_follow
-from workflows import attributes, details, ids
+from policy.overdue import is_alarmed, slow_at
+from policy.rules import action_of
+from workflows import attributes, details, ids, measures
 from workflows.options import ROLL_AT_EVENTS
 
 T = TypeVar("T")
-OVERDUE = "tenure_overdue_total"
 AGAIN_IN = timedelta(seconds=20)
 """Before a phase begins again after a fault that retries could not help."""
 
@@ -29,8 +30,12 @@ class RollOver(Exception):
 class Life:
     def __init__(self, state: ClaimState) -> None:
         self.state = state
-        self.telling = False
-        """Something is being written beside the phases, so that this is no moment to roll over."""
+        self.telling = 0
+        """Things that are being written beside the phases, so that this is no moment to roll over."""
+        self.moved = False
+        """A LifecyclePolicy moved the deadline, ..."""
+        self.insisting = False
+        """... and an activity runs that knows the one before."""
         self._shown: dict[str, SearchAttributeUpdate[Any]] = {}
 
     @property
@@ -65,12 +70,14 @@ class Life:
         before = self.state.phase
         if self.state.since is not None and not may_follow(before, phase):
             raise AssertionError(f"{before} may not be followed by {phase}")
+        measures.time_startup(self.state, phase)
         now = self.now
         self.change(
             phase=phase,
             since=now,
             deadline=deadline_of(self.state, phase, now),
             overdue=False,
+            slow=False,
             blocked_by="",
             story=(*self.state.story, Step(phase=phase, at=now, cause=cause)),
         )
@@ -105,25 +112,75 @@ class Life:
         if not self.state.overdue:
             self.change(overdue=True)
             self.show()
-            self._count_overdue()
+            measures.count_overdue(self.state)
 
-    def _count_overdue(self) -> None:
-        counter = workflow.metric_meter().create_counter(OVERDUE, "Phases of nodes' lives that passed their deadline")
-        counter.add(1, {"phase": self.state.phase.value, "nodepool": self.state.identity.pool})
+    def raise_alarm(self) -> bool:
+        """The deadline has passed: True where nothing follows but that a person is waited for."""
+        if action_of(self.state.seen.rules, self.state.phase) != "alarm":
+            return False
+        self.mark_overdue()
+        return True
+
+    def alarmed(self) -> bool:
+        """It is overdue, and waits for a person."""
+        return is_alarmed(self.state)
+
+    def retime(self) -> None:
+        """Other rules hold: the deadline counts from when it always did, and may be past now, or no more."""
+        state = self.state
+        if state.since is None:
+            return
+        deadline = deadline_of(state, state.phase, state.since)
+        if deadline != state.deadline:
+            overdue = state.overdue and deadline is not None and self.now >= deadline
+            self.change(deadline=deadline, overdue=overdue)
+            self.moved = True
+        self.show()
+
+    def moved_since(self) -> Callable[[], bool]:
+        """Whether a LifecyclePolicy has since changed what a wait within the phase goes by."""
+        known = (self.state.deadline, self.alarmed())
+        return lambda: (self.state.deadline, self.alarmed()) != known
+
+    def next_mark(self) -> datetime | None:
+        """When time alone makes the phase slow, or overdue; None for one that waits for a person."""
+        moments = (slow_at(self.state), None if self.alarmed() else self.state.deadline)
+        return min((moment for moment in moments if moment), default=None)
+
+    def notice_slow(self) -> bool:
+        """Show it, once, if it is so; it costs no event before."""
+        moment = slow_at(self.state)
+        if moment is None or self.now < moment:
+            return False
+        self.change(slow=True)
+        self.show()
+        return True
 
     async def insist(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
         """Run an activity for as long as it takes; when its retries pass the deadline, the phase shows as overdue.
 
         Costs no timer. Raises ActivityError for a fault that no retry can help.
         """
-        if self.state.deadline is not None and not self.overdue():
+        self.insisting, self.moved = True, False
+        try:
+            return await self._insist(call, options)
+        finally:
+            self.insisting = False
+
+    async def _insist(self, call: Callable[[Any], Awaitable[T]], options: Any) -> T:
+        bound = None
+        while self.state.deadline not in (None, bound) and not self.overdue():
+            bound = self.state.deadline
             try:
                 return await call(self.bounded(options))
             except ActivityError as error:
                 if error.retry_state is not RetryState.TIMEOUT:
                     raise
+                if not self.state.blocked_by:
+                    self.change(blocked_by=str(error.cause or error)[:200])
         if self.state.deadline is not None:
             self.mark_overdue()
+            self.show()
         return await call(options)
 
     async def stumble(self, error: ActivityError) -> None:
@@ -161,6 +218,24 @@ class Life:
             raise RollOver
         return True
 
+    async def wait_in_time(self, happened: Callable[[], bool], *, sooner: datetime | None = None, summary: str) -> bool:
+        """`wait` until the phase's deadline, wherever it is moved to, or until `sooner`; a phase that takes long is
+        marked slow on the way. One that waits for a person has no deadline."""
+        while True:
+            until = min((moment for moment in (sooner, self.next_mark()) if moment), default=None)
+            if await self.wait(_either(happened, self.moved_since()), until=until, summary=summary):
+                if happened():
+                    return True
+            elif (sooner and self.now >= sooner) or not self.notice_slow():
+                return False
+
+    async def wait_or_alarm(self, happened: Callable[[], bool], *, summary: str) -> bool:
+        """`wait_in_time`, and on past the deadline where then a person is waited for."""
+        while not await self.wait_in_time(happened, summary=summary):
+            if not self.raise_alarm():
+                return False
+        return True
+
     def roll_due(self) -> bool:
         info = workflow.info()
         return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
@@ -175,6 +250,10 @@ class Life:
 
     def _describe(self) -> None:
         workflow.set_current_details(details.of_claim(self.state))
+
+
+def _either(one: Callable[[], bool], other: Callable[[], bool]) -> Callable[[], bool]:
+    return lambda: one() or other()
 
 
 def _same(before: SearchAttributeUpdate[Any] | None, after: SearchAttributeUpdate[Any]) -> bool:

@@ -15,11 +15,14 @@ from model.launches import Launched
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
 from model.messages import GroupAnswered, Pause, PermitAnswered, Resume, Verdict
 from model.observations import ClaimSeen
+from policy.repair import noted
 from workflows.life import Life, RollOver
+from workflows.phases.away import note_absence, tell_absences
 from workflows.phases.drain import drain
 from workflows.phases.drifted import tell_drift
 from workflows.phases.initialization import initialization
 from workflows.phases.launch import launch
+from workflows.phases.overdue import keep_time, tell_overdue
 from workflows.phases.ready import ready
 from workflows.phases.recall import stands
 from workflows.phases.registration import registration
@@ -45,7 +48,7 @@ class NodeClaimWorkflow:
     async def run(self, state: ClaimState) -> ClaimOutcome:
         life = self._life
         life.begin()
-        beside = asyncio.create_task(tell_drift(life))
+        beside = [asyncio.create_task(tell(life)) for tell in (tell_drift, tell_absences, tell_overdue, keep_time)]
         try:
             while life.state.phase is not Phase.GONE:
                 try:
@@ -58,18 +61,31 @@ class NodeClaimWorkflow:
             await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not life.telling)
             workflow.continue_as_new(life.state)
         finally:
-            beside.cancel()
+            for task in beside:
+                task.cancel()
         return _outcome(life.state)
 
     @workflow.signal
     async def seen(self, seen: ClaimSeen) -> None:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
         if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
-            self._life.change(seen=self._remembered(seen), unready_since=self._unready_since(seen))
+            known = self._life.state
+            note_absence(self._life, seen)
+            self._life.change(
+                seen=self._remembered(seen),
+                unready_since=self._unready_since(seen),
+                health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
+                expected=known.expected or seen.expected,
+            )
+            if self._life.state.seen.rules != known.seen.rules:
+                self._life.retime()
 
     def _remembered(self, seen: ClaimSeen) -> ClaimSeen:
-        """A watch that just began does not know since when a node is empty; its time runs on."""
-        before = self._life.state.seen
+        """A watch that just began does not know since when a node is empty; its time runs on. Rules outlive the
+        NodeClaim."""
+        before, seen = self._life.state.seen, seen.model_copy(update={"expected": None})
+        if not seen.exists:
+            return seen.model_copy(update={"rules": before.rules})
         if seen.empty_since_unseen and before.empty and before.empty_since:
             return seen.model_copy(update={"empty_since": before.empty_since})
         return seen
@@ -138,6 +154,8 @@ def _cause(state: ClaimState, phase: Phase) -> str:
             return f"{launched.instance_type} {launched.capacity_type} in {launched.zone}"
         case Phase.INITIALIZATION:
             return f"{state.node_name} joined" if not state.initialized else f"{state.node_name} rebooted"
+        case Phase.READY if state.phase is Phase.DRAIN:
+            return "the drain was given up"
         case Phase.READY:
             return "initialized"
         case Phase.DRAIN | Phase.TERMINATION:

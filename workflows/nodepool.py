@@ -12,10 +12,12 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from activities.pools import PoolActivities
 from model.coordination import Permit, PoolState
-from model.messages import Pause, PermitAnswered, PermitAsked, PermitWithdrawn, Resume, Verdict
+from model.messages import DisruptionReason, Pause, PermitAnswered, PermitAsked, PermitWithdrawn, Resume, Verdict
 from model.observations import PoolSeen
+from model.registrations import StartEnded
 from model.steps import PoolAsked
 from policy.budgets import Allowance
+from policy.registrations import added
 from workflows import details
 from workflows.options import PATCH, ROLL_AT_EVENTS, named
 from workflows.replicas import Replicas
@@ -36,6 +38,8 @@ class NodePoolWorkflow:
         self._told = PoolSeen()
         self._again: datetime | None = None
         self._asked_anew = bool(state.asked)
+        self._failed_anew = False
+        """A NodeClaim failed to start since the status was last written."""
         self._replicas = Replicas(lambda: self._state, self._change)
 
     @workflow.run
@@ -43,7 +47,7 @@ class NodePoolWorkflow:
         while self._state.seen.exists:
             self._describe()
             await self._news()
-            if self._state.seen != self._told:
+            if self._state.seen != self._told or self._failed_anew:
                 await self._status()
                 self._asked_anew = True
             if self._replicas.due():
@@ -65,6 +69,12 @@ class NodePoolWorkflow:
         told = tuple(uid for uid in self._state.refused if uid != asked.claim_uid)
         self._change(asked=(*others, asked), refused=told)
         self._asked_anew = True
+
+    @workflow.signal
+    def start_failed(self, failed: StartEnded) -> None:
+        """One of its NodeClaims never came to be a Node."""
+        self._change(registrations=added(self._state.registrations, (failed,)))
+        self._failed_anew = True
 
     @workflow.signal
     def withdrawn(self, withdrawn: PermitWithdrawn) -> None:
@@ -112,7 +122,13 @@ class NodePoolWorkflow:
         moments = [moment for moment in (budget, self._replicas.next()) if moment is not None]
         try:
             await workflow.wait_condition(
-                lambda: self._state.seen != self._told or self._anew() or self._replicas.due() or self._roll_due(),
+                lambda: (
+                    self._state.seen != self._told
+                    or self._failed_anew
+                    or self._anew()
+                    or self._replicas.due()
+                    or self._roll_due()
+                ),
                 timeout=max(min(moments) - workflow.now(), timedelta(0)) if moments else None,
                 timeout_summary="look at the budget again" if budget else "before the next step to spec.replicas",
             )
@@ -127,14 +143,19 @@ class NodePoolWorkflow:
         return self._asked_anew or self._again is None or workflow.now() >= self._again
 
     async def _status(self) -> None:
-        self._told = self._state.seen
+        self._told, self._failed_anew = self._state.seen, False
         if not self._told.exists:
             return
-        asked = PoolAsked(name=self._state.name, gate_off=self._told.static == "off")
+        asked = PoolAsked(
+            name=self._state.name, gate_off=self._told.static == "off", registrations=self._state.registrations
+        )
         try:
-            await workflow.execute_activity_method(
+            written = await workflow.execute_activity_method(
                 PoolActivities.update_pool, asked, **named(PATCH, "write the status")
             )
+            if written.registrations:
+                # What failed meanwhile counts too.
+                self._change(registrations=added(written.registrations, self._state.registrations.outcomes))
         except ActivityError as error:
             self._change(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
@@ -143,40 +164,55 @@ class NodePoolWorkflow:
         await workflow.sleep(GATHER, summary="gather wishes")
         self._asked_anew = False
         self._again = workflow.now() + LOOK_AGAIN
-        allowance = await self._allowance()
+        reasons: set[DisruptionReason] = {one.reason for one in self._state.asked} or {"Empty"}
+        allowances = {reason: await self._allowance(reason) for reason in sorted(reasons)}
+        allowance = next((one for one in allowances.values() if one.read), allowances[min(reasons)])
         now = workflow.now()
         unused = {*allowance.count.standing} - {*allowance.count.consuming}
         leases = tuple(
             one for one in self._state.permits if one.until > now and (one.claim_uid in unused or not allowance.read)
         )
-        room = 0 if self._paused(now) else allowance.allowed - len(leases)
-        why = self._paused(now) or f"NodePool {self._state.name}: {allowance.why}, {len(leases)} permits out"
+        paused = self._paused(now)
+        room = {reason: 0 if paused else one.allowed - len(leases) for reason, one in allowances.items()}
+        why = {
+            reason: paused or f"NodePool {self._state.name}: {one.why}, {len(leases)} permits out"
+            for reason, one in allowances.items()
+        }
         # Nodes that went another way do not take their wishes back.
         known = {*allowance.count.standing}
         standing = [one for one in self._state.asked if one.claim_uid in known or not allowance.read]
         wishes = sorted(standing, key=lambda one: (one.since, one.claim_uid))
-        granted, waiting = wishes[: max(room, 0)], wishes[max(room, 0) :]
+        granted: list[PermitAsked] = []
+        for wish in wishes:
+            # A budget counts every node that goes, for whichever reason.
+            if wish.reason in room and len(granted) < room[wish.reason]:
+                granted.append(wish)
+        going = {one.claim_uid for one in granted}
+        waiting = [one for one in wishes if one.claim_uid not in going]
         until = now + LEASE
         permits = (
             Permit(claim_name=one.claim_name, claim_uid=one.claim_uid, reason=one.reason, until=until)
             for one in granted
         )
         answers = [(one, PermitAnswered(granted=True, reason=one.reason, until=until)) for one in granted]
-        untold = [one for one in waiting if one.claim_uid not in self._state.refused]
-        answers += [(one, PermitAnswered(granted=False, reason=one.reason, blocked_by=why)) for one in untold]
+        read = [one for one in waiting if one.reason in why]
+        untold = [one for one in read if one.claim_uid not in self._state.refused]
+        answers += [
+            (one, PermitAnswered(granted=False, reason=one.reason, blocked_by=why[one.reason])) for one in untold
+        ]
         self._change(
             permits=(*leases, *permits),
             asked=tuple(waiting),
-            refused=tuple(one.claim_uid for one in waiting),
-            blocked_by=why if waiting else "",
+            refused=tuple(one.claim_uid for one in read),
+            blocked_by=why[read[0].reason] if read else "",
         )
         await asyncio.gather(*(self._answer(one, answer) for one, answer in answers))
 
-    async def _allowance(self) -> Allowance:
+    async def _allowance(self, reason: DisruptionReason) -> Allowance:
         try:
             return await workflow.execute_activity_method(
                 PoolActivities.read_allowance,
-                PoolAsked(name=self._state.name, reason="Empty"),
+                PoolAsked(name=self._state.name, reason=reason),
                 **named(PATCH, "read the budget"),
             )
         except ActivityError as error:

@@ -12,7 +12,7 @@ from aws.client import AwsClients
 from aws.doctor.account import Caller
 from aws.errors import DRY_RUN
 from model.faults import Fault, Forbidden, NotFound, TryLater
-from model.findings import Finding, ok, problem, unknown
+from model.findings import Finding, advice, ok, problem, unknown
 
 AREA: Final = "permissions"
 _SAMPLE: Final = "doctor"
@@ -72,6 +72,10 @@ async def _arn_of(clients: AwsClients, caller: Caller) -> str:
     return str(answer["Role"]["Arn"])
 
 
+_OPTIONAL: Final = frozenset({"AllowScopedReboot"})
+"""Beyond Karpenter's own policy, for what a LifecyclePolicy may ask for."""
+
+
 async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Statement]) -> list[Finding]:
     room = asyncio.Semaphore(_AT_ONCE)
 
@@ -81,7 +85,7 @@ async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Stat
 
     answers = await asyncio.gather(*(simulate(one) for one in statements))
     found = [
-        problem(
+        (advice if statement["Sid"] in _OPTIONAL else problem)(
             AREA,
             statement["Sid"],
             f"{arn} is denied {', '.join(denied)}",

@@ -54,14 +54,15 @@ class DrainRules(KubeModel):
     node_not_ready: Annotated[
         str | None,
         _deadline(
-            "How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them."
+            "How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them. "
+            "Unset: 5m."
         ),
     ] = None
     surge_single_replicas: Annotated[
         bool | None,
         Crd(
             "Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready "
-            "before the old one goes."
+            "before the old one goes; for 10m at most, then it is evicted as others are."
         ),
     ] = None
 
@@ -119,6 +120,10 @@ class RepairRules(KubeModel):
             "What is tried, in order, each after the one before has not helped; unset: replace.",
             {"minItems": 1, "maxItems": 5},
         ),
+    ] = None
+    reboot_for: Annotated[
+        str | None,
+        _deadline("How long a reboot may take until the node is well again; then the next step. Unset: 10m."),
     ] = None
     drain: Annotated[
         Literal["force", "graceful"] | None,

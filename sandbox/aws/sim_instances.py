@@ -64,6 +64,7 @@ def _compact(instance: Instance) -> Body:
         "partition": instance.partition,
         "volumes": {volume.device: volume.size for volume in instance.volumes},
         "revision": instance.revision,
+        "reboots": instance.reboots,
         "tags": instance.tags,
     }
 

@@ -25,6 +25,8 @@ class Instance(BaseModel):
     private_ip: str = ""
     private_dns_name: str = ""
     tags: dict[str, str] = {}
+    reboots: int = 0
+    """That were asked for; EC2's own API does not tell."""
     volumes: dict[str, int] = {}
     """GiB by device; empty where nobody told."""
 

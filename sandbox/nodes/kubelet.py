@@ -86,6 +86,8 @@ class Kubelet:
         self._provider_id = ""
         self._base = STARTING
         self._troubles: dict[str, Report] = {}
+        self._passing: dict[str, ConditionStatus] = {}
+        """Conditions that a boot puts right."""
 
     def adopt(self, node: Json) -> None:
         """Go on with a Node that a simulator made before."""
@@ -126,6 +128,10 @@ class Kubelet:
         self._base = STARTING
         self._troubles.clear()
         await self._write({"nodeInfo": {"bootID": new_boot_id()}})
+        for kind, status in self._passing.items():
+            over: ConditionStatus = "False" if status == "True" else "True"
+            await self.set_condition(kind, Report(over, "Booted", "the machine has booted"), survives=True)
+        self._passing.clear()
         await self._api.patch(self.name, {"metadata": {"labels": {KUBELET: None}}})
         await self.remove_taints([objects.SHUTDOWN_TAINT])
 
@@ -143,8 +149,10 @@ class Kubelet:
         self._troubles.pop(key, None)
         await self._write({"nodeInfo": {"bootID": boot_id}} if boot_id else {})
 
-    async def set_condition(self, kind: str, report: Report) -> None:
-        """A condition other than Ready."""
+    async def set_condition(self, kind: str, report: Report, *, survives: bool) -> None:
+        """A condition other than Ready. `survives`: a boot leaves it as it is."""
+        if not survives:
+            self._passing[kind] = report.status
         await self._api.patch_status(self.name, {"conditions": [_condition(kind, report)]})
 
     async def show_devices(self, devices: dict[str, int]) -> None:

@@ -81,12 +81,16 @@ class Machine:
 
     def see(self, instance: Instance) -> None:
         """The instance as it is now."""
+        rebooted = instance.reboots > self.instance.reboots
         self.instance = instance
         play = _PLAYS[instance.state]
         if play != self._play:
             self._play = play
             self.stop()
             self._start(self._perform(play))
+        elif rebooted and play == "live" and self._kubelet.uid:
+            self.stop()
+            self._start(self._reboot())
 
     def can_suffer(self, trouble: Trouble) -> bool:
         """Whether the machine is up and the trouble is not one of the boot."""
@@ -132,6 +136,15 @@ class Machine:
         if rebooting:
             await self._kubelet.restart()
         await self._join(body, anew=False)
+
+    async def _reboot(self) -> None:
+        """The Node stays; what troubled it is over, but for what a rule says to survive."""
+        self.stage = "booting"
+        await self._kubelet.report(SHUTTING_DOWN)
+        await asyncio.sleep(self._settings.boot_seconds)
+        body = await self._find_out()
+        await self._kubelet.restart()
+        await self._join(body, anew=True)
 
     async def _join(self, body: Body, *, anew: bool) -> None:
         """From registration to devices. `anew`: the kubelet was up before, and its troubles are not begun again."""

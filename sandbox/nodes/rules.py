@@ -85,13 +85,15 @@ class LoseCni(_Frozen):
 
 
 class SetCondition(_Frozen):
-    """An agent reports a condition of the node for a while, such as `AcceleratedHardwareReady`."""
+    """An agent reports a condition of the node for a while, such as `AcceleratedHardwareReady`; a reboot puts it right
+    unless it survives that."""
 
     kind: Literal["set-condition"] = "set-condition"
     type: str
     status: Literal["True", "False", "Unknown"]
     reason: str = "SetByRule"
     message: str = ""
+    survives_reboot: bool = False
     after_seconds: Seconds = 0
     for_seconds: Seconds | None = None
 

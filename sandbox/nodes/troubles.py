@@ -45,10 +45,11 @@ async def _not_ready(trouble: NotReady | LoseCni, kubelet: Kubelet, report: Repo
 
 
 async def _condition(trouble: SetCondition, kubelet: Kubelet) -> None:
-    await kubelet.set_condition(trouble.type, Report(trouble.status, trouble.reason, trouble.message))
+    report = Report(trouble.status, trouble.reason, trouble.message)
+    await kubelet.set_condition(trouble.type, report, survives=trouble.survives_reboot)
     if await _lasts(trouble):
         over: ConditionStatus = "False" if trouble.status == "True" else "True"
-        await kubelet.set_condition(trouble.type, Report(over, "RuleEnded", "the rule's time is over"))
+        await kubelet.set_condition(trouble.type, Report(over, "RuleEnded", "the rule's time is over"), survives=True)
 
 
 async def _lasts(trouble: Lasting) -> bool:

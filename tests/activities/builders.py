@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 from temporalio.testing import ActivityEnvironment
 
 from activities.disruption import DisruptionActivities
+from activities.drain_ports import DrainPorts
 from activities.draining import DrainActivities
 from activities.joining import JoiningActivities
 from activities.launching import LaunchActivities
 from activities.lives import Lives
 from activities.node_classes import NodeClassActivities
 from activities.pools import PoolActivities
+from activities.repairing import RepairActivities
 from activities.replicas import ReplicaActivities
 from activities.termination import TerminationActivities
 from model.kinds import NodeClaim
@@ -22,6 +24,7 @@ from model.messages import GroupAnswered
 from model.outcomes import InstanceFacts
 from model.steps import ClaimRef
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
+from tests.fakes.drains import FakeBudgets, FakeRollouts
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
 from tests.fakes.loads import FakeLoads
 
@@ -68,8 +71,20 @@ class Scene:
         )
         self.joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
         self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
+        self.budgets, self.rollouts = FakeBudgets(), FakeRollouts()
         self.draining = DrainActivities(
-            claims=self.claims, nodes=self.nodes, pods=self.pods, instances=self.instances, events=self.events
+            DrainPorts(
+                claims=self.claims,
+                nodes=self.nodes,
+                pods=self.pods,
+                instances=self.instances,
+                events=self.events,
+                budgets=self.budgets,
+                rollouts=self.rollouts,
+            )
+        )
+        self.repairing = RepairActivities(
+            claims=self.claims, nodes=self.nodes, instances=self.instances, events=self.events
         )
         self.ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
         self.pool_status = PoolActivities(

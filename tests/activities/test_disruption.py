@@ -1,9 +1,11 @@
 """Deleting a NodeClaim: after a last look, and not by half."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from model.faults import BadInput, TryLater
-from model.labels import DO_NOT_DISRUPT
+from model.labels import DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
 from model.steps import DisruptionAsked, Report
 from tests.activities.builders import REF, Scene, performed
 
@@ -46,6 +48,17 @@ async def test_what_is_forced_asks_nobody(scene: Scene) -> None:
     scene.pods.place("node-a", "web")
     scene.nodes.change("node-a", annotations={DO_NOT_DISRUPT: "true"})
     assert (await performed(scene.disruption.disrupt_claim, EXPIRED)).outcome == "deleting"
+
+
+@pytest.mark.parametrize("asked", [EMPTY, EXPIRED])
+async def test_one_that_may_be_given_up_is_taken_out_of_service_and_keeps_its_claim(
+    scene: Scene, asked: DisruptionAsked
+) -> None:
+    scene.running()
+    kept = asked.model_copy(update={"keep": True})
+    assert (await performed(scene.disruption.disrupt_claim, kept)).outcome == "deleting"
+    assert scene.out_of_service() and "deletionTimestamp" not in scene.claims.found["a"]["metadata"]
+    assert scene.claims.condition("a", "DisruptionReason") == f"True {asked.reason}"
 
 
 async def test_a_claim_that_is_gone_or_another_now_is_left_alone(scene: Scene) -> None:
@@ -103,3 +116,27 @@ async def test_a_report_may_be_only_one_of_the_two(scene: Scene) -> None:
     await performed(scene.disruption.report, Report(claim=REF, condition="Initialized", reason="Waiting"))
     assert scene.events.reasons("a") == ["LaunchTimeout"]
     assert scene.claims.condition("a", "Initialized") == "Unknown Waiting"
+
+
+async def test_an_end_that_nothing_may_hold_up_is_stamped_before_the_deletion(scene: Scene) -> None:
+    scene.running()
+    await performed(scene.disruption.disrupt_claim, EXPIRED.model_copy(update={"at_once": True}))
+    metadata = scene.claims.found["a"]["metadata"]
+    stamped = datetime.fromisoformat(metadata["annotations"][NODECLAIM_TERMINATION_TIMESTAMP])
+    assert "deletionTimestamp" in metadata and datetime.now(UTC) - stamped < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("sooner", [True, False])
+async def test_the_earlier_end_of_a_grace_period_stays(scene: Scene, sooner: bool) -> None:
+    scene.running()
+    written = (datetime.now(UTC) + timedelta(hours=-1 if sooner else 1)).isoformat()
+    annotations = scene.claims.found["a"]["metadata"]["annotations"]
+    annotations[NODECLAIM_TERMINATION_TIMESTAMP] = written
+    await performed(scene.disruption.disrupt_claim, EXPIRED.model_copy(update={"at_once": True}))
+    assert (annotations[NODECLAIM_TERMINATION_TIMESTAMP] == written) is sooner
+
+
+async def test_what_is_only_forced_has_its_grace_period(scene: Scene) -> None:
+    scene.running()
+    await performed(scene.disruption.disrupt_claim, EXPIRED)
+    assert NODECLAIM_TERMINATION_TIMESTAMP not in scene.claims.found["a"]["metadata"]["annotations"]

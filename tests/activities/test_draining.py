@@ -50,7 +50,8 @@ async def test_the_later_groups_stay_while_the_first_is_held(scene: Scene) -> No
     assert (answer.outcome, answer.blockers, answer.pods) == ("waiting", f"default/web: {PDB}", 2)
     assert scene.pods.evicted == []
     assert scene.claims.condition("a", "Drained") == "Unknown Draining"
-    assert scene.events.said == [("a", "FailedDraining", f"default/web: {PDB}")]
+    assert scene.events.reasons("a") == scene.events.reasons("node-a") == ["FailedDraining"]
+    assert all(f"default/web: {PDB}" in message for _, _, message in scene.events.said)
 
 
 async def test_it_stays_with_the_node_while_what_blocks_is_known(scene: Scene) -> None:
@@ -90,6 +91,9 @@ async def test_a_volume_that_is_attached_is_waited_for_and_named(scene: Scene) -
     scene.pods.volumes = ["csi-1"]
     answer = await performed(scene.draining.drain_node, ASKED)
     assert answer.outcome == "waiting" and "csi-1" in answer.blockers
+    assert scene.claims.condition("a", "Drained").startswith("True")
+    assert scene.claims.condition("a", "VolumesDetached") == "Unknown AwaitingVolumeDetachment"
+    assert scene.events.reasons("node-a") == ["AwaitingVolumeDetachment"]
 
 
 async def test_a_node_that_is_gone_needs_no_drain(scene: Scene) -> None:

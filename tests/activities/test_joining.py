@@ -17,8 +17,10 @@ CILIUM = ("node.cilium.io/agent-not-ready", "", "NoExecute")
 async def test_a_node_that_joined_is_registered_and_shown(scene: Scene) -> None:
     scene.running()
     answer = await performed(scene.joining.register_node, REF)
-    expires = BORN + timedelta(hours=720)
-    assert answer == Registered(outcome="registered", node_name="node-a", boot_id="boot-1", ready=True, expires=expires)
+    life = timedelta(hours=720)
+    assert answer == Registered(
+        outcome="registered", node_name="node-a", boot_id="boot-1", ready=True, expires=BORN + life, lifetime=life
+    )
     node = scene.nodes.found["node-a"]
     assert node.labels[REGISTERED] == "true" and node.finalizers == (TERMINATION_FINALIZER,)
     assert all(key != UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)
@@ -93,6 +95,7 @@ async def test_initialized_once_a_node_that_is_not_ready_since_stays_so_unless_i
     assert scene.claims.condition("a", "Initialized").startswith("True")
     rebooted = REF.model_copy(update={"initialized": True})
     assert (await performed(scene.joining.initialize_node, rebooted)).outcome == "waiting"
+    assert scene.claims.condition("a", "Initialized").startswith("True"), "it never reverts"
 
 
 async def test_a_node_that_never_expires_has_no_expiry(scene: Scene) -> None:

@@ -24,7 +24,7 @@ async def test_the_status_adds_up_what_the_claims_have(scene: Scene) -> None:
     claim(scene, "a")
     claim(scene, "b")
     scene.claims.add("c")
-    assert await performed(scene.pool_status.update_pool, ASKED) is True
+    assert (await performed(scene.pool_status.update_pool, ASKED)).exists
     status = scene.pools.statuses["default"]
     assert status["nodes"] == 2
     assert status["resources"] == {"cpu": "4", "memory": "16Gi", "pods": "0", "ephemeral-storage": "0", "nodes": "2"}
@@ -67,7 +67,7 @@ async def test_a_pool_that_is_wrong_says_so(scene: Scene) -> None:
 
 async def test_a_pool_that_is_gone_has_no_status_and_permits_nothing(scene: Scene) -> None:
     claim(scene, "a")
-    assert await performed(scene.pool_status.update_pool, ASKED) is False
+    assert (await performed(scene.pool_status.update_pool, ASKED)).exists is False
     answer = await performed(scene.pool_status.read_allowance, ASKED)
     assert answer.allowed == 0 and "is gone" in answer.why
 
@@ -84,6 +84,16 @@ async def test_budgets_count_initialized_nodes_and_take_off_those_not_ready_or_g
     assert answer.allowed == 1
     assert answer.count.total == 6 and answer.count.consuming == ("uid-going", "uid-unready")
     assert scene.events.said == []
+
+
+async def test_a_node_that_is_drained_before_its_claim_is_deleted_uses_the_budget_up(scene: Scene) -> None:
+    scene.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
+    claim(scene, "a")
+    claim(scene, "b")
+    assert (await performed(scene.pool_status.read_allowance, PoolAsked(name="default"))).allowed == 1
+    await scene.nodes.mark_disrupted("node-a")
+    answer = await performed(scene.pool_status.read_allowance, PoolAsked(name="default"))
+    assert answer.allowed == 0 and answer.count.consuming == ("uid-a",)
 
 
 async def test_a_closed_budget_is_told_on_the_pool(scene: Scene) -> None:

@@ -213,6 +213,15 @@ async def test_an_administrator_sees_for_the_workers_role_which_statement_is_den
     assert "ec2:TerminateInstances" in denied.said and "deploy/iam" in denied.todo
 
 
+async def test_a_role_made_for_karpenter_lacks_only_what_a_lifecyclepolicy_may_ask_for(
+    endpoint: str, control: AwsControl
+) -> None:
+    kept = {"Effect": "Allow", "NotAction": "ec2:RebootInstances", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
+    found = worst(await diagnosis(endpoint, role=CONTROLLER), "permissions")
+    assert (found.level, found.subject) == ("advice", "AllowScopedReboot")
+
+
 @pytest.mark.parametrize(("vcpus", "level"), [(1000, "ok"), (0, "problem")])
 async def test_quotas_of_what_the_pools_may_launch_leave_room_or_not(
     endpoint: str, control: AwsControl, vcpus: int, level: str

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from controller.away import Away
 from controller.caches import Caches
 from kube.listwatch import Delta
 from model.facts import ClaimFact, NodeFact
@@ -122,3 +123,8 @@ class World:
 
     def lose(self, kind: str, *objects: Json) -> None:
         self.caches.hear(kind, [Delta(one, gone=True) for one in objects])
+
+
+def away(world: World, grace: float = 300) -> Away:
+    """The same grace for every NodePool, in seconds."""
+    return Away(world.caches, lambda pool: timedelta(seconds=grace))

@@ -11,7 +11,7 @@ from controller.nominations import Nominations
 from kube.pod_facts import pod_fact
 from model.facts import PodFact
 from tests.controller import builders
-from tests.controller.builders import World, at, claim, node, pod
+from tests.controller.builders import World, at, away, claim, node, pod
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def world() -> World:
 
 
 def names(world: World, nominations: Nominations, seconds: float = 0) -> list[str]:
-    return [one.name for one in unanswered(world.caches, nominations, at(seconds))]
+    return [one.name for one in unanswered(world.caches, nominations, away(world), at(seconds))]
 
 
 @pytest.mark.parametrize(
@@ -191,10 +191,10 @@ def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
 def test_the_next_lapse_is_known_so_that_a_quiet_cluster_forgets_no_pod(world: World) -> None:
     world.hear("pods", pod("p"), pod("q"), pod("r"))
     nominations = Nominations()
-    assert next_lapse(world.caches, nominations, at(0)) is None
+    assert next_lapse(world.caches, nominations, away(world), at(0)) is None
     nominations.renew({"uid-p": "coming"}, at(0))
-    assert next_lapse(world.caches, nominations, at(0)) is None
+    assert next_lapse(world.caches, nominations, away(world), at(0)) is None
     nominations.renew({"uid-q": "up"}, at(3))
     nominations.renew({"uid-r": "up"}, at(5))
-    assert next_lapse(world.caches, nominations, at(6)) == at(23)
-    assert next_lapse(world.caches, nominations, at(23)) == at(25)
+    assert next_lapse(world.caches, nominations, away(world), at(6)) == at(23)
+    assert next_lapse(world.caches, nominations, away(world), at(23)) == at(25)

@@ -61,7 +61,7 @@ def test_a_node_that_is_not_ready_says_no_more_than_that_it_joined() -> None:
 
 def test_a_node_that_is_ready_for_good_is_told_at_once_and_stays_equal_when_initialized() -> None:
     first = seen(REGISTERED, node_fact(), policy="WhenEmpty/0s")
-    assert first == ready(policy="WhenEmpty/0s")
+    assert first == ready(policy="WhenEmpty/0s", ready_since=at(-60))
     assert seen(INITIALIZED, node_fact(), policy="WhenEmpty/0s", occupied=True) == first
 
 

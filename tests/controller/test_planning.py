@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from controller.away import Away
 from controller.catalogue import AGAIN_IN, FRESH_FOR
 from controller.nominations import Nominations
 from controller.planning import Planning
 from model.catalogue import Catalogue, InstanceType, ReservationRoom
 from model.faults import Throttled, TryLater
 from model.kinds import EC2NodeClass, NodeClaim
+from model.labels import AWAY
 from model.plans import PlanOutcome, PlanRequest
 from scheduling.state import PlanSettings
-from tests.controller.builders import World, claim, node_class, pod, pool, stamp
+from tests.controller.builders import Json, World, at, claim, node, node_class, pod, pool, stamp
 from tests.fakes.kubernetes import FakeClaims, FakeEvents
 from tests.scheduling.builders import COMMON
 
@@ -69,14 +71,18 @@ class Stage(World):
     def __init__(self) -> None:
         super().__init__()
         self.nominations, self.claims, self.events, self.types = Nominations(), Claims(), FakeEvents(), Types()
+        self.graces: dict[str, timedelta] = {}
+        """By NodePool, where it is not five minutes."""
         self.planning = Planning(
             caches=self.caches,
             nominations=self.nominations,
+            away=Away(self.caches, lambda pool: self.graces.get(pool, timedelta(minutes=5))),
             claims=self.claims,
             events=self.events,
             offerings=self.types,
             settings=PlanSettings(),
             not_ready_grace=timedelta(minutes=5),
+            graces=lambda: self.graces,
             now=lambda: self.now,
         )
 
@@ -122,6 +128,54 @@ async def test_a_repeat_of_a_plan_returns_what_it_made_before(stage: Stage) -> N
     stage.want(30, "more")
     second = await stage.plan()
     assert second.drafts == first.drafts and len(stage.claims.found) == first.created
+
+
+CNI = {"key": "cni.example.com/agent-not-ready", "effect": "NoExecute"}
+
+
+def stand(stage: Stage, *, ready_for: float | None = None, away: str = "", taints: Sequence[Json] = ()) -> None:
+    """A NodeClaim with an initialized node; NotReady since minute zero unless told. `away` is its record."""
+    stage.hear("nodeclaims", claim("c1", phase="Initialized", annotations={AWAY: away} if away else {}))
+    raw = node(
+        "n1", of="c1", ready=ready_for is not None, taints=list(taints), labels={"karpenter.sh/nodepool": "general"}
+    )
+    raw["status"]["allocatable"]["pods"] = "10"
+    raw["status"]["conditions"][0]["lastTransitionTime"] = stamp(-(ready_for or 0))
+    stage.hear("nodes", raw)
+
+
+async def test_a_node_that_is_away_is_counted_on_until_its_grace_is_over_and_then_it_is_said(stage: Stage) -> None:
+    stand(stage)
+    stage.want(1)
+    stage.now = at(299)
+    first = await stage.plan("plan-1")
+    assert (first.created, first.nominated) == (0, 1) and stage.events.reasons("c1") == []
+    stage.now = at(300)
+    assert (await stage.plan("plan-2")).created == 1
+    said = [message for name, reason, message in stage.events.said if (name, reason) == ("c1", "NotReadyGraceOver")]
+    assert len(said) == 1 and "Node n1 is away since 2026-01-01 12:00:00 UTC (NotReady)" in said[0]
+    assert "the grace of 300 s" in said[0]
+
+
+async def test_of_a_node_that_flaps_the_arithmetic_is_said(stage: Stage) -> None:
+    stand(stage, away=" ".join(f"{stamp(-n * 100)}/{stamp(-n * 100 + 70)}" for n in (4, 3, 2, 1)))
+    stage.want(1)
+    stage.now = at(20)
+    assert (await stage.plan()).created == 1
+    (said,) = [message for name, reason, message in stage.events.said if reason == "NotReadyGraceOver"]
+    assert "300 s of the last 1800 s in 5 stretches" in said
+
+
+async def test_a_taint_that_nobody_declared_and_that_came_late_is_explained_when_a_node_is_bought(stage: Stage) -> None:
+    stand(stage, ready_for=60, taints=[CNI])
+    stage.want(1)
+    assert (await stage.plan("plan-1")).created == 1
+    (said,) = [message for name, reason, message in stage.events.said if (name, reason) == ("c1", "UndeclaredTaint")]
+    assert CNI["key"] in said and "startupTaints" in said
+    stage.now = at(1800)
+    stage.want(9, "more")
+    assert (await stage.plan("plan-2")).created
+    assert stage.events.reasons("c1").count("UndeclaredTaint") == 1, "by then it is somebody's wish"
 
 
 async def test_without_demand_the_planner_is_not_asked(stage: Stage) -> None:
@@ -210,3 +264,17 @@ async def test_a_claim_that_the_watch_lost_is_bought_again(stage: Stage) -> None
     stage.lose("nodeclaims", claim(name, uid=f"uid-{name}"))
     del stage.claims.found[name]
     assert (await stage.plan("plan-2")).created == 1
+
+
+@pytest.mark.parametrize(("grace", "told"), [(30, True), (120, False)])
+async def test_a_node_that_a_policy_waits_for_no_longer_is_named_with_its_pool_s_grace(
+    stage: Stage, grace: int, told: bool
+) -> None:
+    """It is NotReady for 40 s."""
+    stage.graces["general"] = timedelta(seconds=grace)
+    stage.hear("nodeclaims", claim("c1", phase="Initialized"))
+    stage.hear("nodes", node("n1", of="c1", ready=False))
+    stage.want(8)
+    assert (await stage.plan()).created
+    said = [message for _, reason, message in stage.events.said if reason == "NotReadyGraceOver"]
+    assert bool(said) is told and all("grace of 30 s" in one for one in said)

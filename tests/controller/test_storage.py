@@ -6,7 +6,7 @@ from controller.calling import PAUSE, Calls
 from controller.demand import unanswered, waiting_for
 from controller.nominations import Nominations
 from scheduling.facts import Change, Facts
-from tests.controller.builders import Json, World, at, pod
+from tests.controller.builders import Json, World, at, away, pod
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_pods_that_wait_for_a_claim_are_told_of_again_once_it_changes(world: Wor
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     world.hear("pods", pod("uses", volumes=volumes), pod("other"))
     nominations, calls = Nominations(), Calls()
-    assert calls.decide(unanswered(world.caches, nominations, at(0)), at(0)) is not None
+    assert calls.decide(unanswered(world.caches, nominations, away(world), at(0)), at(0)) is not None
     world.caches.take_dirty()
     world.hear("persistentvolumeclaims", claim(volumeName="pv"))
     dirty = world.caches.take_dirty()
@@ -82,9 +82,9 @@ def test_pods_that_wait_for_a_claim_are_told_of_again_once_it_changes(world: Wor
     concerned = waiting_for(world.caches, dirty.volume_claims)
     assert concerned == ["uid-uses"]
     soon = at(1 + PAUSE.total_seconds())
-    assert calls.decide(unanswered(world.caches, nominations, soon), soon) is None
+    assert calls.decide(unanswered(world.caches, nominations, away(world), soon), soon) is None
     calls.renew(concerned)
-    assert calls.decide(unanswered(world.caches, nominations, soon), soon) is not None
+    assert calls.decide(unanswered(world.caches, nominations, away(world), soon), soon) is not None
 
 
 def test_nobody_waits_where_nothing_changed(world: World) -> None:

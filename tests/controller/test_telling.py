@@ -1,17 +1,27 @@
 """From changes to signals: who is told what, what is held back, and what happens when an object is gone."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.common import MetricMeter
 
+from controller.nodelives import NodeLives
 from controller.nominations import Nominations
+from controller.overdue_gauges import OverdueGauges
+from controller.policies import Policies
 from controller.signaller import Signal, Signaller
+from controller.startup import Startup
 from controller.telling import GONE_AFTER, Known, Telling
+from kube.listwatch import Delta
 from model.lifecycle import ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
-from tests.controller.builders import NOW, World, at, claim, node, node_class, pod, pool
+from model.policies import PolicyVerdict
+from tests.controller.builders import NOW, World, at, away, claim, node, node_class, pod, pool
 from tests.controller.fake_temporal import FakeTemporal
+from tests.controller.test_policies import policy
+from workflows.attributes import DEADLINE
 
 ALL = Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=False)
 CLAIM = "prod/nodeclaim/c1/uid-c1"
@@ -48,6 +58,7 @@ class Stage(World):
             deadlines=Deadlines(),
             caches=self.caches,
             nominations=self.nominations,
+            away=away(self),
             signaller=self.told,
             began=NOW,
             number=lambda: next(self.numbers),
@@ -144,6 +155,18 @@ def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(stage: 
     stage.tell(19)
     assert not stage.seen().empty
     stage.tell(20)
+    assert stage.seen().empty_since == at(20)
+
+
+def test_a_node_that_is_away_and_expected_back_is_not_empty_while_pods_wait_for_it(stage: Stage) -> None:
+    running(stage)
+    stage.nominations.renew({"uid-p": "c1"}, at(0))
+    stage.hear("nodes", node("n1", of="c1", ready=False))
+    stage.tell(100)
+    seen = stage.seen()
+    assert not seen.empty and not seen.node_ready and (seen.away_since, seen.away_for) == (at(-40), "NotReady")
+    assert stage.telling.next() == at(260)
+    stage.tell(260)
     assert stage.seen().empty_since == at(20)
 
 
@@ -280,3 +303,70 @@ def test_a_watch_that_began_after_a_node_emptied_says_that_it_did_not_see_it(sta
     stage.lose("pods", pod("p", on="n1"))
     stage.tell(5.1)
     assert stage.seen().empty_since == at(5) and not stage.seen().empty_since_unseen
+
+
+def with_policies(stage: Stage) -> Policies:
+    policies = Policies(stage.caches, Unwritten(), usual=Deadlines(), now=lambda: stage.now)
+    startup = Startup(stage.caches, policies.deadlines_of)
+    stage.telling._lives = NodeLives(policies, startup, OverdueGauges(stage.caches, MetricMeter.noop))
+    return policies
+
+
+class Unwritten:
+    async def say(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+        return True
+
+
+def test_rules_reach_the_claims_of_their_pool_and_only_those_are_told_anew(stage: Stage) -> None:
+    policies = with_policies(stage)
+    running(stage)
+    stage.hear("nodepools", pool("gpu"))
+    stage.hear("nodeclaims", claim("g1", pool="gpu"))
+    policies.look(stage.caches._dirty)
+    stage.tell(1)
+    told = len(stage.told.signals)
+    policies.hear([Delta(policy("p", nodePoolSelector={"names": ["general"]}, drain={"deadline": "2h"}))])
+    policies.look(stage.caches._dirty)
+    stage.tell(2)
+    assert [one.workflow_id for one in stage.told.signals[told:]] == [CLAIM]
+    rules = stage.seen().rules
+    assert rules is not None and rules.drain is not None and rules.drain.deadline == "2h"
+    stage.tell(3)
+    assert len(stage.told.signals) == told + 1
+
+
+def test_claims_are_told_of_once_policies_are_known(stage: Stage) -> None:
+    running(stage)
+    stage.tell(1, replace(ALL, policies=False))
+    assert stage.told.to(CLAIM) == []
+    stage.tell(2)
+    assert len(stage.told.to(CLAIM)) == 1
+
+
+def test_what_is_expected_is_worth_no_signal_of_its_own(stage: Stage) -> None:
+    with_policies(stage)
+    stage.hear("nodeclaims", claim("c1"))
+    stage.tell()
+    told, lives = len(stage.told.signals), stage.telling._lives
+    assert lives is not None
+    for number in range(5):
+        others = claim(f"o{number}", phase="Initialized", pool="other")
+        stage.hear("nodeclaims", others)
+    dirty = stage.caches.take_dirty()
+    lives.look(dirty, known=True)
+    stage.caches.touch_claim("c1")
+    stage.tell(1)
+    assert [one for one in stage.told.signals[told:] if one.workflow_id == CLAIM] == []
+
+
+def test_a_life_starts_with_what_is_expected_of_it_and_the_deadline_of_its_launch(stage: Stage) -> None:
+    policies = with_policies(stage)
+    policies.hear([Delta(policy("p", launch={"deadline": "4m"}))])
+    stage.hear("nodeclaims", claim("c1"))
+    policies.look(stage.caches._dirty)
+    stage.tell()
+    start = next(one.start for one in stage.told.signals if one.workflow_id == CLAIM)
+    assert start is not None and start.attributes is not None
+    expected = stage.seen().expected
+    assert expected is not None and expected.otherwise.initialization == timedelta(minutes=3)
+    assert start.attributes.get(DEADLINE) == at(-100) + timedelta(minutes=4)

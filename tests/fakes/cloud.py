@@ -44,6 +44,7 @@ REQUEST = LaunchRequest(
 class FakeInstances(Faulty):
     running: dict[str, InstanceFacts] = field(default_factory=dict)
     terminated: list[str] = field(default_factory=list)
+    rebooted: list[str] = field(default_factory=list)
     lingers: int = 0
     """For how many looks an instance is still listed as shutting down."""
 
@@ -60,6 +61,12 @@ class FakeInstances(Faulty):
         if self.running.pop(instance_id, None) is None:
             return False
         self.terminated.append(instance_id)
+        return True
+
+    async def reboot(self, instance_id: str) -> bool:
+        if instance_id not in self.running:
+            return False
+        self.rebooted.append(instance_id)
         return True
 
 

@@ -88,8 +88,8 @@ class FakeClaims(Faulty):
         claim["status"].update(status or {})
         for one in conditions:
             kept = [old for old in claim["status"]["conditions"] if old["type"] != one.type]
-            written = [{"type": one.type, "status": one.status, "reason": one.reason}] if one.status else []
-            claim["status"]["conditions"] = [*kept, *written]
+            written = {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            claim["status"]["conditions"] = [*kept, *([written] if one.status else [])]
         return self._read(name)
 
     async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
@@ -126,6 +126,11 @@ class FakeClaims(Faulty):
         claim["status"]["conditions"] += [
             {"type": kind, "status": status, "reason": ""} for kind, status in conditions.items()
         ]
+
+    def message(self, name: str, kind: str) -> str:
+        """Of a condition; empty where there is none."""
+        conditions = self.found[name]["status"]["conditions"]
+        return next((one.get("message", "") for one in conditions if one["type"] == kind), "")
 
     def condition(self, name: str, kind: str) -> str:
         conditions = self.found[name]["status"]["conditions"]

@@ -18,8 +18,10 @@ from activities.watch import WatchActivities
 from model.kinds import NodeClaim
 from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
 from model.observations import ClaimSeen
+from model.pace import Expected
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
+from tests.fakes.drains import FakeBudgets, FakeRollouts
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
 from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
@@ -46,6 +48,8 @@ class World:
     instances: FakeInstances = field(default_factory=FakeInstances)
     resolver: FakeResolver = field(default_factory=FakeResolver)
     reservations: FakeReservations = field(default_factory=FakeReservations)
+    budgets: FakeBudgets = field(default_factory=FakeBudgets)
+    rollouts: FakeRollouts = field(default_factory=FakeRollouts)
     leftovers: FakeLeftovers = field(default_factory=FakeLeftovers)
     groups: FakeGroups = field(default_factory=FakeGroups)
     host: FakeHost = field(default_factory=FakeHost)
@@ -62,13 +66,13 @@ class World:
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
     async def start(
-        self, claim: NodeClaim, *, alike: str = "", **seen: object
+        self, claim: NodeClaim, *, alike: str = "", expected: Expected | None = None, **seen: object
     ) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
-        """`alike`: as the watch says of one that no plan made."""
+        """`alike`: as the watch says of one that no plan made; `expected`: of how long it takes."""
         identity = self.lives.identity(claim).model_copy(update={"alike": alike})
         handle = await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            ClaimState(identity=identity, deadlines=self.deadlines),
+            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=start_attributes(identity),
@@ -110,6 +114,8 @@ class World:
                 inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
             ),
             loads=FakeLoads(self.pods),
+            budgets=self.budgets,
+            rollouts=self.rollouts,
         )
 
     @asynccontextmanager

@@ -152,3 +152,14 @@ def _pods_of(name: str, spec: Object) -> Object:
 
 def _node_class_ref(name: str = NODE_CLASS) -> Object:
     return {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name}
+
+
+def lifecycle_policy(name: str, *pools: str, **spec: Any) -> Object:
+    """For these NodePools, by name; for all where none is named."""
+    selector = {"nodePoolSelector": {"names": list(pools)}} if pools else {}
+    return {
+        "apiVersion": labels.LIFECYCLEPOLICY_API_VERSION,
+        "kind": "LifecyclePolicy",
+        "metadata": {"name": name},
+        "spec": {**selector, **spec},
+    }

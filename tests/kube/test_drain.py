@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kube.drain import drain_pod, protected, tolerates
+from kube.pods import stays
 from model.facts import Toleration
 from model.outcomes import DrainPod
 from tests.kube.builders import pod_json
@@ -80,6 +81,38 @@ def test_why_a_pod_is_not_evicted_is_said() -> None:
     assert seen(metadata=annotated("true")).why_not == "annotation karpenter.sh/do-not-disrupt=true"
     assert seen(metadata=going(-20)).why_not == "terminating"
     assert seen().why_not == ""
+
+
+def test_when_a_protection_ends_is_said_where_it_does() -> None:
+    assert seen(metadata=annotated("1h")).protected_until == NOW + timedelta(seconds=3000)
+    assert seen(metadata=annotated("true")).protected_until is None
+    assert seen(metadata=annotated("5m")).protected_until is None
+
+
+def test_a_pod_tells_its_owner_and_whether_it_is_ready() -> None:
+    pod = seen(metadata={"labels": {"app": "web"}, "ownerReferences": [{"kind": "Job", "name": "j", "uid": "o"}]})
+    assert (pod.owner_kind, pod.labels, pod.ready) == ("", {"app": "web"}, False)
+    owned = {"ownerReferences": [{"kind": "ReplicaSet", "name": "web-5", "uid": "o", "controller": True}]}
+    pod = seen(metadata=owned)
+    assert (pod.owner_kind, pod.owner_name) == ("ReplicaSet", "web-5")
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "spec", "stay"),
+    [
+        ({"phase": "Running"}, {}, {}, False),
+        ({"phase": "Running"}, {}, {"tolerations": [{"operator": "Exists"}]}, True),
+        ({"phase": "Running"}, going(61), {}, True),
+        ({"phase": "Running"}, going(-20), {}, False),
+        ({"phase": "Succeeded"}, {}, {}, False),
+    ],
+)
+def test_whose_volumes_are_not_waited_for(
+    status: dict[str, Any], metadata: dict[str, Any], spec: dict[str, Any], stay: bool
+) -> None:
+    """Those of pods that stay to the end, be it that their kubelet cannot end them (reference 3.13)."""
+    meta = {"uid": "u", "creationTimestamp": stamp(3600), **metadata}
+    assert stays({**pod_json("p", node="n", metadata=meta, **spec), "status": status}, NOW) is stay
 
 
 def test_a_protection_without_a_start_still_holds() -> None:

@@ -118,6 +118,34 @@ def test_owners_tell_daemonset_and_static_pods_apart() -> None:
     assert pod_fact(mirror).mirror
 
 
+@pytest.mark.parametrize(
+    ("spec", "status", "untried"),
+    [
+        ({}, {}, True),
+        ({}, {"conditions": [{"type": "Ready", "status": "False"}]}, True),
+        ({}, {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}, False),
+        ({}, {"conditions": [{"type": "PodScheduled", "status": "True"}]}, False),
+        ({"schedulingGates": [{"name": "wait"}]}, {}, False),
+    ],
+)
+def test_a_pod_of_which_the_scheduler_said_nothing(spec: dict[str, Any], status: dict[str, Any], untried: bool) -> None:
+    assert pod_fact({**pod(**spec), "status": status}).untried is untried
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected", "nominated"),
+    [
+        ([], "", "n1"),
+        ([{"type": "tenure.sh/Nominated", "status": "True", "message": "n1"}], "n1", ""),
+        ([{"type": "tenure.sh/Nominated", "status": "True", "message": "n2"}], "", "n1"),
+    ],
+    ids=["by preemption", "by a plan", "by preemption, after a plan"],
+)
+def test_who_nominated_a_node(conditions: list[dict[str, str]], expected: str, nominated: str) -> None:
+    fact = pod_fact({**pod(), "status": {"nominatedNodeName": "n1", "conditions": conditions}})
+    assert (fact.expected_on, fact.nominated_node) == (expected, nominated)
+
+
 def test_match_fields_are_noticed() -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}

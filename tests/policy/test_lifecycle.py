@@ -22,6 +22,7 @@ EDGES = {
     (Phase.READY, Phase.INITIALIZATION),
     (Phase.READY, Phase.DRAIN),
     (Phase.DRAIN, Phase.TERMINATION),
+    (Phase.DRAIN, Phase.READY),
     (Phase.TERMINATION, Phase.GONE),
 }
 LIMITS = Deadlines(

@@ -4,13 +4,31 @@ from typing import Any
 
 import pytest
 
+from model.drains import GaveUp
+from model.kinds import LifecycleRules
 from model.lifecycle import ClaimState
-from model.messages import Pause
+from model.messages import Pause, PermitAnswered
+from model.repairs import Health, Stretch
 from policy.ready import Verdict, consolidate_after, decide_ready
 from tests.policy.builders import NOW, REFUSED, after, before, empty_for, node, permit
 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
+ASKS = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
 OVER = Pause(by="ops", reason="upgrade", until=before(hours=1))
+GAVE_UP = GaveUp(at=before(hours=1), again=after(hours=1), why="default/web: a budget")
+ALONE = "its drain was given up: default/web: a budget"
+GIVES_UP = LifecycleRules.model_validate(
+    {"drain": {"whenBlocked": "giveUp", "blockedFor": "2h"}, "expiry": {"underBudget": True}}
+)
+
+
+def ill(**ago: float) -> Health:
+    return Health(stretches=(Stretch(type="Ready", status="False", since=before(**ago)),))
+
+
+def refused(reason: str) -> PermitAnswered:
+    return REFUSED.model_copy(update={"reason": reason})
+
 
 CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
@@ -30,6 +48,29 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         node({**empty_for(seconds=30), "drift": "AMIDrift"}),
         Verdict(do="ask", why="Empty"),
     ),
+    "its drain was given up: it is left alone": (
+        node({**empty_for(seconds=30)}, gave_up=GAVE_UP),
+        Verdict(
+            do="wait",
+            until=after(hours=1),
+            why="drain given up",
+            blocked_by="its drain was given up: default/web: a budget",
+        ),
+    ),
+    "its drain was given up long ago": (
+        node({**empty_for(seconds=30)}, gave_up=GAVE_UP.model_copy(update={"again": NOW})),
+        Verdict(do="ask", why="Empty"),
+    ),
+    "its drain was given up, and it expired under the budgets": (
+        node({"rules": GIVES_UP}, gave_up=GAVE_UP, expires=before(hours=1)),
+        Verdict(
+            do="wait", until=after(hours=1), why="drain given up", blocked_by=f"its drain was given up: {GAVE_UP.why}"
+        ),
+    ),
+    "its drain was given up, and it expired as ever": (
+        node(gave_up=GAVE_UP, expires=before(hours=1)),
+        Verdict(do="expire", why="Expired"),
+    ),
     "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
     "gone from the API server": (node({"exists": False}), Verdict(do="drain", why="Deleted")),
     "deleted counts before expired": (
@@ -42,6 +83,54 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "expired": (node(expires=NOW), Verdict(do="expire", why="Expired")),
     "expires later": (node(expires=after(hours=1)), Verdict(do="wait", until=after(hours=1))),
     "expired counts before paused": (node(expires=NOW, pause=PAUSE), Verdict(do="expire", why="Expired")),
+    "expired, and rules have it ask": (
+        node({"rules": ASKS}, expires=NOW),
+        Verdict(do="ask", why="Expired"),
+    ),
+    "expired, and refused": (
+        node(
+            {"rules": ASKS},
+            expires=NOW,
+            permit_asked=before(minutes=1),
+            permit_for="Expired",
+            permit=refused("Expired"),
+        ),
+        Verdict(do="wait", until=after(minutes=9), why="the pool's permit", blocked_by=REFUSED.blocked_by),
+    ),
+    "expired, and permitted to go for being empty": (
+        node({"rules": ASKS}, expires=NOW, permit_asked=before(seconds=1), permit=permit(seconds=60)),
+        Verdict(do="ask", why="Expired"),
+    ),
+    "expired, and permitted": (
+        node(
+            {"rules": ASKS},
+            expires=NOW,
+            permit_asked=before(seconds=1),
+            permit_for="Expired",
+            permit=permit(seconds=60).model_copy(update={"reason": "Expired"}),
+        ),
+        Verdict(do="disrupt", why="Expired"),
+    ),
+    "expired, paused, and rules have it ask": (
+        node({"rules": ASKS}, expires=NOW, pause=PAUSE),
+        Verdict(do="wait", until=after(hours=1), why="Paused", blocked_by="paused by ops: upgrade"),
+    ),
+    "unhealthy beyond what is tolerated": (
+        node(health=ill(minutes=30)),
+        Verdict(do="repair", why="Ready=False"),
+    ),
+    "unhealthy, and tolerated yet": (
+        node(health=ill(minutes=20)),
+        Verdict(
+            do="wait",
+            until=after(minutes=10),
+            blocked_by="unhealthy, Ready=False: replace at 2026-06-01T12:10:00+00:00",
+        ),
+    ),
+    "expired counts before unhealthy": (
+        node(health=ill(minutes=30), expires=NOW),
+        Verdict(do="expire", why="Expired"),
+    ),
     "its Node left the cluster": (node({"node_name": ""}), Verdict(do="look", why="NodeNotFound")),
     "NotReady is no reason to go": (node({"node_ready": False}), Verdict(do="wait")),
     "empty for less than consolidateAfter": (

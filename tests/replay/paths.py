@@ -21,10 +21,13 @@ from model.messages import Pause, Resume
 from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
+from tests.replay.away_path import nodeclaim_away
+from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
+from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
 from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
-from tests.workflows.lives import BUSY, JOINED, born, delete, emptied, joined, pause_for, pool, ready
+from tests.workflows.lives import BUSY, JOINED, born, delete, emptied, joined, launched, pause_for, pool, ready
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
@@ -120,6 +123,27 @@ async def nodeclaim_no_capacity(fake: World, skipping: WorkflowEnvironment) -> R
 
 async def nodeclaim_never_joins(fake: World, skipping: WorkflowEnvironment) -> Runs:
     handle = await fake.start(await born(fake, skipping))
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_kept(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """A policy wants it kept past its deadline, moves that, and moves that of its drain while it drains."""
+    stays = {"registration": {"whenOverdue": "alarm"}}
+    handle = await launched(fake, skipping)
+    await fake.see(handle, rules=stays)
+    await skipping.sleep(timedelta(minutes=16))
+    await fake.see(handle, rules={"registration": {"whenOverdue": "alarm", "deadline": "2h"}})
+    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
+    await fake.see(handle, **BUSY, rules=stays)
+    await in_phase(handle, Phase.READY)
+    fake.pods.place("node-a", "web")
+    fake.pods.blocked["web"] = "budget 0"
+    await delete(fake, handle)
+    await eventually(lambda: blocked(handle, "budget 0"))
+    await fake.see(handle, **BUSY, deleting=True, rules={"drain": {"deadline": "1s"}})
+    await eventually(lambda: overdue(handle))
+    fake.pods.blocked.clear()
     await handle.result()
     return {"": handle}
 
@@ -310,10 +334,12 @@ PATHS: dict[str, Path] = {
         nodeclaim_used_after_all,
         nodeclaim_paused,
         nodeclaim_overdue_and_rebooted,
+        nodeclaim_away,
         nodeclaim_expired,
         nodeclaim_vanished,
         nodeclaim_no_capacity,
         nodeclaim_never_joins,
+        nodeclaim_kept,
         nodeclaim_faults,
         nodeclaim_group,
         nodeclaim_group_tries_again,
@@ -323,7 +349,12 @@ PATHS: dict[str, Path] = {
         nodeclaim_recalled,
         nodeclaim_grace_period,
         nodeclaim_drifted,
+        nodeclaim_escalated,
+        nodeclaim_drain_given_up,
         nodeclaim_continued,
+        nodeclaim_repaired,
+        nodeclaim_expired_by_permit,
+        nodepool_failed_start,
         nodepool_paused,
         nodepool_static,
         provisioning_refused,
@@ -351,6 +382,10 @@ async def planned(fake: World, skipping: WorkflowEnvironment, *names: str) -> Wo
     )
     await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=1, pods=1, newest=now - timedelta(minutes=1)))
     return handle
+
+
+async def overdue(handle: WorkflowHandle[NodeClaimWorkflow, Any]) -> bool:
+    return (await handle.query(NodeClaimWorkflow.state)).overdue
 
 
 async def has_instance(fake: World) -> bool:

@@ -1,12 +1,13 @@
 """Which pods want a node, which are alike, and in which order preferences are given up."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from model.facts import PodFact
 from model.labels import NODEPOOL
-from scheduling.demand import invalid, is_provisionable, is_reschedulable, shuns_pools
+from scheduling.demand import invalid, is_provisionable, is_reschedulable, provisionable, shuns_pools
 from tests.scheduling.builders import NOW, expressions, pod
 
 
@@ -25,6 +26,29 @@ from tests.scheduling.builders import NOW, expressions, pod
 )
 def test_pods_that_need_a_node(one: PodFact, counts: bool) -> None:
     assert is_provisionable(one) is counts
+
+
+UNTRIED = {"unschedulable": False, "untried": True}
+
+
+@pytest.mark.parametrize(
+    ("other", "counts"),
+    [
+        pytest.param({**UNTRIED}, True, id="not tried yet"),
+        pytest.param({**UNTRIED, "untried": False}, False, id="tried, and bound any moment"),
+        pytest.param({**UNTRIED, "owner_uid": "another"}, False, id="of another owner"),
+        pytest.param({**UNTRIED, "owner_uid": ""}, False, id="of no owner"),
+        pytest.param({**UNTRIED, "requests": {"cpu": 1}}, False, id="of another size"),
+        pytest.param({**UNTRIED, "volumes": ("data-1",)}, False, id="with a volume of its own"),
+        pytest.param({**UNTRIED, "nominated_node": "n"}, False, id="preempting"),
+        pytest.param({**UNTRIED, "deleting": True}, False, id="going"),
+    ],
+)
+def test_what_the_scheduler_said_of_one_pod_holds_for_its_like(other: dict[str, Any], counts: bool) -> None:
+    refused = pod(owner_uid="set", requests={"cpu": 500})
+    like = pod(**{"owner_uid": "set", "requests": {"cpu": 500}, **other})
+    assert list(provisionable([like, refused])) == [refused, like][: 1 + counts]
+    assert list(provisionable([like])) == []
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,16 @@ def test_a_launched_claim_takes_pods_by_the_labels_its_instance_has() -> None:
     assert not World(running, pod("q", selector={ZONE: "a"})).plan().nominations
 
 
+def test_a_node_that_does_not_say_yet_whose_it_is_counts_once_with_its_claim() -> None:
+    world = World(pool(), *pods(7))
+    [(name, planned)] = world.commit(world.plan()).items()
+    world.add(launched(name, planned, COMMON[2]))
+    world.add(node("n", provider_id="", labels={NODEPOOL: "default", ZONE: "a"}), *pods(4))
+    plan = world.plan()
+    assert set(plan.nominations.values()) == {name}
+    assert World(node("n", provider_id=""), pod("p")).plan().nominations, "one that is nobody's has its own name"
+
+
 def test_an_instance_that_turns_out_smaller_than_planned_keeps_no_pod_that_does_not_fit() -> None:
     world = World(pool(), pod("p", memory=7.4))
     [(name, planned)] = world.commit(world.plan()).items()
@@ -230,3 +240,13 @@ def test_a_node_that_is_gone_is_forgotten() -> None:
 def test_a_fact_of_another_kind_than_announced_is_refused() -> None:
     with pytest.raises(TypeError, match="a node was announced and a PodFact given"):
         World().state.apply([change(pod("p")).model_copy(update={"kind": "node"})])
+
+
+@pytest.mark.parametrize(("grace", "is_home"), [(120, True), (60, False)])
+def test_a_pool_s_own_grace_counts_for_its_nodes(grace: float, is_home: bool) -> None:
+    of_pool = gone_for(100).model_copy(update={"labels": {**gone_for(100).labels, NODEPOOL: "patient"}})
+    usual = timedelta(seconds=60 if is_home else 120)
+    plan = World(pool(), of_pool, pod("p")).plan(
+        not_ready_grace=usual, pool_graces={"patient": timedelta(seconds=grace), "other": usual}
+    )
+    assert (plan.nominations == {"p": "n"}) is is_home

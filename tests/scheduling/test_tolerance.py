@@ -7,7 +7,7 @@ from scheduling.tolerance import (
     describe,
     tolerates,
     untolerated,
-    without_not_ready,
+    without_passing,
     without_startup,
 )
 from tests.scheduling.builders import taint
@@ -68,6 +68,22 @@ def test_taints_of_a_starting_node_go_by_themselves(one: Taint, goes: bool) -> N
     assert (not left) is goes
 
 
-def test_only_the_taints_of_readiness_are_looked_through_on_a_node_that_flaps() -> None:
-    kept = taint("team")
-    assert without_not_ready([taint("node.kubernetes.io/unreachable", effect="NoExecute"), kept]) == (kept,)
+@pytest.mark.parametrize(
+    ("one", "passes"),
+    [
+        (taint("node.kubernetes.io/not-ready"), True),
+        (taint("node.kubernetes.io/unreachable", effect="NoExecute"), True),
+        (taint("node.kubernetes.io/network-unavailable"), True),
+        (taint("node.cloudprovider.kubernetes.io/uninitialized", "true"), True),
+        (taint("readiness.k8s.io/gpu-driver"), True),
+        (taint("cni.example.com/agent", "other", effect="NoExecute"), True),
+        (taint("cni.example.com/agent"), False),
+        (taint("node.kubernetes.io/memory-pressure"), False),
+        (taint("node.kubernetes.io/unschedulable"), False),
+        (taint("karpenter.sh/disrupted"), False),
+        (taint("team"), False),
+    ],
+)
+def test_which_taints_are_looked_through_on_a_node_that_is_expected_back(one: Taint, passes: bool) -> None:
+    left = without_passing([one], [taint("cni.example.com/agent", "value", effect="NoExecute")])
+    assert (not left) is passes

@@ -20,6 +20,8 @@ async def fake(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -
     """Workflows and activities at work on an in-memory world, which is looked at without the pauses of a real one."""
     monkeypatch.setattr("activities.draining.LOOK_FIRST", 0.01)
     monkeypatch.setattr("activities.draining.LOOK_SLOWEST", 0.05)
+    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
+    monkeypatch.setattr("activities.drain_stay.REFRESH", 0.0)
     monkeypatch.setattr("activities.draining.SETTLED", 0.1)
     async with World(skipping.client).working() as working:
         yield working

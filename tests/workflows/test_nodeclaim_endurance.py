@@ -82,7 +82,7 @@ async def test_a_flap_that_was_too_short_to_be_told_does_not_keep_a_node_from_be
 async def test_a_node_that_never_initializes_expires_at_its_time(fake: World, skipping: WorkflowEnvironment) -> None:
     """Expiry counts from the claim's birth, however far its node has come (reference 3.10)."""
     handle = await joined(fake, skipping, expireAfter="2h")
-    await skipping.sleep(timedelta(minutes=119))
+    await skipping.sleep(timedelta(minutes=113))
     assert (await state_of(handle)).phase is Phase.INITIALIZATION
     outcome = await handle.result()
     assert outcome.reason == "Expired" and len(fake.instances.terminated) == 1

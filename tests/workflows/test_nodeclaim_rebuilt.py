@@ -6,6 +6,7 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 
 from model import labels
+from model.absence import Absence, lasting, read, written
 from model.faults import TryLater
 from model.kinds import NodeClaim
 from model.lifecycle import Phase
@@ -156,6 +157,19 @@ async def test_a_life_that_was_ended_by_hand_begins_again_where_it_stood(
     assert len(fake.fleet.calls) == 1
 
 
+async def test_a_node_whose_drain_was_forgotten_is_in_service_again(fake: World, skipping: WorkflowEnvironment) -> None:
+    """It was to be kept if its drain came to nothing, and Temporal's store was lost meanwhile."""
+    handle = await ready(fake, skipping)
+    await handle.terminate()
+    await fake.nodes.mark_disrupted("node-a")
+    fake.claims.give("a", DisruptionReason="True")
+    await skipping.sleep(timedelta(minutes=5))
+    again: Handle = await fake.start(await must(fake, "a"), **BUSY)
+    await in_phase(again, Phase.READY)
+    assert labels.DISRUPTED_TAINT_KEY not in {key for key, _, _ in fake.nodes.found["node-a"].taints}
+    assert fake.claims.condition("a", "DisruptionReason") == ""
+
+
 async def must(fake: World, name: str) -> NodeClaim:
     claim = await fake.claims.get(name)
     assert claim is not None
@@ -173,3 +187,21 @@ async def test_a_node_that_joined_while_nobody_was_at_work_is_not_given_up(
     await in_phase(handle, Phase.INITIALIZATION)
     assert fake.instances.terminated == []
     await fake.see(handle, **JOINED)
+
+
+async def test_when_the_node_was_away_is_known_again_and_an_absence_that_is_over_ends(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    left = (await skipping.get_current_time() - timedelta(minutes=30)).replace(microsecond=0)
+    before = (Absence(since=left, until=left + timedelta(seconds=50)), Absence(since=left + timedelta(minutes=10)))
+    claim = await lived_in(fake, skipping, "Registered", "Initialized", annotations={labels.AWAY: written(before)})
+    handle = await fake.start(claim, **BUSY)
+    await in_phase(handle, Phase.READY)
+    await in_time(skipping, lambda: back(fake), seconds=1)
+    state = await state_of(handle)
+    assert state.flaps == 2 and state.absences[0] == before[0] and state.absences[1].until is not None
+
+
+async def back(fake: World) -> bool:
+    found = read(fake.claims.found["a"]["metadata"]["annotations"][labels.AWAY])
+    return len(found) == 2 and lasting(found) is None

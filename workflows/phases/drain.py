@@ -1,32 +1,104 @@
 """Drain: cordon, evict through the Eviction API, wait for pods and volumes. Before termination.
 
 A drain without a termination grace period waits as long as a PodDisruptionBudget or a do-not-disrupt pod holds it,
-and says so; the deadline makes it overdue, never forceful.
+and says so; the deadline makes it overdue, never forceful. A LifecyclePolicy may have it escalate, or give up and go
+back to ready; `policy/drain.py` decides.
 """
 
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.draining import DrainActivities
+from model.drains import DrainState, GaveUp
+from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import Phase
-from model.steps import DrainAsked, Drained
+from model.steps import DrainAsked, Drained, GiveUpAsked
+from policy.drain import DrainStep, again_at, decide_drain
+from policy.ready import drain_rules
 from workflows.life import Life
-from workflows.options import DRAIN, named
+from workflows.options import DRAIN, PATCH, named
 from workflows.phases.giving_up import ref
+from workflows.phases.ready import withdraw
+
+PATIENCE = timedelta(minutes=5)
+"""After this long the activity comes back in any case."""
+AT_LEAST = timedelta(seconds=1)
+TOLD_ANEW = "drain-told-anew"
+"""Histories from before let the activity go on under the rules that it began with."""
 
 
 async def drain(life: Life) -> Phase:
+    step = DrainStep(do="wait")
     while True:
         life.roll_if_due()
-        answer = await life.insist(lambda options: _drain(life, options), named(DRAIN, f"drain {life.state.node_name}"))
-        if answer.outcome != "waiting":
+        call = partial(_drain, life, step)
+        answer = await life.insist(call, named(DRAIN, f"drain {life.state.node_name}"))
+        if answer is not None and answer.outcome != "waiting":
+            life.change(drain=None)
             return Phase.TERMINATION
-        life.block(answer.blockers)
+        if answer is not None:
+            _remember(life, answer)
+        step = decide_drain(_rules(life), life.state.drain or DrainState(), life.now)
+        if step.do == "give up" and await _give_up(life, step):
+            return Phase.READY
         if life.overdue():
             life.mark_overdue()
 
 
-async def _drain(life: Life, options: Any) -> Drained:
-    asked = DrainAsked(claim=ref(life), known_blockers=life.state.blocked_by)
-    return await workflow.execute_activity_method(DrainActivities.drain_node, asked, **options)
+def _rules(life: Life) -> DrainRules | None:
+    return drain_rules(life.state)
+
+
+async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
+    """None when the rules changed meanwhile, so that the activity has to be told anew."""
+    rules, known = _rules(life), life.state.drain
+    patience = min(PATIENCE, max(AT_LEAST, step.until - life.now)) if step.until else PATIENCE
+    asked = DrainAsked(
+        claim=ref(life),
+        known_blockers=life.state.blocked_by,
+        known=known.verdict if known else None,
+        patience=patience.total_seconds(),
+        began=life.state.since,
+        keep=bool(known and known.keep),
+        escalate=step.do == "escalate",
+        rules=rules,
+    )
+    under_way = workflow.start_activity_method(DrainActivities.drain_node, asked, **options)
+    await workflow.wait_condition(lambda: under_way.done() or _rules(life) != rules)
+    if not under_way.done() and workflow.patched(TOLD_ANEW):
+        under_way.cancel()
+    try:
+        answer: Drained = await under_way
+        return answer
+    except ActivityError as error:
+        if is_cancelled_exception(error) and _rules(life) != rules:
+            return None
+        raise
+
+
+def _remember(life: Life, answer: Drained) -> None:
+    """Shown in the details also where the line that is searched for stays the same."""
+    life.change(drain=DrainState(keep=answer.keep, verdict=answer.verdict))
+    if answer.blockers == life.state.blocked_by:
+        life.show()
+    life.block(answer.blockers)
+
+
+async def _give_up(life: Life, step: DrainStep) -> bool:
+    """Uncordon the node and hand the permit back; False where the NodeClaim has come to be deleted meanwhile."""
+    rules = _rules(life)
+    asked = GiveUpAsked(claim=ref(life), why=step.why)
+    kept = await workflow.execute_activity_method(
+        DrainActivities.keep_node, asked, **named(PATCH, "give the drain up: keep the node")
+    )
+    if not kept:
+        life.change(drain=life.state.drain.model_copy(update={"keep": False}) if life.state.drain else None)
+        return False
+    gave_up = GaveUp(at=life.now, again=again_at(rules, life.now), why=step.why)
+    life.change(drain=None, gave_up=gave_up, disruption="")
+    await withdraw(life)
+    return True

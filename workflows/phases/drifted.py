@@ -27,9 +27,9 @@ async def tell_drift(life: Life) -> None:
     while True:
         await workflow.wait_condition(lambda: _is_news(life.state))
         life.show()
-        life.telling = True
+        life.telling += 1
         told = await _tell(life, life.state.seen)
-        life.telling = False
+        life.telling -= 1
         if not told:
             await workflow.sleep(AGAIN_IN, summary="before writing of drift again")
 

@@ -1,31 +1,52 @@
 """What phases share when a claim cannot be helped: delete the NodeClaim, saying why; its pods are planned anew."""
 
+from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import FailureError
 
 from activities.disruption import DisruptionActivities
 from activities.termination import TerminationActivities
 from model import labels
+from model.lifecycle import Phase
+from model.registrations import StartEnded
 from model.steps import ClaimRef, DisruptionAsked, Report
+from policy.registrations import counts
 from workflows.life import Life
 from workflows.options import PATCH, named
 
+POOL_TOLD = "pool-told-of-failed-start"
+"""Histories from before the NodePool was told go on without."""
 LOOK_AGAIN = timedelta(minutes=2)
 """Between looks at an instance whose Node is missing (Karpenter's garbage collection, reference 3.8)."""
 
 
-async def give_up(life: Life, *, reason: str, message: str) -> None:
+async def give_up(life: Life, *, reason: str, message: str, at_once: bool = False) -> None:
     """An event with the reason, then deletion. Conditions keep what was last known."""
     life.change(disruption=reason)
     report = Report(claim=ref(life), event=reason, message=message, warning=True)
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
-    await disrupt(life, reason=reason)
+    await _tell_pool(life, reason=reason, message=message)
+    await disrupt(life, reason=reason, at_once=at_once)
 
 
-async def disrupt(life: Life, *, reason: str) -> None:
-    """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up."""
-    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=False)
+async def _tell_pool(life: Life, *, reason: str, message: str) -> None:
+    """A start that failed counts for its NodePool's condition NodeRegistrationHealthy. Best effort: a pool without a
+    workflow has nobody to tell."""
+    state = life.state
+    refused = state.refused.reason if state.refused else ""
+    if not state.identity.pool or not counts(state.phase, reason, refused) or not workflow.patched(POOL_TOLD):
+        return
+    why = (refused or labels.LAUNCH_FAILED) if state.phase is Phase.LAUNCH else labels.REGISTRATION_FAILED
+    failed = StartEnded(uid=life.uid, at=life.now, reason=why, message=f"{life.name}: {message}"[:300])
+    with suppress(FailureError):
+        await workflow.get_external_workflow_handle(life.pool_workflow()).signal("start_failed", failed)
+
+
+async def disrupt(life: Life, *, reason: str, at_once: bool = False) -> None:
+    """Delete the NodeClaim forcefully: by a deadline or expiry, which no budget holds up. `at_once`: no pod either."""
+    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=False, at_once=at_once)
     await workflow.execute_activity_method(
         DisruptionActivities.disrupt_claim, asked, **named(PATCH, f"delete the NodeClaim: {reason}")
     )

@@ -1,20 +1,25 @@
 """Initialization: the Node becomes Ready, startup and ephemeral taints leave, requested resources appear.
 
 After registration; also where a machine that rebooted comes back to. Passing the deadline makes the node overdue,
-visibly; it is kept, since its pods may be about to start.
+visibly; it is kept, since its pods may be about to start, unless a LifecyclePolicy wants it replaced.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
 from activities.disruption import DisruptionActivities
 from activities.joining import JoiningActivities
+from model import labels
 from model.lifecycle import Phase
 from model.steps import Report
+from policy.expiry import expiry_of, has_expired, is_under_budget
+from policy.repair import Repair, decide_repair
+from policy.rules import action_of
 from workflows.life import Life
 from workflows.options import PATCH, named
-from workflows.phases.giving_up import disrupt, lost, ref
+from workflows.phases.giving_up import disrupt, give_up, lost, ref
+from workflows.phases.repair import repair
 
 LOOK_AGAIN = timedelta(seconds=10)
 LOOK_SLOWEST = timedelta(minutes=5)
@@ -28,10 +33,21 @@ async def initialization(life: Life) -> Phase:
         if _leaving(life):
             life.change(disruption="Deleted")
             return Phase.DRAIN
-        if life.state.expires and life.now >= life.state.expires:
+        if _expires_here(life) and has_expired(life.state, life.now):
             life.change(disruption="Expired")
             await disrupt(life, reason="Expired")
             return Phase.DRAIN
+        if life.overdue() and not life.state.overdue:
+            told = _holding(life) or life.state.blocked_by
+            life.change(blocked_by=told)
+            life.mark_overdue()
+            await _say(life, told)
+        if life.state.overdue and not life.alarmed():
+            return Phase.READY if await _initialize(life) else await _give_up(life)
+        if decide_repair(life.state, life.now).do != "wait":
+            if await repair(life):
+                return Phase.DRAIN
+            continue
         if _complete(life) and life.state.seen.number > looked_at:
             looked_at = life.state.seen.number
             if await _initialize(life):
@@ -55,33 +71,42 @@ async def _reconsider(life: Life, looked_at: int, refuted: int) -> None:
     await life.wait(
         lambda: _leaving(life) or life.state.seen.number > looked_at, until=life.now + pause, summary="another look"
     )
-    if life.overdue() and not life.state.overdue:
-        life.mark_overdue()
-        await _say(life, life.state.blocked_by, event="InitializationOverdue")
+
+
+async def _give_up(life: Life) -> Phase:
+    """What a LifecyclePolicy wants of a node that is overdue: away with it, with its pods' leave or without. Before, it
+    was tried once more, live: nobody may have been at work when the Node became Ready."""
+    at_once = action_of(life.state.seen.rules, Phase.INITIALIZATION) == "terminate"
+    why = life.state.blocked_by or _holding(life) or "nothing is known to hold it up"
+    await give_up(life, reason="InitializationTimeout", message=f"not initialized in time: {why}", at_once=at_once)
+    return Phase.DRAIN
 
 
 async def _wait(life: Life, told: str, looked_at: int) -> str:
-    """Wait for news; say what holds the node up, once, if it still does after a while; notice the deadline."""
+    """Wait for news or the deadline; say what holds the node up, once, if it still does after a while."""
     why = _holding(life)
     untold = bool(why) and why != told
-    until = life.now + SETTLE if untold else (None if life.state.overdue else life.state.deadline)
-    if life.state.expires:
-        until = min(until or life.state.expires, life.state.expires)
+    ends = _ends(life)
+    marks = (life.now + SETTLE if untold else life.next_mark(), ends[0], ends[1].until)
+    moved = life.moved_since()
     news = await life.wait(
-        lambda: _leaving(life) or _holding(life) != why or (_complete(life) and life.state.seen.number > looked_at),
-        until=until,
+        lambda: (
+            moved()
+            or _leaving(life)
+            or _holding(life) != why
+            or (_complete(life) and life.state.seen.number > looked_at)
+            or _ends(life) != ends
+        ),
+        until=min((one for one in marks if one), default=None),
         summary="initialization",
     )
     if news:
         return told
-    if life.overdue() and not life.state.overdue:
-        life.mark_overdue()
-        await _say(life, why, event="InitializationOverdue")
-        return why
-    if untold:
+    if untold and (life.state.overdue or not life.overdue()):
         life.block(why)
         await _say(life, why)
         return why
+    life.notice_slow()
     return told
 
 
@@ -91,19 +116,37 @@ async def _initialize(life: Life) -> bool:
         named(PATCH, f"initialize {life.state.node_name}"),
     )
     if answer.outcome == "initialized":
-        life.change(initialized=True, boot_id=answer.boot_id, expires=answer.expires)
+        life.change(initialized=True, boot_id=answer.boot_id)
+        life.change(expires=answer.expires, lifetime=answer.lifetime)
         return True
     if answer.outcome == "waiting":
         life.block(answer.waiting_for)
     return False
 
 
-async def _say(life: Life, why: str, event: str = "") -> None:
+async def _say(life: Life, why: str) -> None:
+    """On the condition; of a machine that rebooted by an event, since the condition never reverts (reference 3.4)."""
     reason, _, message = why.partition(": ")
+    again = life.state.initialized
     report = Report(
-        claim=ref(life), condition="Initialized", reason=reason, message=message, event=event, warning=bool(event)
+        claim=ref(life),
+        condition="" if again else labels.INITIALIZED_CONDITION,
+        reason=reason,
+        message=f"the machine rebooted, and its Node is not back yet: {why}" if again else message,
+        event=labels.HAS_REBOOTED if again else "",
     )
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
+
+
+def _ends(life: Life) -> tuple[datetime | None, Repair]:
+    """When it expires, and what its health asks for."""
+    expiry = expiry_of(life.state) if _expires_here(life) else None
+    return expiry, decide_repair(life.state, life.now)
+
+
+def _expires_here(life: Life) -> bool:
+    """Budgets count nodes that were initialized: another needs no permit, and one of those asks once it is back."""
+    return not (life.state.initialized and is_under_budget(life.state))
 
 
 def _holding(life: Life) -> str:

@@ -33,6 +33,8 @@ from workflows.phases.recall import is_late, recall
 
 AGAIN_IN = timedelta(seconds=10)
 """Between attempts of a claim that launches itself."""
+AGAIN_IN_OVERDUE = timedelta(minutes=2)
+"""The same past the deadline, where it goes on."""
 MOST_ATTEMPTS = 10
 """That follow each other at once, each leaving out what the ones before were refused."""
 
@@ -72,8 +74,9 @@ async def _with_its_group(life: Life) -> None:
 
     A refusal that may pass is the group's last word too: from there on the claim tries by itself, with its own tokens.
     """
-    await life.wait(
-        lambda: _answered(life) or life.state.refused is not None, until=life.state.deadline, summary="launch deadline"
+    await life.wait_or_alarm(
+        lambda: _answered(life) or life.state.refused is not None or (life.state.overdue and _leaving(life)),
+        summary="launch deadline",
     )
     refused = life.state.refused
     if refused and not refused.final:
@@ -84,7 +87,7 @@ async def _with_its_group(life: Life) -> None:
 
 async def _alone(life: Life) -> Phase:
     while not _answered(life) and _may_try(life):
-        if life.state.seen.deleting or not life.state.seen.exists:
+        if _leaving(life):
             break
         result = await _attempt(life)
         if result is None:
@@ -100,9 +103,10 @@ async def _alone(life: Life) -> Phase:
 
 
 def _may_try(life: Life) -> bool:
-    """Until the deadline; one who is first heard of after it has one try, unless a group may be out for it."""
+    """Until the deadline, and on where then a person is waited for; one who is first heard of after it has one try,
+    unless a group may be out for it."""
     untried = life.state.launch_attempt == 1 and not life.state.identity.group_id and not life.state.joined
-    return untried or not life.overdue()
+    return untried or not life.overdue() or life.raise_alarm()
 
 
 async def _attempt(life: Life) -> LaunchResult | None:
@@ -173,9 +177,12 @@ async def _pause_unless_elsewhere(life: Life, refused: LaunchRefused) -> None:
 
 async def _pause(life: Life) -> None:
     deadline = life.state.deadline or life.now
-    await life.wait(
-        lambda: life.state.seen.deleting, until=min(life.now + AGAIN_IN, deadline), summary="before the next attempt"
-    )
+    until = life.now + AGAIN_IN_OVERDUE if life.alarmed() else min(life.now + AGAIN_IN, deadline)
+    await life.wait(lambda: life.state.seen.deleting, until=until, summary="before the next attempt")
+
+
+def _leaving(life: Life) -> bool:
+    return life.state.seen.deleting or not life.state.seen.exists
 
 
 def _answered(life: Life) -> bool:
@@ -187,7 +194,7 @@ async def _after(life: Life) -> Phase:
     state = life.state
     if state.launched:
         return Phase.REGISTRATION
-    if state.seen.deleting or not state.seen.exists:
+    if _leaving(life):
         life.change(disruption="Deleted")
     elif state.refused and state.refused.final:
         await give_up(life, reason=state.refused.reason, message=state.refused.message)

@@ -10,13 +10,17 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
 from activities.disruption import DisruptionActivities
 from model import labels
+from model.drains import DrainState
 from model.lifecycle import Phase
-from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn
+from model.messages import DisruptionReason, PermitAnswered, PermitAsked, PermitWithdrawn
 from model.steps import DisruptionAsked, Report
-from policy.ready import Verdict, decide_ready
+from policy.drain import keeps
+from policy.expiry import expiry_of
+from policy.ready import EMPTY, EXPIRED, Verdict, decide_ready, drain_rules
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import dead, disrupt, lost, ref
+from workflows.phases.repair import repair
 
 NOT_NOW = timedelta(seconds=10)
 NOT_NOW_LONGEST = timedelta(minutes=10)
@@ -29,25 +33,28 @@ async def ready(life: Life) -> Phase:
         verdict = decide_ready(life.state, life.now)
         match verdict.do:
             case "drain":
-                life.change(disruption=life.state.disruption or verdict.why)
+                life.change(disruption=life.state.disruption or verdict.why, drain=None)
                 return Phase.DRAIN
             case "initialize":
-                life.change(flaps=life.state.flaps + 1)
+                life.change(reboots=life.state.reboots + 1)
                 return Phase.INITIALIZATION
             case "expire":
-                life.change(disruption="Expired")
-                await disrupt(life, reason="Expired")
+                life.change(disruption=EXPIRED)
+                await disrupt(life, reason=EXPIRED)
                 return Phase.DRAIN
             case "ask":
                 await _ask(life, verdict)
             case "withdraw":
-                await _withdraw(life)
+                await withdraw(life)
             case "disrupt":
                 if await _disrupt(life, verdict):
                     return Phase.DRAIN
                 refuted = 0 if await _reconsider(life, refuted) else refuted + 1
             case "look":
                 if await (lost(life) if not life.state.seen.node_name else dead(life)):
+                    return Phase.DRAIN
+            case "repair":
+                if await repair(life):
                     return Phase.DRAIN
             case "wait":
                 await _wait(life, verdict)
@@ -66,27 +73,29 @@ async def _wait(life: Life, verdict: Verdict) -> None:
 
 async def _say_blocked(life: Life, why: str) -> None:
     """It could go and may not: Karpenter's words for both (reference 3.9, 5.2)."""
-    report = Report(
-        claim=ref(life), condition=labels.CONSOLIDATABLE, status="True", event="DisruptionBlocked", message=why
-    )
+    consolidatable = labels.CONSOLIDATABLE if life.state.permit_for == EMPTY else ""
+    report = Report(claim=ref(life), condition=consolidatable, status="True", event="DisruptionBlocked", message=why)
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, "say what blocks it"))
 
 
 async def _ask(life: Life, verdict: Verdict) -> None:
+    reason: DisruptionReason = EXPIRED if verdict.why == EXPIRED else EMPTY
+    since = expiry_of(life.state) if reason == EXPIRED else life.state.seen.empty_since
     asked = PermitAsked(
         claim_name=life.name,
         claim_uid=life.uid,
         workflow_id=workflow.info().workflow_id,
-        reason="Empty",
-        since=life.state.seen.empty_since or life.now,
+        reason=reason,
+        since=since or life.now,
     )
-    life.change(permit=None, permit_asked=life.now)
+    life.change(permit=None, permit_asked=life.now, permit_for=reason)
     if not await _tell_pool(life, "asked", asked):
-        refused = PermitAnswered(granted=False, reason="Empty", blocked_by="the NodePool has no workflow yet")
+        refused = PermitAnswered(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
         life.change(permit=refused)
 
 
-async def _withdraw(life: Life) -> None:
+async def withdraw(life: Life) -> None:
+    """Hand the permit back, or take the wish for one."""
     life.change(permit=None, permit_asked=None, blocked_by="")
     await _tell_pool(life, "withdrawn", PermitWithdrawn(claim_uid=life.uid))
 
@@ -97,20 +106,20 @@ async def _disrupt(life: Life, verdict: Verdict) -> bool:
     permit = life.state.permit
     if permit and permit.until:
         options = {**options, "schedule_to_close_timeout": permit.until - life.now}
+    keep = keeps(drain_rules(life.state))
+    asked = DisruptionAsked(claim=ref(life), reason=verdict.why, voluntary=verdict.why != EXPIRED, keep=keep)
     try:
-        answer = await workflow.execute_activity_method(
-            DisruptionActivities.disrupt_claim, DisruptionAsked(claim=ref(life), reason=verdict.why), **options
-        )
+        answer = await workflow.execute_activity_method(DisruptionActivities.disrupt_claim, asked, **options)
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
-        await _withdraw(life)
+        await withdraw(life)
         life.block(str(error.cause or error)[:200])
         return False
     if answer.outcome != "not now":
-        life.change(disruption=verdict.why)
+        life.change(disruption=verdict.why, drain=DrainState(keep=True) if keep else None)
         return True
-    await _withdraw(life)
+    await withdraw(life)
     life.block(answer.why)
     return False
 

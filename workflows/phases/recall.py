@@ -13,6 +13,7 @@ from activities.recalling import RecallActivities
 from model.lifecycle import Phase
 from workflows.life import Life
 from workflows.options import PATCH, named
+from workflows.phases.away import recall_absences
 from workflows.phases.giving_up import ref
 
 PROMPT = timedelta(seconds=30)
@@ -40,9 +41,12 @@ async def recall(life: Life) -> Phase | None:
         initialized=found.initialized,
         boot_id=found.boot_id,
         expires=found.expires,
+        lifetime=found.lifetime,
         drift=found.drift,
         drift_message=found.drift_message,
+        told_overdue=Phase(found.told_overdue) if found.told_overdue in list(Phase) else None,
     )
+    recall_absences(life, found.absences)
     if found.initialized:
         return Phase.READY
     return Phase.INITIALIZATION if found.registered else Phase.REGISTRATION

@@ -121,7 +121,12 @@ def start_instances(call: Call) -> dict[str, Any]:
 
 
 def reboot_instances(call: Call) -> dict[str, Any]:
-    _named(call, "RebootInstances")
+    instances = _named(call, "RebootInstances")
+    for instance in instances:
+        if instance.state not in ("pending", "running"):
+            raise _wrong_state(instance, "rebooted")
+    for instance in instances:
+        call.world.reboot(instance)
     return {"Return": True}
 
 

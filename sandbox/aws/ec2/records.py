@@ -88,6 +88,7 @@ class Instance:
     counted: bool = False
     timer: int = 0
     revision: int = 0
+    reboots: int = 0
     visible_at: float = 0.0
     reason: str = ""
     reason_code: str | None = None

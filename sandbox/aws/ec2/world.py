@@ -134,6 +134,12 @@ class World:
             self.start_timer(instance, (self.clock.now() if at is None else at) + delay)
         self._tell(instance)
 
+    def reboot(self, instance: Instance) -> None:
+        """It runs on as far as EC2 tells; its machine begins anew."""
+        instance.reboots += 1
+        self.bump()
+        instance.revision = self.revision
+
     def _advance(self, instance: Instance, due: float) -> None:
         following = NEXT_STATE.get(instance.state)
         if instance.state == "pending" and instance.failure is not None:

@@ -45,8 +45,20 @@ def test_groups_by_id_name_and_tag_in_pages(kit: StandInKit) -> None:
 def test_a_rebooted_instance_runs_on(kit: StandInKit) -> None:
     (one,) = kit.launch()
     kit.control.advance(2)
+    before = kit.control.instances()
     kit.ec2.reboot_instances(InstanceIds=[one])
     assert kit.describe(one)["State"]["Name"] == "running"
+    after = kit.control.instances()
+    assert after["revision"] > before["revision"]
+    assert [instance["reboots"] for instance in after["instances"]] == [1]
+
+
+def test_an_instance_that_goes_is_not_rebooted(kit: StandInKit) -> None:
+    (one,) = kit.launch()
+    kit.control.advance(2)
+    kit.ec2.terminate_instances(InstanceIds=[one])
+    with pytest.raises(ClientError, match="IncorrectInstanceState"):
+        kit.ec2.reboot_instances(InstanceIds=[one])
 
 
 def test_a_deleted_fleet_takes_its_instances_along_if_told_so(kit: StandInKit) -> None:

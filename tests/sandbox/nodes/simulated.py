@@ -58,6 +58,12 @@ class Cloud:
         self._moved.set()
         return instance.node_name
 
+    def reboot(self, number: int) -> None:
+        """As EC2's RebootInstances."""
+        before = self.instances[f"i-{number:04}"]
+        self.instances[before.id] = before.model_copy(update={"reboots": before.reboots + 1})
+        self._moved.set()
+
     def remove(self, number: int) -> None:
         del self.instances[f"i-{number:04}"]
         self._moved.set()

@@ -196,6 +196,23 @@ async def test_a_kubelet_restart_is_not_ready_for_a_while_with_another_boot_id(
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
+async def test_a_reboot_puts_right_what_a_boot_can_and_changes_the_boot_id(
+    api: KubeApi, cloud: Cloud, simulator: Simulator
+) -> None:
+    name = cloud.put(1)
+    before = await until_ready(api, name)
+    await until_stage(simulator, 1, "ready")
+    simulator.add_rule(Rule(trouble=SetCondition(type="KernelReady", status="False")))
+    simulator.add_rule(Rule(trouble=SetCondition(type="StorageReady", status="False", survives_reboot=True)))
+    simulator.add_rule(Rule(trouble=NotReady()))
+    await until_ready(api, name, "False")
+    cloud.reboot(1)
+    after = await until_ready(api, name)
+    assert after["status"]["nodeInfo"]["bootID"] != before["status"]["nodeInfo"]["bootID"]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert (condition(after, "KernelReady"), condition(after, "StorageReady")) == ("True", "False")
+
+
 async def test_two_troubles_at_a_time_are_over_when_both_are(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     await until_ready(api, name)

@@ -1,0 +1,51 @@
+"""PodDisruptionBudgets, read live where an eviction was refused. Satisfies `activities.drain_ports.Budgets`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kube.client import KubeClient
+from kube.errors import Json
+from kube.pod_company import selector
+from kube.resources import POD_DISRUPTION_BUDGETS
+from model.drains import BudgetFact
+
+
+class KubeBudgets:
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def in_namespace(self, namespace: str) -> Sequence[BudgetFact]:
+        answer = await self._client.request("GET", POD_DISRUPTION_BUDGETS.path(namespace=namespace))
+        return [budget_fact(one) for one in answer.get("items") or ()]
+
+
+def budget_fact(budget: Json) -> BudgetFact:
+    metadata, spec, status = budget["metadata"], budget.get("spec") or {}, budget.get("status") or {}
+    return BudgetFact.model_validate(
+        {
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "selector": selector(spec.get("selector")),
+            "min_available": _written(spec.get("minAvailable")),
+            "max_unavailable": _written(spec.get("maxUnavailable")),
+            "expected": status.get("expectedPods", 0),
+            "desired": status.get("desiredHealthy", 0),
+            "current": status.get("currentHealthy", 0),
+            "allowed": status.get("disruptionsAllowed", 0),
+            "counted": status.get("observedGeneration", 0) >= metadata.get("generation", 0),
+            "sync_failed": _sync_failed(status),
+            "always_unhealthy": spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
+        }
+    )
+
+
+def _written(value: Any) -> str:
+    """A number or a percentage; empty where it is not said."""
+    return "" if value is None else str(value)
+
+
+def _sync_failed(status: Json) -> str:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "DisruptionAllowed" and one.get("reason") == "SyncFailed":
+            return one.get("message") or "SyncFailed"
+    return ""

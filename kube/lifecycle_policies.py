@@ -1,0 +1,78 @@
+"""LifecyclePolicies: read for the watch, and the verdict on each of them written down."""
+
+from datetime import datetime
+from typing import Final
+
+from pydantic import ValidationError
+
+from kube.client import KubeClient
+from kube.errors import Json
+from kube.events import KubeEvents
+from kube.objects import Objects
+from kube.patches import patch_status
+from kube.resources import LIFECYCLE_POLICIES
+from kube.turns import Teller
+from model.kinds import LifecyclePolicy
+from model.labels import LIFECYCLEPOLICY_CONDITIONS, VALIDATION_SUCCEEDED
+from model.outcomes import ConditionPatch
+from model.policies import PolicyFact, PolicyVerdict
+
+_KIND: Final = LIFECYCLE_POLICIES.kind
+
+
+class KubeLifecyclePolicies:
+    def __init__(self, client: KubeClient, events: KubeEvents) -> None:
+        self._policies, self._events = Objects(client, LIFECYCLE_POLICIES), events
+        self._teller = Teller(events, _KIND)
+
+    async def say(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
+        """Conditions and the NodePools for which it counts; nothing is written where nothing changes, and a refusal is
+        an event too. False when it is gone."""
+        status = "False" if verdict.refused else "True"
+        said = ConditionPatch(type=VALIDATION_SUCCEEDED, status=status, reason=verdict.reason, message=verdict.message)
+        item = await patch_status(
+            self._policies,
+            name,
+            uid=uid,
+            status={"nodePools": list(verdict.node_pools)},
+            conditions=[said],
+            dependents=LIFECYCLEPOLICY_CONDITIONS,
+            now=now,
+            teller=self._teller,
+        )
+        if item is not None and verdict.reason:
+            await self._events.publish(
+                kind=_KIND, name=name, uid=uid, reason=verdict.reason, message=verdict.message, warning=verdict.refused
+            )
+        return item is not None
+
+
+def policy_fact(policy: Json) -> PolicyFact:
+    """What cannot be read is said in the fact, since the user is told on the object."""
+    metadata, spec = policy["metadata"], policy.get("spec")
+    seen = {
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "generation": metadata.get("generation", 0),
+        "created": metadata["creationTimestamp"],
+    }
+    try:
+        typed = LifecyclePolicy.from_object({"spec": spec}).spec
+    except ValidationError as error:
+        return PolicyFact.model_validate({**seen, "problem": _problem(error)})
+    chosen = typed.node_pool_selector
+    if chosen is not None and bool(chosen.names) == bool(chosen.match_labels):
+        problem = (
+            "spec.nodePoolSelector: it chooses by one of the two; write 'names' or 'matchLabels', or leave it out for "
+            "every NodePool"
+        )
+        return PolicyFact.model_validate({**seen, "problem": problem})
+    selected = {"names": chosen.names, "match_labels": chosen.match_labels} if chosen else {}
+    return PolicyFact.model_validate({**seen, **selected, "rules": typed.rules})
+
+
+def _problem(error: ValidationError) -> str:
+    """The first thing that is wrong: where, what stands there, and what is expected."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['input']!r} cannot be read: {first['msg']}"

@@ -1,0 +1,130 @@
+"""What LifecyclePolicies say of the phases' deadlines, what follows them, and of nodes that are NotReady.
+
+Rules are None where no policy says anything; then, and where they are silent, the settings hold. A value that cannot
+be read falls to the settings too: `policy/selection.py` has said so on the policy.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final, get_args
+
+from model.durations import DurationError, parse_duration
+from model.kinds import LifecycleRules
+from model.kinds.lifecycle_rules import DrainRules, Overdue, PhaseRules, TerminationRules
+from model.lifecycle import Deadlines, Phase
+
+ACTIONS: Final[Mapping[Phase, Overdue]] = {
+    Phase.LAUNCH: "terminate",
+    Phase.REGISTRATION: "terminate",
+    Phase.INITIALIZATION: "alarm",
+    Phase.DRAIN: "alarm",
+    Phase.TERMINATION: "alarm",
+}
+"""What follows a deadline where no policy says. Launch and registration are Karpenter's liveness (reference 3.5)."""
+_DURATIONS: Final = frozenset(
+    {"deadline", "blockedFor", "nodeNotReady", "notReadyGrace", "within", "drainFor", "toleration"}
+)
+
+
+def deadlines_of(rules: LifecycleRules | None, usual: Deadlines) -> Deadlines:
+    """The deadlines in force. Registration counts from the NodeClaim's birth, so launch has no longer than that."""
+    if rules is None:
+        return usual
+    registration = _deadline(rules.registration, usual.registration)
+    return Deadlines(
+        launch=min(_deadline(rules.launch, usual.launch), registration),
+        registration=registration,
+        initialization=_deadline(rules.initialization, usual.initialization),
+        drain=_deadline(rules.drain, usual.drain),
+        termination=_deadline(rules.termination, usual.termination),
+        not_ready_grace=not_ready_grace_of(rules, usual.not_ready_grace),
+    )
+
+
+def action_of(rules: LifecycleRules | None, phase: Phase) -> Overdue:
+    """What follows when a phase passes its deadline. Drain and termination only raise the alarm."""
+    found = _phase_rules(rules, phase) if rules else None
+    said = found.when_overdue if found else None
+    return said if said is not None and said in get_args(Overdue) else ACTIONS.get(phase, "alarm")
+
+
+def not_ready_grace_of(rules: LifecycleRules | None, usual: timedelta) -> timedelta:
+    """How long a node that turned NotReady still counts as a home for its pods."""
+    return _span(rules.not_ready_grace if rules else None, usual)
+
+
+def problem_of(rules: LifecycleRules) -> str:
+    """Why these rules make no sense by themselves; empty when they do."""
+    said = leaves(rules)
+    for field, span in spans(said):
+        if isinstance(span, str):
+            return f"{field}: {span}"
+        if field.endswith("deadline") and span <= timedelta(0):
+            return f"{field}: {said[field]!r} is no time at all; write a duration such as 15m"
+    times = dict(spans(said))
+    launch, registration = times.get("launch.deadline"), times.get("registration.deadline")
+    if isinstance(launch, timedelta) and isinstance(registration, timedelta) and registration < launch:
+        return (
+            f"registration.deadline: {said['registration.deadline']!r} is shorter than launch.deadline "
+            f"{said['launch.deadline']!r}, and both count from the NodeClaim's birth; write a longer one"
+        )
+    blocked = said.get("drain.whenBlocked", "wait")
+    if blocked != "wait" and "drain.blockedFor" not in said:
+        return f"drain.whenBlocked: {blocked!r} needs a time; write drain.blockedFor, such as 2h"
+    return ""
+
+
+def leaves(rules: LifecycleRules) -> dict[str, Any]:
+    """Every field that is said, as `launch.deadline`; a list is one field."""
+    return dict(_leaves(rules.to_object(), ""))
+
+
+def same(field: str, one: Any, other: Any) -> bool:
+    """Whether two values of a field mean the same: 60m is 1h."""
+    if field.rpartition(".")[2] in _DURATIONS and isinstance(one, str) and isinstance(other, str):
+        return _read(one) == _read(other)
+    return bool(one == other)
+
+
+def spans(said: Mapping[str, Any]) -> Iterator[tuple[str, timedelta | str]]:
+    """Fields that are durations; a text is why one cannot be read."""
+    for field, value in said.items():
+        if field.rpartition(".")[2] in _DURATIONS:
+            yield field, _read(str(value))
+
+
+def _phase_rules(rules: LifecycleRules, phase: Phase) -> PhaseRules | None:
+    match phase:
+        case Phase.LAUNCH:
+            return rules.launch
+        case Phase.REGISTRATION:
+            return rules.registration
+        case Phase.INITIALIZATION:
+            return rules.initialization
+        case _:
+            return None
+
+
+def _deadline(rules: PhaseRules | DrainRules | TerminationRules | None, usual: timedelta) -> timedelta:
+    return _span(rules.deadline if rules else None, usual)
+
+
+def _leaves(rules: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+    for key, value in rules.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{key}.")
+        elif value is not None:
+            yield f"{above}{key}", value
+
+
+def _read(text: str) -> timedelta | str:
+    try:
+        span = parse_duration(text)
+    except DurationError as error:
+        return str(error)
+    return f"{text!r} has no end; write a duration such as 15m" if span is None else span
+
+
+def _span(text: str | None, usual: timedelta) -> timedelta:
+    span = _read(text) if text else usual
+    return usual if isinstance(span, str) else span

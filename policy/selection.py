@@ -1,0 +1,133 @@
+"""Which LifecyclePolicies hold for which NodePool, and what is wrong with the others. Pure.
+
+The more precise selection counts, field by field: names before labels before all. Of two as precise that say different
+things of one field the older counts, and both say so. One that makes no sense hurts only itself.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import reduce
+from typing import Any, Final
+
+from model.durations import format_duration
+from model.kinds import LifecycleRules
+from model.labels import CONFLICT, RUNTIME_VALIDATION
+from model.lifecycle import Deadlines
+from model.policies import PolicyFact, PolicyVerdict
+from policy.rules import deadlines_of, leaves, problem_of, same, spans
+
+NODE_POOL_NOT_FOUND: Final = "NodePoolNotFound"
+DEADLINE_CUT: Final = "DeadlineCut"
+"""Reasons of a policy that is heeded and has something to be told all the same."""
+SAID: Final = 3
+"""Conflicts that are written out."""
+NOT_HEEDED: Final = (
+    "the policy is not heeded, and what it said before holds no more: its NodePools follow other policies, or the "
+    "defaults"
+)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    rules: Mapping[str, LifecycleRules]
+    """By NodePool; those of which nothing is said are not in it."""
+    verdicts: Mapping[str, PolicyVerdict]
+    """By policy."""
+
+
+@dataclass
+class _Told:
+    """What is found of one policy."""
+
+    pools: set[str] = field(default_factory=set)
+    conflicts: list[str] = field(default_factory=list)
+    cuts: list[str] = field(default_factory=list)
+
+
+def resolve(policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]], usual: Deadlines) -> Resolved:
+    """`pools`: the labels of each NodePool; `usual`: the settings, which hold where nothing is said."""
+    everyone = sorted(policies, key=lambda one: (-one.precision, one.created, one.name))
+    verdicts: dict[str, PolicyVerdict] = {}
+    sound: list[PolicyFact] = []
+    for one in everyone:
+        problem = one.problem or _in_spec(problem_of(one.rules))
+        if problem:
+            said = f"{problem}; {NOT_HEEDED}"
+            verdicts[one.name] = PolicyVerdict(refused=True, reason=RUNTIME_VALIDATION, message=said)
+        else:
+            sound.append(one)
+    told = {one.name: _Told() for one in sound}
+    rules = {}
+    for pool in sorted(pools):
+        chosen = [one for one in sound if one.selects(pool, pools[pool])]
+        if chosen:
+            rules[pool] = _merged(pool, chosen, told, usual)
+    verdicts.update({one.name: _verdict(one, told[one.name], pools) for one in sound})
+    return Resolved({pool: found for pool, found in rules.items() if leaves(found)}, verdicts)
+
+
+def _merged(pool: str, chosen: Sequence[PolicyFact], told: Mapping[str, _Told], usual: Deadlines) -> LifecycleRules:
+    """The first count most."""
+    taken: dict[str, tuple[PolicyFact, Any]] = {}
+    first: dict[tuple[int, str], tuple[PolicyFact, Any]] = {}
+    for one in chosen:
+        for name, value in leaves(one.rules).items():
+            _, counts = taken.setdefault(name, (one, value))
+            if same(name, counts, value):
+                told[one.name].pools.add(pool)
+            older, other = first.setdefault((one.precision, name), (one, value))
+            if not same(name, other, value):
+                _differ(pool, name, (older, other), (one, value), told)
+    merged = reduce(lambda below, above: above.merged_over(below), (one.rules for one in reversed(chosen)))
+    cut = _cut(pool, merged, usual)
+    if cut:
+        told[taken["launch.deadline"][0].name].cuts.append(cut)
+    return merged
+
+
+def _differ(
+    pool: str, name: str, older: tuple[PolicyFact, Any], younger: tuple[PolicyFact, Any], told: Mapping[str, _Told]
+) -> None:
+    (first, counts), (second, does_not) = older, younger
+    advice = f"write {name} in one of them alone, or select one of them more precisely"
+    told[first.name].conflicts.append(
+        f"LifecyclePolicy {second.name} says {name} {does_not} for NodePool {pool} where this one says {counts}, and "
+        f"selects it as precisely; this one is older and counts; {advice}"
+    )
+    told[second.name].conflicts.append(
+        f"LifecyclePolicy {first.name} says {name} {counts} for NodePool {pool} where this one says {does_not}, and "
+        f"selects it as precisely; {first.name} is older and counts; {advice}"
+    )
+
+
+def _cut(pool: str, rules: LifecycleRules, usual: Deadlines) -> str:
+    """Launch has been given longer than registration, whose deadline may be another policy's, or the setting."""
+    said, registration = leaves(rules), deadlines_of(rules, usual).registration
+    launch = dict(spans(said)).get("launch.deadline")
+    if not isinstance(launch, timedelta) or launch <= registration:
+        return ""
+    return (
+        f"NodePool {pool}: launch.deadline {said['launch.deadline']} is longer than registration.deadline "
+        f"{format_duration(registration)}, which counts from the NodeClaim's birth too and ends both; write both "
+        "deadlines"
+    )
+
+
+def _verdict(one: PolicyFact, told: _Told, pools: Mapping[str, object]) -> PolicyVerdict:
+    counted = tuple(sorted(told.pools))
+    if told.conflicts:
+        return PolicyVerdict(refused=True, reason=CONFLICT, message=_listed(told.conflicts), node_pools=counted)
+    missing = sorted(set(one.names) - pools.keys())
+    notes = [f"there is no NodePool {name}: it counts as soon as there is one" for name in missing]
+    reason = NODE_POOL_NOT_FOUND if missing else DEADLINE_CUT if told.cuts else ""
+    return PolicyVerdict(reason=reason, message=_listed([*notes, *told.cuts]), node_pools=counted)
+
+
+def _listed(lines: Sequence[str]) -> str:
+    shown = ". ".join(lines[:SAID])
+    return f"{shown}. And {len(lines) - SAID} more" if len(lines) > SAID else shown
+
+
+def _in_spec(problem: str) -> str:
+    return f"spec.{problem}" if problem else ""

@@ -1,0 +1,83 @@
+"""Node repair on the real parts: a reboot that helps, one that does not, flaps that add up, and the breaker."""
+
+from functools import partial
+from typing import Any
+
+from kube.resources import LIFECYCLE_POLICIES, NODES
+from sandbox.nodes.rules import NotReady, SetCondition
+from tests.integration.acts import Act
+from tests.integration.eventually import eventually, throughout
+from tests.integration.objects import Object, lifecycle_policy
+from tests.integration.product import Product
+from tests.integration.scene import Scene, condition
+
+REPAIR = Act("repair", settings={"FEATURE_GATES": "NodeRepair=true"})
+
+
+def sick(type_: str = "KernelReady", toleration: str = "3s") -> dict[str, Any]:
+    return {"type": type_, "status": "False", "toleration": toleration}
+
+
+@REPAIR.scenario
+async def test_a_broken_node_is_rebooted_once_and_replaced_when_that_helped_for_a_moment_only(product: Product) -> None:
+    async with product.scene("ladder") as scene:
+        await _rules(scene, conditions=[sick()], steps=["reboot", "replace"], rebootFor="40s")
+        (claim,) = await scene.run(1)
+        name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
+        boot = await _boot_id(scene, node)
+        await scene.trouble(SetCondition(type="KernelReady", status="False"), node=node)
+        await eventually(partial(scene.event, name, "Rebooting", "KernelReady=False"))
+        await eventually(partial(scene.event, name, "Repaired"))
+        assert await _boot_id(scene, node) != boot
+        await eventually(lambda: scene.pods_run(1))
+        await scene.one_node_was_bought()
+        await scene.trouble(SetCondition(type="KernelReady", status="False"), node=node)
+        await eventually(partial(scene.event, name, "Unhealthy", "KernelReady=False"))
+        await eventually(partial(scene.claims_are_gone, [name]))
+        await eventually(lambda: scene.pods_run(1))
+        await scene.nodes_were_bought(2)
+        assert [one["reboots"] for one in product.aws.instances()["instances"] if one["id"] in scene.launched()] <= [1]
+
+
+@REPAIR.scenario
+async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(product: Product) -> None:
+    async with product.scene("flaps") as scene:
+        await _rules(scene, conditions=[sick("Ready", "8s")], within="5m")
+        (claim,) = await scene.run(1)
+        name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
+        for _ in range(4):
+            await scene.trouble(NotReady(for_seconds=3), node=node)
+            await eventually(partial(scene.node_is, node, ready="False"))
+            await eventually(partial(scene.node_is, node, ready="True"), seconds=20)
+            if await scene.events(name) and any(one["reason"] == "Unhealthy" for one in await scene.events(name)):
+                break
+        await eventually(partial(scene.event, name, "Unhealthy", "Ready=False"))
+        await eventually(partial(scene.claims_are_gone, [name]))
+
+
+@REPAIR.scenario
+async def test_while_too_many_are_unhealthy_nothing_is_replaced_and_the_node_says_so(product: Product) -> None:
+    async with product.scene("breaker") as scene:
+        await _rules(scene, conditions=[sick()], maxUnhealthy="1")
+        claims = await scene.run(2)
+        for claim in claims:
+            await scene.trouble(SetCondition(type="KernelReady", status="False"), node=claim["status"]["nodeName"])
+        node = claims[0]["status"]["nodeName"]
+        await eventually(partial(scene.event, node, "NodeRepairBlocked", "2 of 2 nodes of NodePool breaker"))
+        await throughout(partial(scene.claims_stand, [one["metadata"]["name"] for one in claims]), seconds=10)
+
+
+async def _rules(scene: Scene, **repair: Any) -> None:
+    """In force, before anything is launched under them."""
+    await scene.make(lifecycle_policy(f"repair-{scene.name}", scene.name, repair=repair))
+    await eventually(partial(_in_force, scene))
+
+
+async def _in_force(scene: Scene) -> None:
+    policy: Object = await scene.product.kube.request("GET", LIFECYCLE_POLICIES.path(f"repair-{scene.name}"))
+    assert condition(policy, "Ready") == "True", policy.get("status")
+
+
+async def _boot_id(scene: Scene, node: str) -> str:
+    found = await scene.product.kube.request("GET", NODES.path(node))
+    return str(found["status"]["nodeInfo"]["bootID"])

@@ -1,0 +1,45 @@
+"""Pods, budgets and verdicts of drains, each with what a test does not speak of left at what is usual."""
+
+from typing import Any
+
+from model.drains import BudgetFact, DrainState, DrainVerdict, Hold
+from model.facts import Expression
+from model.kinds.lifecycle_rules import DrainRules
+from model.outcomes import DrainPod
+
+WEB = (Expression(key="app", operator="In", values=("web",)),)
+
+
+def pod(name: str = "web", **fields: Any) -> DrainPod:
+    usual: dict[str, Any] = {
+        "uid": f"uid-{name}",
+        "namespace": "default",
+        "name": name,
+        "waits": True,
+        "evictable": True,
+        "group": 0,
+        "reschedulable": True,
+        "owner_kind": "ReplicaSet",
+        "owner_name": "web-5d9",
+        "labels": {"app": "web"},
+    }
+    return DrainPod(**{**usual, **fields})
+
+
+def budget(name: str = "web", **fields: Any) -> BudgetFact:
+    """minAvailable 2 of two pods, both healthy."""
+    usual: dict[str, Any] = {"selector": WEB, "min_available": "2", "expected": 2, "desired": 2, "current": 2}
+    return BudgetFact(**{"namespace": "default", "name": name, **usual, **fields})
+
+
+def hold(subject: str = "default/web", **fields: Any) -> Hold:
+    return Hold(**{"subject": subject, "uid": "u", "cause": "budget", "what": "a budget", **fields})
+
+
+def held(*, keep: bool = False, **verdict: Any) -> DrainState:
+    return DrainState(keep=keep, verdict=DrainVerdict(**{"holds": (hold(),), **verdict}))
+
+
+def rules(**written: Any) -> DrainRules:
+    """As a person writes them."""
+    return DrainRules.model_validate(written)

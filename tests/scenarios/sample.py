@@ -1,0 +1,63 @@
+"""A few rows with the worker killed once at a random moment, for CI: `python -m tests.scenarios.sample`.
+
+`make scenarios` does it for all of them. Which rows, and when the worker dies, follows from the seed: that of the
+commit, or `--kill-seed N` to repeat a run.
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROWS = 6
+MARKS = "row and killable"
+
+
+class Collected:
+    """A pytest plugin: the tests that were selected."""
+
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.items = [item.nodeid for item in session.items]
+
+
+def drawn(tests: Sequence[str], seed: int, rows: int = ROWS) -> list[str]:
+    """Some of the tests, the same for the same seed; in their order."""
+    chosen = set(random.Random(seed).sample(sorted(tests), min(rows, len(tests))))
+    return [test for test in tests if test in chosen]
+
+
+def seed_of(commit: str) -> int:
+    """Another one for each commit."""
+    return int(commit[:8], 16) % 10_000
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.scenarios.sample")
+    parser.add_argument("--kill-seed", type=int)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    asked = parser.parse_args(arguments)
+    seed = asked.kill_seed if asked.kill_seed is not None else seed_of(_commit())
+    collected = Collected()
+    code = pytest.main(["-q", "--collect-only", "-m", MARKS, str(HERE)], plugins=[collected])
+    if code != pytest.ExitCode.OK:
+        return code
+    chosen = drawn(collected.items, seed, asked.rows)
+    print(f"the worker is killed by --kill-seed={seed} in:", *chosen, sep="\n  ")
+    return subprocess.call([sys.executable, "-m", "pytest", "-q", f"--kill-seed={seed}", *chosen], cwd=HERE.parents[1])
+
+
+def _commit() -> str:
+    asked = ["git", "-C", str(HERE), "rev-parse", "HEAD"]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

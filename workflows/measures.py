@@ -1,0 +1,40 @@
+"""What NodeClaim workflows count and measure in the worker's metrics; nothing of it while a history is replayed."""
+
+from typing import Final
+
+from temporalio import workflow
+
+from model.lifecycle import ClaimState, Phase
+
+OVERDUE: Final = "tenure_overdue_total"
+STARTUP: Final = "tenure_startup_duration_seconds"
+STARTUP_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0)
+"""Upper ends, in seconds; the last ones are the usual deadlines."""
+_BEFORE: Final = {
+    Phase.REGISTRATION: Phase.LAUNCH,
+    Phase.INITIALIZATION: Phase.REGISTRATION,
+    Phase.READY: Phase.INITIALIZATION,
+}
+"""How a start-up goes: a life that was recalled, or a machine that rebooted, comes from elsewhere, or again."""
+
+
+def count_overdue(state: ClaimState) -> None:
+    """A phase passed its deadline."""
+    counter = workflow.metric_meter().create_counter(OVERDUE, "Phases of nodes' lives that passed their deadline")
+    counter.add(1, {"phase": state.phase.value, "nodepool": state.identity.pool})
+
+
+def time_startup(state: ClaimState, following: Phase) -> None:
+    """Called with the state before the next phase is entered. Launch counts from the NodeClaim's birth."""
+    if _BEFORE.get(following) is not state.phase or state.flaps or state.since is None:
+        return
+    began = state.identity.created if state.phase is Phase.LAUNCH else state.since
+    histogram = workflow.metric_meter().create_histogram_float(STARTUP, "How long nodes took for a phase", "s")
+    histogram.record(
+        max(0.0, (workflow.now() - began).total_seconds()),
+        {
+            "phase": state.phase.value,
+            "nodepool": state.identity.pool,
+            "instance_type": state.launched.instance_type if state.launched else "",
+        },
+    )
