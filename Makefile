@@ -31,6 +31,7 @@ check: setup ## Style, types, import contracts, and that generated files are fre
 
 bench: controlplane ## Measure plans, then end to end: seconds, prices, nodes, AWS calls, events, CPU, memory
 	@$(BIN)/python -m benchmarks.plan
+	@$(BIN)/python -m benchmarks.disrupt
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
 scenarios: controlplane ## The five promises, row by row: kept, broken, or no test yet (ROW=001-b TIMES=20: one, again and again)

@@ -10,6 +10,8 @@ from model.facts import PodFact
 
 LOWEST_PRIORITY: Final = -(1 << 31)
 """Room is for whatever else there is none for."""
+VIRTUAL_PREFIX: Final = "capacity-buffer-"
+"""Of the names of virtual pods; the buffer's name and a number follow."""
 
 
 class BufferFact(Value):
@@ -29,7 +31,7 @@ def virtual_pods(buffer: BufferFact) -> tuple[PodFact, ...]:
     common = {"namespace": buffer.namespace, "priority": LOWEST_PRIORITY, "unschedulable": True, "volumes": ()}
     return tuple(
         buffer.pod.model_copy(
-            update={**common, "uid": f"{buffer.uid}-{number}", "name": f"capacity-buffer-{buffer.name}-{number}"}
+            update={**common, "uid": f"{buffer.uid}-{number}", "name": f"{VIRTUAL_PREFIX}{buffer.name}-{number}"}
         )
         for number in range(buffer.replicas)
     )

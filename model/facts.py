@@ -116,6 +116,12 @@ class PodFact(Value):
     tolerations: tuple[Toleration, ...] = ()
     do_not_disrupt: str = ""
     """The raw value of the karpenter.sh/do-not-disrupt annotation."""
+    started: datetime | None = None
+    """status.startTime: a do-not-disrupt that is a duration counts from here."""
+    ready: bool | None = None
+    """Its condition Ready; None where it is not known."""
+    deletion_cost: int = 0
+    """The annotation controller.kubernetes.io/pod-deletion-cost."""
     uses_match_fields: bool = False
     labels: dict[str, str] = {}
     spreads: tuple[SpreadConstraint, ...] = ()
@@ -205,6 +211,12 @@ class ClaimFact(Value):
     drifted: str = ""
     """The reason of the condition Drifted, while it is True."""
     drifted_message: str = ""
+    drifted_at: datetime | None = None
+    """Since when it is True."""
+    last_pod_event: datetime | None = None
+    """When a pod came to the node or left it last; None where none did since it was initialized."""
+    termination_grace_period: str = ""
+    """Empty: a drain waits for ever."""
     overdue: str = ""
     """The phase that its condition says is past its deadline."""
     deleting: bool = False
@@ -234,6 +246,10 @@ class PoolFact(Value):
     startup_taints: tuple[Taint, ...] = ()
     expire_after: str = "720h"
     termination_grace_period: str = ""
+    consolidate_after: str = ""
+    """How long a node rests after a pod came or left, or `Never`; empty while it is not known: nothing is done then."""
+    consolidation_policy: str = ""
+    """`WhenEmpty`, `WhenEmptyOrUnderutilized` or `Balanced`; empty while it is not known."""
     limits: dict[str, int] = {}
     hash: str = ""
     hash_version: str = ""
@@ -247,3 +263,21 @@ class DaemonSetFact(Value):
     namespace: str
     name: str
     pod: PodFact
+
+
+class PodBudgetFact(Value):
+    """A PodDisruptionBudget, as far as it decides whether pods may be evicted now."""
+
+    namespace: str
+    name: str
+    selector: Selector | None = None
+    """None selects nothing."""
+    disruptions_allowed: int = 0
+    always_allow_unhealthy: bool = False
+    """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may go in any case."""
+    never: bool = False
+    """maxUnavailable 0 or 0%, or minAvailable 100%: it will not allow any eviction, however long one waits."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"

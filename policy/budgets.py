@@ -7,24 +7,12 @@ cannot be read closes the pool.
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-
-from cronsim import CronSim, CronSimError
+from datetime import datetime
 
 from model.base import Message
 from model.coordination import PoolCount
-from model.durations import parse_duration
 from model.kinds import Budget
-
-MACROS = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
+from policy.windows import is_open
 
 
 class Allowance(Message):
@@ -36,6 +24,8 @@ class Allowance(Message):
     """False where the pool could not be looked at, so that `count` says nothing."""
     why: str = ""
     """The arithmetic in words, for the node and the pool that are blocked by it."""
+    unreadable: bool = False
+    """A budget cannot be read, and `why` says which and what to write."""
 
 
 def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str, now: datetime) -> Allowance:
@@ -47,7 +37,8 @@ def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str
             if active and _covers(budget, reason):
                 limits.append((limit, budget.nodes))
         except ValueError as error:
-            return _answer(0, count, f"budget {budget.nodes!r} cannot be read: {error}")
+            why = f"budget {budget.nodes!r} cannot be read: {error}"
+            return Allowance(allowed=0, count=count, why=why, unreadable=True)
     if not limits:
         return _answer(count.total, count, "no active budget limits this reason")
     limit, written = min(limits)
@@ -66,23 +57,18 @@ def _covers(budget: Budget, reason: str) -> bool:
 
 def nodes_of(budget: Budget, total: int) -> int:
     """`10%` of 3 nodes is 1; a plain number is itself. Raises ValueError for anything else."""
-    text = budget.nodes
+    return share_of(budget.nodes, total)
+
+
+def share_of(text: str, total: int) -> int:
+    """The same for a text. Raises ValueError."""
     if text.endswith("%"):
         return math.ceil(int(text[:-1]) * total / 100)
     return int(text)
 
 
 def is_active(budget: Budget, now: datetime) -> bool:
-    """A budget without a schedule always is; another is while `duration` has not passed since the last hit, UTC."""
-    if not budget.schedule:
-        return True
-    duration = parse_duration(budget.duration or "0s") or timedelta(0)
-    try:
-        hits = CronSim(MACROS.get(budget.schedule, budget.schedule), now.astimezone(UTC) - duration)
-        return next(hits) <= now
-    except CronSimError as error:
-        raise ValueError(
-            f"schedule {budget.schedule!r}: {error}; write five cron fields or a macro such as @daily"
-        ) from error
-    except StopIteration:
-        return False
+    """A budget without a schedule always is; another is while `duration` has not passed since the last hit, UTC.
+
+    Raises ValueError."""
+    return not budget.schedule or is_open(budget.schedule, budget.duration or "0s", now)

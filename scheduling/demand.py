@@ -82,15 +82,21 @@ def is_reschedulable(pod: PodFact, now: datetime) -> bool:
 
 
 def holds_its_node(pod: PodFact, now: datetime) -> bool:
-    """Whether do-not-disrupt is in force: `true` for good, a duration from the pod's creation on."""
-    said = pod.do_not_disrupt
-    if said in ("", "true"):
-        return said == "true"
-    try:
-        lasting = parse_duration(said)
-    except DurationError:
+    """Whether do-not-disrupt is in force: `true` for good, a duration from the pod's start on."""
+    if not pod.do_not_disrupt:
         return False
-    return lasting is None or now < pod.created + lasting
+    until = held_until(pod)
+    return until is None or now < until
+
+
+def held_until(pod: PodFact) -> datetime | None:
+    """When its do-not-disrupt ends; None for never. What cannot be read holds nothing: the pod's creation."""
+    said = pod.do_not_disrupt
+    try:
+        lasting = None if said == "true" else parse_duration(said)
+    except DurationError:
+        return pod.created
+    return None if lasting is None else (pod.started or pod.created) + lasting
 
 
 def shuns_pools(pod: PodFact) -> bool:

@@ -8,22 +8,34 @@ from typing import Literal, TypeVar
 
 from model.base import Value
 from model.buffers import BufferFact, virtual_pods
-from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact, PoolFact
+from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodBudgetFact, PodFact, PoolFact
 from model.overlays import OverlayFact
 from model.volume_facts import StorageFact
 from scheduling.storage import Storage, StorageKind
 
 T = TypeVar("T")
-Kind = Literal["pod", "node", "claim", "pool", "daemonset", "namespace", "overlay", "buffer"] | StorageKind
+Kind = (
+    Literal["pod", "node", "claim", "pool", "daemonset", "namespace", "overlay", "buffer", "pod_budget"] | StorageKind
+)
 Fact = (
-    PodFact | NodeFact | ClaimFact | PoolFact | DaemonSetFact | NamespaceFact | StorageFact | OverlayFact | BufferFact
+    PodFact
+    | NodeFact
+    | ClaimFact
+    | PoolFact
+    | DaemonSetFact
+    | NamespaceFact
+    | StorageFact
+    | OverlayFact
+    | BufferFact
+    | PodBudgetFact
 )
 
 
 class Change(Value):
     """One object that is new, different, or gone (`fact` is None).
 
-    The key is the UID of a pod, DaemonSet or buffer, `namespace/name` of a PersistentVolumeClaim, else the name.
+    The key is the UID of a pod, DaemonSet or buffer, `namespace/name` of a PersistentVolumeClaim or a
+    PodDisruptionBudget, else the name.
     """
 
     kind: Kind
@@ -43,6 +55,7 @@ class Facts:
         self.namespaces: dict[str, NamespaceFact] = {}
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
+        self.pod_budgets: dict[str, PodBudgetFact] = {}
         self.homeless: dict[str, PodFact] = {}
         self.virtual: dict[str, tuple[PodFact, ...]] = {}
         """By CapacityBuffer the pods for which it wants room."""
@@ -70,6 +83,8 @@ class Facts:
                 _put(self.overlays, change.key, change.fact)
             case "buffer", BufferFact() | None:
                 _put(self.virtual, change.key, virtual_pods(change.fact) if change.fact else None)
+            case "pod_budget", PodBudgetFact() | None:
+                _put(self.pod_budgets, change.key, change.fact)
             case _:
                 raise TypeError(f"a {change.kind} was announced and a {type(change.fact).__name__} given")
 

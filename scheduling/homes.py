@@ -3,13 +3,14 @@
 `scheduling/state.py` makes the homes from its facts; `scheduling/priced/packing.py` fills them before it buys.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
-from model.facts import Taint
+from model.facts import Taint, Toleration
 from model.labels import HOSTNAME
 from model.requirement import Requirement
 from model.requirements import Requirements
@@ -57,13 +58,47 @@ class Homes:
         self._settled: Mask = np.array([home.settled for home in self.homes], dtype=bool)
         self._by_key: dict[str, tuple[list[str | None], Amounts]] = {}
         self._admitted: dict[Variant, Mask] = {}
+        self._domains: dict[str, list[str | None]] = {}
+        self._noticed: dict[tuple[object, object], Mask] = {}
+        self._shut: Mask | None = None
+        self.there: Sequence[int] = range(len(self.homes))
+        """Numbers of those that are there; the others are nobody's domain any more."""
+
+    def without(self, gone: Mask, shut: Mask) -> "Homes":
+        """The same homes under the same numbers, but that some are gone and some let nobody in. What was found out
+        about them is shared."""
+        less = copy(self)
+        less._shut = gone | shut
+        less.there = np.flatnonzero(~gone).tolist()
+        return less
+
+    def domains(self, key: str) -> list[str | None]:
+        """Of each the value of a label, where it is certain."""
+        known = self._domains.get(key)
+        if known is None:
+            known = self._domains[key] = [_certain(home.requirements.get(key)) for home in self.homes]
+        return known
+
+    def noticed(self, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...] | None) -> Mask:
+        """Those that satisfy one of the alternatives, or may do so, if there are any; and whose taints are tolerated,
+        unless these do not matter (None)."""
+        key = tuple(alternatives), tolerations
+        known = self._noticed.get(key)
+        if known is None:
+            fine = (
+                (not alternatives or any(home.could_be(one) for one in alternatives))
+                and (tolerations is None or untolerated(tolerations, home.taints, tolerate_preferences=True) is None)
+                for home in self.homes
+            )
+            known = self._noticed[key] = np.fromiter(fine, dtype=bool, count=len(self.homes))
+        return known
 
     def admitted(self, variant: Variant) -> Mask:
         """The homes whose taints and labels let the pod in."""
         known = self._admitted.get(variant)
         if known is None:
             known = self._admitted[variant] = self._tolerated(variant) & self._labelled(variant)
-        return known
+        return known if self._shut is None else known & ~self._shut
 
     def _tolerated(self, variant: Variant) -> Mask:
         distinct, numbers = self._taint_ids
@@ -96,6 +131,10 @@ class Homes:
 def home_labels(name: str, labels: Mapping[str, str]) -> Requirements:
     """A node's labels; one without a hostname label is called by its name."""
     return Requirements.of_labels({HOSTNAME: name, **labels})
+
+
+def _certain(one: Requirement | None) -> str | None:
+    return next(iter(one.values)) if one is not None and not one.complement and len(one.values) == 1 else None
 
 
 def _label(home: Home, key: str) -> str | None:

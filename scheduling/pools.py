@@ -28,6 +28,7 @@ from scheduling.tolerance import describe, untolerated
 from scheduling.typetable import Amounts, Indices, Mask, Prices, TypeTable
 
 INTERNAL = (REGISTERED, INITIALIZED)
+NOT_TO_BE_HAD = "can be had now: EC2 has no capacity for them"
 
 
 class Template:
@@ -133,6 +134,17 @@ class Offer:
             known = self._narrowed[key] = self._narrow(*key)
         return known
 
+    def limited_to(self, option: Option, wanted: Requirements) -> Option | Refusal:
+        """The option with these requirements added, whoever asks for them."""
+        refusal = option.requirements.incompatibility(wanted)
+        return (
+            Refusal(refusal)
+            if refusal
+            else self._option(
+                option.requirements.intersection(wanted), self.available & ~self.table.reserved, option.reservation
+            )
+        )
+
     def reservations(self) -> list[str]:
         """Those with room in which there is something for this pool's NodeClass, by id."""
         ids = set(self.table.reservations[self.available & self.table.reserved])
@@ -230,5 +242,5 @@ def by_preference(pools: Iterable[PoolFact]) -> list[PoolFact]:
 
 def _no_offering(types: int, known: bool) -> str:
     if known:
-        return f"none of the {types} instance types that satisfy it can be had now: EC2 has no capacity for them"
+        return f"none of the {types} instance types that satisfy it {NOT_TO_BE_HAD}"
     return f"none of the {types} instance types that satisfy it is sold in the zones and capacity types allowed"

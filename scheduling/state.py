@@ -10,12 +10,14 @@ from typing import Final, Literal
 
 from model.base import Value
 from model.catalogue import Catalogue, ReservationRoom, UnavailableOffering
+from model.disruption import Decision, DisruptionRequest
 from model.facts import ClaimFact, NodeFact, PodFact
 from model.labels import NODEPOOL
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
 from scheduling.demand import invalid, is_reschedulable, provisionable, shuns_pools
+from scheduling.disruption.deciding import Situation, decide
 from scheduling.emission import MAX_INSTANCE_TYPES
 from scheduling.facts import Change, Facts
 from scheduling.homes import Homes
@@ -110,6 +112,16 @@ class ClusterState:
         virtual = {pod.uid for pods in self._facts.virtual.values() for pod in pods}
         return without_virtual(self._plan_all(now, tuple(unavailable), grace, reservations or {}), virtual)
 
+    def disrupt(self, request: DisruptionRequest) -> Decision:
+        """Which nodes could go voluntarily and what would replace them. Pods that wait have their places first."""
+        asked = request.now, request.unavailable, (request.not_ready_grace, request.pool_graces), request.reservations
+        shaped = list(self._demand(request.now, []))
+        ground, wishes = self._ground(*asked), self._wishes()
+        found = plan(shaped, ground, wishes) if shaped else Plan()
+        virtual = frozenset(pod.uid for pods in self._facts.virtual.values() for pod in pods)
+        waiting = {pod.uid: pod for _, pod in shaped}
+        return decide(Situation(ground, wishes, self._templates(), self._shape, found, waiting, virtual), request)
+
     def _plan_all(
         self,
         now: datetime,
@@ -122,12 +134,14 @@ class ClusterState:
         if not shaped:
             return Plan(unplaced=tuple(refused))
         ground = self._ground(now, unavailable, grace, reservations)
+        found = plan(shaped, ground, self._wishes())
+        return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
+
+    def _wishes(self) -> Wishes:
         settings = self.settings
-        wishes = Wishes(
+        return Wishes(
             settings.preference_policy, settings.min_values_policy, settings.most_instance_types, settings.node_cost
         )
-        found = plan(shaped, ground, wishes)
-        return found.model_copy(update={"unplaced": (*refused, *found.unplaced)})
 
     def _demand(self, now: datetime, refused: list[Unplaced]) -> Iterator[tuple[Shape, PodFact]]:
         for pod in self._wanting(now):

@@ -1,4 +1,4 @@
-"""What a LifecyclePolicy may say of the nodes of a NodePool: deadlines, drains, expiry and repair.
+"""What a LifecyclePolicy may say of the nodes of a NodePool: deadlines, drains, expiry, repair and disruption.
 
 The same models are read from the API server and told to NodeClaim workflows, so that there is one form of them.
 What is not written falls to a policy that selects less precisely, and then to the defaults in `policy/rules.py`.
@@ -6,6 +6,7 @@ What is not written falls to a policy that selects less precisely, and then to t
 
 from typing import Annotated, Any, Final, Literal
 
+from model.kinds.disruption_rules import DisruptionRules
 from model.kinds.meta import KubeModel
 from model.kinds.schema import DURATION, Crd, Rule
 
@@ -158,6 +159,7 @@ class LifecycleRules(KubeModel):
     ] = None
     expiry: Annotated[ExpiryRules | None, Crd()] = None
     repair: Annotated[RepairRules | None, Crd()] = None
+    disruption: Annotated[DisruptionRules | None, Crd()] = None
 
     def merged_over(self, other: "LifecycleRules") -> "LifecycleRules":
         """These rules, and where they are silent the other's, field by field."""

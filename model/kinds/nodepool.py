@@ -6,9 +6,7 @@ from typing import Annotated, Final
 from model.durations import parse_duration
 from model.kinds import schema
 from model.kinds.meta import Condition, KubeModel, KubeObject, NodeClassRef, Quantities, Requirement, Taint
-from model.kinds.schema import ATOMIC, DURATION, DURATION_OR_NEVER, INT32, INT64, LABEL_VALUE, Crd, Rule
-
-_CRON: Final = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$"
+from model.kinds.schema import ATOMIC, CRON, DURATION, DURATION_OR_NEVER, INT32, INT64, LABEL_VALUE, Crd, Rule
 
 
 class Budget(KubeModel):
@@ -24,7 +22,7 @@ class Budget(KubeModel):
     ] = "10%"
     schedule: Annotated[
         str | None,
-        Crd("When the budget begins to hold, as a cron line in UTC or @hourly and the like.", {"pattern": _CRON}),
+        Crd("When the budget begins to hold, as a cron line in UTC or @hourly and the like.", {"pattern": CRON}),
     ] = None
     duration: Annotated[
         str | None,

@@ -40,6 +40,7 @@ QUALIFIED_NAME: Final = (
 LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 DURATION: Final = r"^([0-9]+(s|m|h))+$"
 DURATION_OR_NEVER: Final = r"^(([0-9]+(s|m|h))+|Never)$"
+CRON: Final = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$"
 INT32: Final[Mapping[str, Any]] = {"format": "int32"}
 INT64: Final[Mapping[str, Any]] = {"format": "int64"}
 ATOMIC: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "atomic"}

@@ -13,6 +13,7 @@ from scheduling.priced.demand import Variant, pinned
 from scheduling.priced.places import Places
 from scheduling.priced.topology import Spread, Tally
 from scheduling.tolerance import untolerated
+from scheduling.typetable import Mask
 
 
 @dataclass(slots=True)
@@ -22,6 +23,7 @@ class Universe:
     places: Places
     offers: Sequence[Offer]
     _usable: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
+    _noticed: dict[Tally, Mask] = field(default_factory=dict)
     _counted: dict[Spread, tuple[str, ...]] = field(default_factory=dict)
 
     def usable(self, variant: Variant, key: str) -> list[str]:
@@ -40,7 +42,7 @@ class Universe:
         known = self._counted.get(rule)
         if known is None:
             key = rule.tally.census.key
-            noticed = (place for place in range(self.places.first) if self.notices(rule.tally, place))
+            noticed = (place for place in self.places.homes.there if self.notices(rule.tally, place))
             standing = {value for place in noticed if (value := self.places.domain(place, key)) is not None}
             offered = {value for variant in rule.strict for value in self._offered(variant, key)}
             known = self._counted[rule] = tuple(sorted(standing | offered))
@@ -49,21 +51,18 @@ class Universe:
     def notices(self, tally: Tally, place: int) -> bool:
         """Whether pods on this node are counted, by nodeAffinityPolicy and nodeTaintsPolicy."""
         nodes, lane = tally.census.nodes, self.places.lane_at(place)
-        if nodes.alternatives:
-            if lane is not None:
-                fine = any(lane.option.requirements.compatible(one) for one in nodes.alternatives)
-            else:
-                home = self.places.homes.homes[place]
-                fine = any(home.could_be(one) for one in nodes.alternatives)
-            if not fine:
-                return False
-        if nodes.tolerations is None:
-            return True
-        taints = lane.offer.template.pool.taints if lane else self.places.homes.homes[place].taints
-        return untolerated(nodes.tolerations, taints, tolerate_preferences=True) is None
+        if lane is None:
+            noticed = self._noticed.get(tally)
+            if noticed is None:
+                noticed = self._noticed[tally] = self.places.homes.noticed(nodes.alternatives, nodes.tolerations)
+            return bool(noticed[place])
+        if nodes.alternatives and not any(lane.option.requirements.compatible(one) for one in nodes.alternatives):
+            return False
+        taints = lane.offer.template.pool.taints
+        return nodes.tolerations is None or untolerated(nodes.tolerations, taints, tolerate_preferences=True) is None
 
     def _standing(self, key: str) -> set[str]:
-        homes = range(self.places.first)
+        homes = self.places.homes.there
         return {value for place in homes if (value := self.places.domain(place, key)) is not None}
 
     def _offered(self, variant: Variant, key: str) -> set[str]:

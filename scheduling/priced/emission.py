@@ -27,7 +27,7 @@ class Emission:
 
     def claim(self, number: int) -> PlannedClaim | Refusal:
         """The claim for a bought node, or why there can be none."""
-        one, fill = self._places.bought[number], self._fill(number)
+        one, fill = self._places.bought[number], self.fill(number)
         key = one.lane, fill.rows.tobytes()
         known = self._known.get(key)
         if known is None:
@@ -44,11 +44,11 @@ class Emission:
 
     def price(self, number: int) -> float:
         """US dollars an hour of the cheapest type that a bought node can be."""
-        fill = self._fill(number)
+        fill = self.fill(number)
         return float(fill.offer.prices(fill.option)[fill.rows[0]])
 
-    def _fill(self, number: int) -> Fill:
-        """Its types cheapest first."""
+    def fill(self, number: int) -> Fill:
+        """What a bought node holds, its types cheapest first."""
         one = self._places.bought[number]
         lane = self._places.lanes[one.lane]
         used = self._used(lane, number)

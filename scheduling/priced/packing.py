@@ -37,6 +37,7 @@ from scheduling.priced.topology import (
 )
 from scheduling.typetable import Amounts
 
+NOTHING_SOLD: Final = "no existing node has room, and no NodePool is ready to make one"
 _BADLY: Final = 4
 
 
@@ -68,9 +69,9 @@ class Packing:
                 rest.append(pod)
         one.pods = rest
 
-    def stand(self, counted: Iterable[Tally], place: int) -> None:
-        """Count one pod that runs on a home."""
-        self._count(counted, place, 1)
+    def stand(self, counted: Iterable[Tally], place: int, pods: int = 1) -> None:
+        """Count pods that run on a home."""
+        self._count(counted, place, pods)
 
     def place_all(self, classes: Iterable[PodClass]) -> None:
         """Until every pod has a place or a whole round brought nothing more."""
@@ -286,7 +287,7 @@ class Packing:
     def _reason(self, refusals: Mapping[str, Refusal]) -> str:
         said = {offer.name: refusals[offer.name] for offer in self.buyer.offers if offer.name in refusals}
         every = [f"pool {name}: {refusal}" for name, refusal in {**said, **self.closed}.items()]
-        return "; ".join(every) or "no existing node has room, and no NodePool is ready to make one"
+        return "; ".join(every) or NOTHING_SOLD
 
 
 def unplaced(pod: PodFact, reason: str) -> Unplaced:

@@ -42,8 +42,14 @@ class Bought:
 
 
 class Places:
-    def __init__(self, homes: Homes, resources: Sequence[str], attachments: Attachments | None = None) -> None:
-        """`resources` in the order of the columns of every amount here."""
+    def __init__(
+        self,
+        homes: Homes,
+        resources: Sequence[str],
+        attachments: Attachments | None = None,
+        free: Amounts | None = None,
+    ) -> None:
+        """`resources` in the order of the columns of every amount here; `free` where the homes' room is known so."""
         self.homes = homes
         self.attachments = attachments or Attachments(len(homes.homes), {}, {})
         self.resources = tuple(resources)
@@ -52,8 +58,7 @@ class Places:
         """Number of the first place that is bought."""
         self.count = self.first
         self.free: Amounts = np.zeros((self.first + _GROWTH, len(self.resources)), dtype=np.int64)
-        for number, home in enumerate(homes.homes):
-            self.free[number] = [max(0, home.room.get(key, 0)) for key in self.resources]
+        self.free[: self.first] = free_of(homes, self.resources) if free is None else free
         self.bought: list[Bought] = []
         self.lanes: list[Lane] = []
         self._lane_ids: dict[tuple[int, int], int] = {}
@@ -151,8 +156,9 @@ class Places:
     def domain(self, place: int, key: str) -> str | None:
         """The value of a label where it is certain."""
         lane = self.lane_at(place)
-        requirements = lane.option.requirements if lane else self.homes.homes[place].requirements
-        one = requirements.get(key)
+        if lane is None:
+            return self.homes.domains(key)[place]
+        one = lane.option.requirements.get(key)
         return next(iter(one.values)) if one is not None and not one.complement and len(one.values) == 1 else None
 
     def ports_free(self, ports: Iterable[HostPort], chosen: Mask) -> Mask:
@@ -185,6 +191,12 @@ class Places:
             option = lane.offer.narrowed(lane.option, variant)
             into.append(-1 if isinstance(option, Refusal) else self._lane(lane.offer, option))
         return into
+
+
+def free_of(homes: Homes, resources: Sequence[str]) -> Amounts:
+    """The room of each home, in the order of these columns."""
+    rows = [[max(0, home.room.get(key, 0)) for key in resources] for home in homes.homes]
+    return np.array(rows, dtype=np.int64).reshape(len(rows), len(resources))
 
 
 def shares(fitting: Amounts, count: int, *, one_place: bool) -> Amounts:

@@ -95,7 +95,7 @@ def plan(shaped: Sequence[tuple[Shape, PodFact]], ground: Ground, wishes: Wishes
     """Where each pod goes, and what is to be bought. Few pods are planned in several ways, and the best is kept."""
     refused: list[Unplaced] = []
     limits, held = standing(ground.facts, ground.homes) if any(pod.volumes for _, pod in shaped) else ({}, {})
-    asking = list(_with_volumes(shaped, ground.facts, held.values(), refused))
+    asking = list(with_needs(shaped, ground.facts, held.values(), refused))
     tried = _WAYS if len(asking) <= _FEW else _WAYS[:1]
     ways: list[Attempt] = []
     for way in tried:
@@ -123,7 +123,7 @@ def _attempt(
     return Attempt(packing, emission)
 
 
-def _with_volumes(
+def with_needs(
     shaped: Iterable[tuple[Shape, PodFact]], facts: Facts, held: Iterable[set[Attachment]], refused: list[Unplaced]
 ) -> Iterator[tuple[Shape, PodFact]]:
     """Those whose volumes can be planned for; the others go to `refused`."""
@@ -174,8 +174,20 @@ def _packing(
 ) -> Packing:
     known = {key for offer in ground.offers for key in offer.table.resources} | set(ground.homes.resources)
     places = Places(ground.homes, sorted(known | {key for one in classes for key in one.requests}), attachments)
+    return packing_on(places, ground.offers, ground.closed, classes, wishes, way)
+
+
+def packing_on(
+    places: Places,
+    offers: Sequence[Offer],
+    closed: Mapping[str, Refusal],
+    classes: Sequence[PodClass],
+    wishes: Wishes,
+    way: Way,
+) -> Packing:
+    """The packing of these classes, still to be begun."""
     sold: dict[Option, Amounts] = {}
-    wanting = [one for one in classes if _can_be_bought_for(one, ground.offers, sold)]
+    wanting = [one for one in classes if _can_be_bought_for(one, offers, sold)]
     demand = sum((places.vector(one.requests) * len(one.pods) for one in wanting), places.vector({}))
     appraisal = Appraisal(
         places.resources,
@@ -186,8 +198,8 @@ def _packing(
         least_nodes=least_nodes(wanting),
         node_cost=wishes.node_cost + way.lean,
     )
-    buyer = Buyer(ground.offers, appraisal, wishes.min_values_policy)
-    return Packing(places, buyer, ground.closed, way.blended)
+    buyer = Buyer(offers, appraisal, wishes.min_values_policy)
+    return Packing(places, buyer, closed, way.blended)
 
 
 def _can_be_bought_for(one: PodClass, offers: Iterable[Offer], sold: dict[Option, Amounts]) -> bool:

@@ -7,7 +7,8 @@ import pytest
 
 from model.coordination import PoolCount
 from model.kinds import Budget
-from policy.budgets import MACROS, decide_allowance, is_active, nodes_of
+from policy.budgets import decide_allowance, is_active, nodes_of
+from policy.windows import MACROS
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""

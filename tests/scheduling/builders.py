@@ -11,6 +11,7 @@ from model.facts import (
     Expression,
     NamespaceFact,
     NodeFact,
+    PodBudgetFact,
     PodFact,
     PoolFact,
     PreferredTerm,
@@ -254,6 +255,8 @@ def change(fact: Fact) -> Change:
             return Change(kind="overlay", key=fact.name, fact=fact)
         case BufferFact():
             return Change(kind="buffer", key=fact.uid, fact=fact)
+        case PodBudgetFact():
+            return Change(kind="pod_budget", key=fact.key, fact=fact)
 
 
 class World:

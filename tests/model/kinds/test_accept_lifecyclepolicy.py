@@ -80,7 +80,59 @@ REPAIR = (
     no("an unknown drain", "Unsupported value", repair={"drain": "soft"}),
     no("a part of the nodes that is more than all", "should match", repair={"maxUnhealthy": "120%"}),
 )
-ROWS = (*SELECTORS, *PHASES, *DRAINS, *EXPIRY, *REPAIR)
+WINDOW = {"schedule": "0 2 * * 6", "duration": "4h"}
+FREEZE = {"start": "2026-12-20", "end": "2027-01-04T08:00"}
+RATE = {"nodes": "3", "within": "24h"}
+DISRUPTION = (
+    ok(
+        "disruption",
+        disruption={
+            "minimumNodeAge": "30m",
+            "windows": [WINDOW | {"timeZone": "Europe/Berlin", "reasons": ["Drifted"]}],
+            "freezes": [FREEZE | {"timeZone": "Europe/Berlin", "reasons": ["Drifted", "Empty"], "why": "holidays"}],
+            "rates": [RATE | {"reasons": ["Underutilized"]}],
+            "perZone": {"nodes": "50%", "zonesAtOnce": 1},
+            "clusterNodes": "5%",
+        },
+    ),
+    ok("disruption with nothing", disruption={}),
+    ok("a window by macro", disruption={"windows": [{"schedule": "@daily", "duration": "1h30m"}]}),
+    ok(
+        "a freeze with offsets",
+        disruption={"freezes": [{"start": "2026-12-20T18:00:00Z", "end": "2026-12-21T18:00+01:00"}]},
+    ),
+    ok("one zone at a time", disruption={"perZone": {"zonesAtOnce": 1}}),
+    no("an age in days", "should match", disruption={"minimumNodeAge": "1d"}),
+    *(
+        no(f"a window without {key}", f"{key}: Required", disruption={"windows": [_without]})
+        for key in WINDOW
+        for _without in [{name: value for name, value in WINDOW.items() if name != key}]
+    ),
+    *(
+        no(f"a freeze without {key}", f"{key}: Required", disruption={"freezes": [_without]})
+        for key in FREEZE
+        for _without in [{name: value for name, value in FREEZE.items() if name != key}]
+    ),
+    *(
+        no(f"a rate without {key}", f"{key}: Required", disruption={"rates": [_without]})
+        for key in RATE
+        for _without in [{name: value for name, value in RATE.items() if name != key}]
+    ),
+    no("a window that opens never", "should match", disruption={"windows": [WINDOW | {"schedule": "tomorrow"}]}),
+    no("a window of days", "should match", disruption={"windows": [WINDOW | {"duration": "2d"}]}),
+    no("a time zone without name", "at least 1", disruption={"windows": [WINDOW | {"timeZone": ""}]}),
+    no("an unknown reason", "Unsupported value", disruption={"windows": [WINDOW | {"reasons": ["Expired"]}]}),
+    no("no reason", "at least 1", disruption={"windows": [WINDOW | {"reasons": []}]}),
+    no("a freeze in words", "should match", disruption={"freezes": [FREEZE | {"start": "Christmas"}]}),
+    no("a long why", "may not be more than 200", disruption={"freezes": [FREEZE | {"why": "x" * 201}]}),
+    no("a rate of half a node", "should match", disruption={"rates": [RATE | {"nodes": "0.5"}]}),
+    no("a rate per day", "should match", disruption={"rates": [RATE | {"within": "day"}]}),
+    no("nothing per zone", "write nodes", disruption={"perZone": {}}),
+    no("too much per zone", "should match", disruption={"perZone": {"nodes": "101%"}}),
+    no("no zone at once", "greater than or equal to 1", disruption={"perZone": {"zonesAtOnce": 0}}),
+    no("more than the cluster", "should match", disruption={"clusterNodes": "101%"}),
+)
+ROWS = (*SELECTORS, *PHASES, *DRAINS, *EXPIRY, *REPAIR, *DISRUPTION)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -1,0 +1,225 @@
+"""How many nodes of each NodePool may go now, for each reason: Karpenter's budgets, and what LifecyclePolicies narrow.
+
+`scheduling/disruption/` spends what is decided here. What cannot be read closes its NodePool, and is named.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+
+from model.base import Value
+from model.coordination import PoolCount
+from model.disruption import METHODS, Allowances, Method, Room, ZonesAtOnce
+from model.durations import parse_duration
+from model.kinds import Budget
+from model.kinds.disruption_rules import DisruptionFreeze, DisruptionRate, DisruptionRules, DisruptionWindow
+from policy.budgets import decide_allowance, share_of
+from policy.windows import is_open, moment, next_hit
+
+T = TypeVar("T")
+_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class NodeCounted(Value):
+    """A node as budgets count it: managed, initialized, its instance not terminating (reference 4.4)."""
+
+    uid: str
+    pool: str
+    zone: str = ""
+    consuming: bool = False
+    """NotReady, or on its way out."""
+
+
+class Disrupted(Value):
+    """A node that was disrupted voluntarily."""
+
+    pool: str
+    reason: Method
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PoolWishes:
+    """What a NodePool says, and what LifecyclePolicies say of it."""
+
+    name: str
+    budgets: Sequence[Budget] = ()
+    rules: DisruptionRules | None = None
+
+
+def decide_allowances(
+    pools: Iterable[PoolWishes], nodes: Iterable[NodeCounted], past: Iterable[Disrupted], now: datetime
+) -> Allowances:
+    """Every NodePool for itself: one that cannot be read closes no other. `past` reaches back as far as rates do."""
+    everyone, history = tuple(nodes), tuple(past)
+    answers = [_Pool(one, everyone, history, now) for one in pools]
+    return Allowances(
+        pools={one.wishes.name: {method: one.room(method) for method in METHODS} for one in answers},
+        zones={one.wishes.name: zones for one in answers if (zones := one.zones())},
+        zones_at_once={one.wishes.name: rule for one in answers if (rule := one.zones_at_once())},
+        cluster={one.wishes.name: room for one in answers if (room := one.cluster())},
+        youngest={one.wishes.name: age for one in answers if (age := one.youngest())},
+        errors=tuple(error for one in answers for error in one.errors()),
+    )
+
+
+def problems_of(rules: DisruptionRules, field: str = "spec.disruption") -> tuple[str, ...]:
+    """What is wrong beyond what the CRD checks: field, value, and what to write instead."""
+    return tuple(_problems(rules, field))
+
+
+class _Pool:
+    """One NodePool in one decision. With a rule that cannot be read it is closed, and its other rules are void."""
+
+    def __init__(
+        self, wishes: PoolWishes, everyone: Sequence[NodeCounted], history: Sequence[Disrupted], now: datetime
+    ) -> None:
+        self.wishes, self.now = wishes, now
+        self._everyone = everyone
+        self._nodes = [one for one in everyone if one.pool == wishes.name]
+        self._past = [one for one in history if one.pool == wishes.name]
+        self._wrong = problems_of(wishes.rules, "disruption") if wishes.rules else ()
+        self._rules = wishes.rules if wishes.rules and not self._wrong else DisruptionRules()
+
+    def room(self, method: Method) -> Room:
+        """The strictest of all that is said."""
+        if self._wrong:
+            return Room(allowed=0, why=self._wrong[0])
+        base = decide_allowance(self.wishes.budgets, self._count(), reason=method, now=self.now)
+        said = [Room(allowed=base.allowed, why=base.why), *self._freezes(method), *self._windows(method)]
+        said += self._rates(method)
+        return min(said, key=lambda one: one.allowed)
+
+    def zones(self) -> dict[str, Room]:
+        rule = self._rules.per_zone
+        if rule is None or rule.nodes is None:
+            return {}
+        found = {}
+        for zone in sorted({one.zone for one in self._nodes}):
+            mine = [one for one in self._nodes if one.zone == zone]
+            found[zone] = _left(rule.nodes, mine, f"perZone.nodes {rule.nodes}")
+        return found
+
+    def zones_at_once(self) -> ZonesAtOnce | None:
+        rule = self._rules.per_zone
+        if rule is None or rule.zones_at_once is None:
+            return None
+        begun = sorted({one.zone for one in self._nodes if one.consuming})
+        return ZonesAtOnce(most=rule.zones_at_once, begun=tuple(begun))
+
+    def cluster(self) -> Room | None:
+        wanted = self._rules.cluster_nodes
+        return _left(wanted, self._everyone, f"clusterNodes {wanted}") if wanted is not None else None
+
+    def youngest(self) -> timedelta | None:
+        return parse_duration(self._rules.minimum_node_age) if self._rules.minimum_node_age else None
+
+    def errors(self) -> Iterator[str]:
+        name = self.wishes.name
+        yield from (f"NodePool {name}: {one}" for one in self._wrong)
+        answer = decide_allowance(self.wishes.budgets, self._count(), reason=METHODS[0], now=self.now)
+        if answer.unreadable:
+            yield f"NodePool {name}: spec.disruption.budgets: {answer.why}"
+
+    def _count(self) -> PoolCount:
+        return PoolCount(
+            standing=tuple(one.uid for one in self._nodes),
+            consuming=tuple(one.uid for one in self._nodes if one.consuming),
+        )
+
+    def _freezes(self, method: Method) -> Iterator[Room]:
+        for one in self._rules.freezes or ():
+            start, end = _span(one)
+            if _concerns(one.reasons, method) and start <= self.now < end:
+                why = f": {one.why}" if one.why else ""
+                yield Room(allowed=0, why=f"frozen until {end.isoformat(timespec='minutes')}{why}")
+
+    def _windows(self, method: Method) -> Iterator[Room]:
+        concerned = [one for one in self._rules.windows or () if _concerns(one.reasons, method)]
+        if not concerned or any(
+            is_open(one.schedule, one.duration, self.now, one.time_zone or "") for one in concerned
+        ):
+            return
+        hits = [next_hit(one.schedule, self.now, one.time_zone or "") for one in concerned]
+        opening = min((one for one in hits if one is not None), default=None)
+        when = f"the next opens at {opening.isoformat(timespec='minutes')}" if opening else "none opens again"
+        yield Room(allowed=0, why=f"outside of its windows, {when}")
+
+    def _rates(self, method: Method) -> Iterator[Room]:
+        yield from (self._rate(one) for one in self._rules.rates or () if _concerns(one.reasons, method))
+
+    def _rate(self, rate: DisruptionRate) -> Room:
+        span = _duration(rate.within)
+        counted = [one.at for one in self._past if _concerns(rate.reasons, one.reason) and self.now - one.at < span]
+        limit = share_of(rate.nodes, len(self._nodes))
+        words = f"rate {rate.nodes} of {len(self._nodes)} nodes within {rate.within}: {len(counted)} went"
+        freed = f", the next may go at {(min(counted) + span).isoformat(timespec='minutes')}" if counted else ""
+        return Room(allowed=max(0, limit - len(counted)), why=words + (freed if len(counted) >= limit else ""))
+
+
+def _left(nodes: str, among: Sequence[NodeCounted], written: str) -> Room:
+    limit, used = share_of(nodes, len(among)), sum(one.consuming for one in among)
+    words = f"{written} of {len(among)} nodes allows {limit}, {used} in use (NotReady or going)"
+    return Room(allowed=max(0, limit - used), why=words)
+
+
+def _concerns(reasons: Sequence[str] | None, method: str) -> bool:
+    return not reasons or method in reasons
+
+
+def _problems(rules: DisruptionRules, field: str) -> Iterator[str]:
+    if rules.minimum_node_age is not None:
+        yield from _said(f"{field}.minimumNodeAge", _duration, rules.minimum_node_age)
+    for number, window in enumerate(rules.windows or ()):
+        yield from _said(f"{field}.windows[{number}]", _read_window, window)
+    for number, freeze in enumerate(rules.freezes or ()):
+        yield from _said(f"{field}.freezes[{number}]", _read_freeze, freeze)
+    for number, rate in enumerate(rules.rates or ()):
+        yield from _said(f"{field}.rates[{number}]", _read_rate, rate)
+    if rules.per_zone is not None and rules.per_zone.nodes is not None:
+        yield from _said(f"{field}.perZone.nodes", _read_count, rules.per_zone.nodes)
+    if rules.cluster_nodes is not None:
+        yield from _said(f"{field}.clusterNodes", _read_count, rules.cluster_nodes)
+
+
+def _said(where: str, read: Callable[[T], object], value: T) -> Iterator[str]:
+    try:
+        read(value)
+    except ValueError as error:
+        yield f"{where}: {error}"
+
+
+def _read_window(one: DisruptionWindow) -> None:
+    _duration(one.duration)
+    next_hit(one.schedule, _ANY_TIME, one.time_zone or "")
+
+
+def _read_freeze(one: DisruptionFreeze) -> None:
+    start, end = _span(one)
+    if end <= start:
+        raise ValueError(f"end {one.end!r} is not after start {one.start!r}: write a later end")
+
+
+def _read_rate(one: DisruptionRate) -> None:
+    _duration(one.within)
+    _read_count(one.nodes)
+
+
+def _read_count(nodes: str) -> None:
+    try:
+        share_of(nodes, 1)
+    except ValueError as error:
+        raise ValueError(f"{nodes!r} is no number of nodes: write one such as '5', or a share such as '10%'") from error
+
+
+def _duration(text: str) -> timedelta:
+    found = parse_duration(text)
+    if found is None or found <= timedelta(0):
+        raise ValueError(f"{text!r} is no length of time: write one such as 30m or 4h")
+    return found
+
+
+def _span(one: DisruptionFreeze) -> tuple[datetime, datetime]:
+    zone = one.time_zone or ""
+    return moment(one.start, zone), moment(one.end, zone)

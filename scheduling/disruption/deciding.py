@@ -1,0 +1,166 @@
+"""One pass of voluntary disruption: every NodeClaim with its verdict, and commands that are good together.
+
+Karpenter's methods in Karpenter's order (reference 4.1): empty nodes, drift, several underutilized nodes, single ones.
+Karpenter ends a pass with the first command; here each command is taken into account before the next is sought.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from model.disruption import Command, Decision, DisruptionRequest, Method, NodeVerdict
+from model.facts import PodFact
+from model.plans import Plan
+from scheduling.disruption.balanced import totals
+from scheduling.disruption.candidates import Candidate, Survey
+from scheduling.disruption.commands import command_of
+from scheduling.disruption.consolidation import Consolidation, by_worth
+from scheduling.disruption.drift import Replacing
+from scheduling.disruption.exclusions import is_resting
+from scheduling.disruption.purse import Purse
+from scheduling.disruption.replacing import Replaced
+from scheduling.disruption.stage import Stage
+from scheduling.pools import Refusal, Template
+from scheduling.priced.demand import Shape
+from scheduling.priced.planning import Ground, Wishes
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The cluster as `scheduling/state.py` knows it, and what is planned for pods that wait."""
+
+    ground: Ground
+    wishes: Wishes
+    templates: Mapping[str, Template | Refusal]
+    shape: Callable[[PodFact], Shape]
+    plan: Plan
+    waiting: Mapping[str, PodFact]
+    """By UID; virtual ones of CapacityBuffers too."""
+    virtual: frozenset[str] = frozenset()
+
+
+def decide(given: Situation, request: DisruptionRequest) -> Decision:
+    """A pure function of its arguments."""
+    survey = Survey(given.ground.facts, given.templates, request, _expected(given), given.virtual)
+    return _Pass(given, request, survey.candidates()).decision()
+
+
+@dataclass(slots=True)
+class _Pass:
+    given: Situation
+    request: DisruptionRequest
+    candidates: list[Candidate]
+    commands: list[Command] = field(default_factory=list)
+    rejected: dict[str, list[str]] = field(default_factory=dict)
+    stage: Stage = field(init=False)
+    purse: Purse = field(init=False)
+
+    def __post_init__(self) -> None:
+        given, facts = self.given, self.given.ground.facts
+        resting = [
+            one.name
+            for one in self.candidates
+            if is_resting(one.claim, facts.pools.get(one.claim.pool), self.request.now)
+        ]
+        drifted = [one.name for one in self.candidates if one.claim.drifted]
+        unwilling: dict[Method, list[str]] = {"Underutilized": resting, "Drifted": drifted}
+        self.stage = Stage(given.ground, given.wishes, given.shape, unwilling)
+        self.stage.take(given.plan, given.waiting)
+        self.purse = Purse(self.request.allowances)
+        for command in self.request.under_way:
+            self._reserve(command)
+
+    def decision(self) -> Decision:
+        settings = self.request.settings
+        self._empty()
+        drift = Replacing(self.stage, self.purse, settings.most_simulations)
+        for command in drift.commands(self._eligible("Drifted")):
+            self._take(command)
+        for claim, words in drift.rejected.items():
+            self._reject(claim, words)
+        left = settings.model_copy(update={"most_simulations": settings.most_simulations - drift.simulations})
+        shrink = Consolidation(self.stage, self.purse, left, totals(self.candidates))
+        several = shrink.multi(self._untouched("Underutilized"))
+        if several is not None:
+            self._take(several)
+        for command in shrink.single(self._untouched("Underutilized"), self.request.first):
+            self._take(command)
+        gone = {one.claim for command in self.commands for one in command.candidates}
+        for claim, said in shrink.rejected.items():
+            for words in said:
+                self._reject(claim, words)
+        return Decision(
+            nodes=tuple(self._verdict(one, gone) for one in self.candidates),
+            commands=tuple(without_virtual(one, self.given.virtual) for one in self.commands),
+            unreached=(*drift.unreached, *shrink.unreached),
+            simulations=drift.simulations + shrink.simulations,
+        )
+
+    def _empty(self) -> None:
+        """All of them at once, as far as budgets go (reference 4.5)."""
+        ordered = sorted(self._eligible("Empty"), key=by_worth)
+        leaving, refused = self.purse.allowed(ordered, "Empty", len(ordered))
+        for claim, words in refused.items():
+            self._reject(claim, words)
+        if leaving:
+            self._take(command_of("Empty", "empty", leaving, Replaced((), {}, 0.0, 0.0)))
+
+    def _eligible(self, method: Method) -> Iterator[Candidate]:
+        gone = {one.claim for command in self.commands for one in command.candidates}
+        return (one for one in self.candidates if method in one.verdict.eligible and one.claim.name not in gone)
+
+    def _untouched(self, method: Method) -> list[Candidate]:
+        """Without those that pods of nodes which go are expected on: they are said to be so one by one."""
+        return [one for one in self._eligible(method) if one.name not in self.stage.receivers]
+
+    def _take(self, command: Command) -> None:
+        names = set(command.nodes)
+        leaving = [one for one in self.candidates if one.name in names]
+        moves = {one.pod_uid: one.target for one in command.moves if one.target}
+        self.stage.commit(leaving, moves, command.replacements)
+        self.purse.spend(leaving)
+        self.commands.append(command)
+
+    def _reserve(self, command: Command) -> None:
+        """What is being carried out has its room. The budgets know it already."""
+        names = {one.claim for one in command.candidates}
+        leaving = [one for one in self.candidates if one.claim.name in names]
+        there = {pod.uid for one in leaving for pod in one.pods}
+        homes = self.stage.homes
+        by_claim = {home.claim: home.name for home in homes.homes if home.claim}
+        moves: dict[str, str] = {}
+        for one in command.moves:
+            made = command.claims[one.replacement] if 0 <= one.replacement < len(command.claims) else ""
+            target = by_claim.get(made, "") if made else one.target
+            if target in homes.index and one.pod_uid in there:
+                moves[one.pod_uid] = target
+        self.stage.commit(leaving, moves, () if command.claims else command.replacements)
+
+    def _reject(self, claim: str, words: str) -> None:
+        said = self.rejected.setdefault(claim, [])
+        if words not in said:
+            said.append(words)
+
+    def _verdict(self, one: Candidate, gone: Collection[str]) -> NodeVerdict:
+        said: Sequence[str] = () if one.claim.name in gone else self.rejected.get(one.claim.name, ())
+        return one.verdict.model_copy(update={"rejected": tuple(said)}) if said else one.verdict
+
+
+def without_virtual(command: Command, virtual: Collection[str]) -> Command:
+    """Pods of CapacityBuffers have their room, and are told nothing."""
+    if not virtual:
+        return command
+    claims = [
+        one.model_copy(update={"pods": tuple(uid for uid in one.pods if uid not in virtual)})
+        for one in command.replacements
+    ]
+    moves = tuple(one for one in command.moves if one.pod_uid not in virtual)
+    return command.model_copy(update={"replacements": tuple(claims), "moves": moves})
+
+
+def _expected(given: Situation) -> dict[str, list[PodFact]]:
+    """By home the pods that wait and have their place there."""
+    found: dict[str, list[PodFact]] = {}
+    for uid, name in (*given.plan.nominations.items(), *given.plan.reserved.items()):
+        if uid in given.waiting:
+            found.setdefault(name, []).append(given.waiting[uid])
+    return found

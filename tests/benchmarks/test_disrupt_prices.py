@@ -1,0 +1,32 @@
+"""Clusters cost less after Tenure's consolidation than after a model of Karpenter's, in fewer passes."""
+
+import pytest
+
+from benchmarks.cluster import NOW, cluster
+from benchmarks.disrupt import measure
+from benchmarks.karpenter import Karpenter
+from model.disruption import DisruptionRequest
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", ["on-demand", "spot"])
+def test_no_cluster_costs_more_than_after_karpenters_consolidation(kind: str, seed: int) -> None:
+    row = measure(kind, 40, karpenter=True, seed=seed)
+    assert row["after"] <= row["karpenter_after"] < row["price"]
+    assert row["passes"] <= row["karpenter_passes"]
+
+
+def test_the_model_ends_where_nothing_is_worth_it() -> None:
+    made = cluster(20, seed=3)
+    before = made.price()
+    assert Karpenter(made).consolidate() > 0
+    assert made.price() < before and Karpenter(made).consolidate() == 0
+
+
+def test_every_pod_is_still_there_when_commands_are_carried_out() -> None:
+    made = cluster(40, spread=True)
+    pods = {pod.uid for found in made.pods.values() for pod in found}
+    for command in made.state().disrupt(DisruptionRequest(now=NOW)).commands:
+        made.carry_out(command)
+    assert {pod.uid for found in made.pods.values() for pod in found} == pods
+    assert all(pod.node_name == name for name, found in made.pods.items() for pod in found)

@@ -1,0 +1,201 @@
+"""How many nodes may go: NodePools' own budgets over many pools, and what LifecyclePolicies narrow."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from model.disruption import METHODS, Method
+from model.kinds import Budget
+from model.kinds.disruption_rules import DisruptionRules
+from policy.allowances import Disrupted, NodeCounted, PoolWishes, decide_allowances, problems_of
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+"""A Monday."""
+
+
+def nodes(total: int, consuming: int = 0, *, pool: str = "a", zone: str = "z1") -> list[NodeCounted]:
+    return [
+        NodeCounted(uid=f"{pool}-{zone}-{number}", pool=pool, zone=zone, consuming=number < consuming)
+        for number in range(total)
+    ]
+
+
+def wishes(name: str = "a", *budgets: dict[str, Any], **rules: Any) -> PoolWishes:
+    found = [Budget.model_validate(one) for one in budgets]
+    return PoolWishes(name, found, DisruptionRules.model_validate(rules) if rules else None)
+
+
+def went(reason: Method, *hours_ago: float, pool: str = "a") -> list[Disrupted]:
+    return [Disrupted(pool=pool, reason=reason, at=NOON - timedelta(hours=ago)) for ago in hours_ago]
+
+
+def room(
+    pool: PoolWishes,
+    counted: list[NodeCounted],
+    *,
+    reason: Method = "Drifted",
+    past: list[Disrupted] | None = None,
+    now: datetime = NOON,
+) -> tuple[int, str]:
+    found = decide_allowances([pool], counted, past or [], now).pools[pool.name][reason]
+    return found.allowed, found.why
+
+
+def test_every_pool_and_reason_has_its_own_room() -> None:
+    found = decide_allowances(
+        [
+            wishes("a", {"nodes": "2"}),
+            wishes("b", {"nodes": "50%", "reasons": ["Drifted"]}, {"nodes": "0", "reasons": ["Empty"]}),
+        ],
+        [*nodes(5, 1), *nodes(4, pool="b")],
+        [],
+        NOON,
+    )
+    assert {method: one.allowed for method, one in found.pools["a"].items()} == dict.fromkeys(METHODS, 1)
+    assert {method: one.allowed for method, one in found.pools["b"].items()} == {
+        "Empty": 0,
+        "Drifted": 2,
+        "Underutilized": 4,
+    }
+    assert found.errors == ()
+
+
+def test_a_budget_that_cannot_be_read_closes_its_pool_alone_and_is_named() -> None:
+    broken = wishes(
+        "a", {"nodes": "5"}, {"nodes": "1", "schedule": "0 25 * * *", "duration": "1h", "reasons": ["Empty"]}
+    )
+    found = decide_allowances([broken, wishes("b", {"nodes": "1"})], [*nodes(5), *nodes(5, pool="b")], [], NOON)
+    assert {one.allowed for one in found.pools["a"].values()} == {0}
+    assert {one.allowed for one in found.pools["b"].values()} == {1}
+    (error,) = found.errors
+    assert error.startswith("NodePool a: spec.disruption.budgets: ") and "'0 25 * * *'" in error
+
+
+@pytest.mark.parametrize(
+    ("rate", "past", "left"),
+    [
+        ({"nodes": "3", "within": "24h"}, [], 3),
+        ({"nodes": "3", "within": "24h"}, went("Drifted", 1, 5), 1),
+        ({"nodes": "3", "within": "24h"}, went("Drifted", 1, 5, 23.9), 0),
+        ({"nodes": "3", "within": "24h"}, went("Drifted", 1, 5, 24), 1),
+        ({"nodes": "3", "within": "1h"}, went("Drifted", 0.5, 5, 23), 2),
+        ({"nodes": "3", "within": "24h"}, went("Empty", 1, 2, 3), 0),
+        ({"nodes": "3", "within": "24h", "reasons": ["Drifted"]}, went("Empty", 1, 2, 3), 3),
+        ({"nodes": "3", "within": "24h", "reasons": ["Empty"]}, went("Empty", 1, 2, 3), 20),
+        ({"nodes": "3", "within": "24h"}, went("Drifted", 1, 2, 3, pool="b"), 3),
+        ({"nodes": "10%", "within": "24h"}, went("Drifted", 1), 1),
+    ],
+)
+def test_a_rate_counts_what_went_whether_it_is_back_or_not(
+    rate: dict[str, Any], past: list[Disrupted], left: int
+) -> None:
+    assert room(wishes("a", rates=[rate]), nodes(20), past=past)[0] == left
+
+
+def test_a_rate_that_is_used_up_says_when_the_next_may_go() -> None:
+    told = room(wishes("a", rates=[{"nodes": "1", "within": "4h"}]), nodes(20), past=went("Drifted", 1, 3))[1]
+    assert told == "rate 1 of 20 nodes within 4h: 2 went, the next may go at 2026-06-01T13:00+00:00"
+
+
+BERLIN = {"schedule": "0 2 * * *", "duration": "2h", "timeZone": "Europe/Berlin"}
+
+
+@pytest.mark.parametrize(
+    ("now", "is_open"),
+    [
+        # Summer: 02:00 in Berlin is midnight UTC.
+        (datetime(2026, 6, 1, 0, 0, tzinfo=UTC), True),
+        (datetime(2026, 6, 1, 1, 59, tzinfo=UTC), True),
+        (datetime(2026, 6, 1, 2, 0, tzinfo=UTC), False),
+        (datetime(2026, 5, 31, 23, 59, tzinfo=UTC), False),
+        # Winter: one hour later.
+        (datetime(2026, 12, 1, 0, 30, tzinfo=UTC), False),
+        (datetime(2026, 12, 1, 1, 30, tzinfo=UTC), True),
+        # On 29 March there is no 02:00: it opens at 03:00, which is 01:00 UTC.
+        (datetime(2026, 3, 29, 1, 30, tzinfo=UTC), True),
+        (datetime(2026, 3, 29, 0, 30, tzinfo=UTC), False),
+    ],
+)
+def test_a_window_allows_in_its_time_zone_also_across_summer_time(now: datetime, is_open: bool) -> None:
+    assert (room(wishes("a", windows=[BERLIN]), nodes(3), now=now)[0] > 0) is is_open
+
+
+def test_a_closed_window_says_when_it_opens_and_concerns_its_reasons_alone() -> None:
+    pool = wishes("a", windows=[BERLIN | {"reasons": ["Drifted"]}])
+    assert room(pool, nodes(3)) == (0, "outside of its windows, the next opens at 2026-06-02T02:00+02:00")
+    assert room(pool, nodes(3), reason="Empty")[0] == 3
+
+
+def test_of_several_windows_one_has_to_be_open() -> None:
+    lunch = {"schedule": "0 12 * * *", "duration": "30m"}
+    assert room(wishes("a", windows=[BERLIN, lunch]), nodes(3))[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("freeze", "left"),
+    [
+        ({"start": "2026-06-01", "end": "2026-06-02"}, 0),
+        ({"start": "2026-06-01T12:00", "end": "2026-06-01T12:30"}, 0),
+        ({"start": "2026-06-01T12:00:00+02:00", "end": "2026-06-01T12:00:00Z"}, 3),
+        ({"start": "2026-06-01T14:00:00+02:00", "end": "2026-06-01T12:00:01Z"}, 0),
+        ({"start": "2026-06-01T12:30", "end": "2026-06-02"}, 3),
+        ({"start": "2026-05-01", "end": "2026-06-01T12:00"}, 3),
+        ({"start": "2026-06-01T13:30", "end": "2026-06-02", "timeZone": "Europe/Berlin"}, 0),
+        ({"start": "2026-06-01", "end": "2026-06-02", "reasons": ["Empty"]}, 3),
+    ],
+)
+def test_a_freeze_forbids_once(freeze: dict[str, Any], left: int) -> None:
+    assert room(wishes("a", freezes=[freeze]), nodes(3))[0] == left
+
+
+def test_a_freeze_says_why() -> None:
+    told = room(wishes("a", freezes=[{"start": "2026-06-01", "end": "2026-06-03", "why": "audit"}]), nodes(3))[1]
+    assert told == "frozen until 2026-06-03T00:00+00:00: audit"
+
+
+def test_rooms_by_zone_and_zones_at_once() -> None:
+    pool = wishes("a", perZone={"nodes": "50%", "zonesAtOnce": 2})
+    found = decide_allowances(
+        [pool], [*nodes(4, 1, zone="z1"), *nodes(3, zone="z2"), *nodes(9, pool="b", zone="z3")], [], NOON
+    )
+    assert {zone: one.allowed for zone, one in found.zones["a"].items()} == {"z1": 1, "z2": 2}
+    assert found.zones_at_once["a"].most == 2 and found.zones_at_once["a"].begun == ("z1",)
+    assert "b" not in found.zones
+
+
+@pytest.mark.parametrize(("limit", "left"), [("2", 0), ("3", 0), ("4", 1), ("50%", 2), ("0", 0)])
+def test_the_cluster_counts_nodes_of_all_pools(limit: str, left: int) -> None:
+    found = decide_allowances([wishes("a", clusterNodes=limit)], [*nodes(4, 1), *nodes(6, 2, pool="b")], [], NOON)
+    assert found.cluster["a"].allowed == left
+
+
+def test_the_least_age_is_handed_on() -> None:
+    assert decide_allowances([wishes("a", minimumNodeAge="30m")], [], [], NOON).youngest == {"a": timedelta(minutes=30)}
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"minimumNodeAge": "0s"}, "spec.disruption.minimumNodeAge: '0s' is no length of time: write one such as 30m"),
+        ({"windows": [BERLIN | {"timeZone": "Berlin"}]}, "spec.disruption.windows[0]: timeZone 'Berlin' is not known"),
+        ({"windows": [BERLIN | {"timeZone": "../etc"}]}, "timeZone '../etc' is not known"),
+        ({"windows": [BERLIN, BERLIN | {"schedule": "0 25 * * *"}]}, "windows[1]: schedule '0 25 * * *'"),
+        ({"windows": [BERLIN | {"schedule": "0 0 31 2 *"}]}, "schedule '0 0 31 2 *'"),
+        ({"freezes": [{"start": "2026-13-01", "end": "2026-12-01"}]}, "'2026-13-01' is no moment: write 2026-12-20"),
+        (
+            {"freezes": [{"start": "2026-12-02", "end": "2026-12-01"}]},
+            "end '2026-12-01' is not after start '2026-12-02'",
+        ),
+        ({"rates": [{"nodes": "1", "within": "0h"}]}, "rates[0]: '0h' is no length of time"),
+        ({"clusterNodes": "some"}, "clusterNodes: 'some' is no number of nodes: write one such as '5'"),
+        ({"perZone": {"nodes": "half"}}, "perZone.nodes: 'half' is no number of nodes"),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_closes_the_pool(rules: dict[str, Any], words: str) -> None:
+    (problem,) = problems_of(DisruptionRules.model_validate(rules))
+    assert words in problem
+    found = decide_allowances([wishes("a", **rules), wishes("b")], [*nodes(3), *nodes(3, pool="b")], [], NOON)
+    assert {one.allowed for one in found.pools["a"].values()} == {0}
+    assert {one.allowed for one in found.pools["b"].values()} == {3}
+    assert len(found.errors) == 1 and found.errors[0].startswith("NodePool a: disruption")
