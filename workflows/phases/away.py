@@ -4,10 +4,7 @@ Beside the phase that the node is in. Planning reads it there, so that the grace
 up and not begun anew; a node that stays has no event of this.
 """
 
-from datetime import timedelta
-
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.absences import AbsenceActivities
 from model.absence import Absence, begun, ended, lasting, merged, written
@@ -16,10 +13,9 @@ from model.observations import ClaimSeen
 from model.steps import AbsencesTold
 from workflows.life import Life
 from workflows.options import PATCH, named
+from workflows.phases.beside import whenever
 from workflows.phases.giving_up import ref
 
-AGAIN_IN = timedelta(minutes=5)
-"""After a fault that no retry helps."""
 NOT_READY = "NotReady"
 _PHASES = (Phase.INITIALIZATION, Phase.READY)
 
@@ -53,14 +49,7 @@ def _ended(life: Life, known: tuple[Absence, ...], seen: ClaimSeen) -> tuple[Abs
 
 async def tell_absences(life: Life) -> None:
     """For as long as the run lasts: whenever there is more to say than was written, write that."""
-    while True:
-        await workflow.wait_condition(lambda: _is_news(life.state))
-        life.show()
-        life.telling += 1
-        told = await _tell(life, life.state.absences)
-        life.telling -= 1
-        if not told:
-            await workflow.sleep(AGAIN_IN, summary="before writing of absences again")
+    await whenever(life, _is_news, _tell, about="absences")
 
 
 def _is_news(state: ClaimState) -> bool:
@@ -68,15 +57,9 @@ def _is_news(state: ClaimState) -> bool:
     return stays and written(state.absences) != state.absences_told
 
 
-async def _tell(life: Life, absences: tuple[Absence, ...]) -> bool:
-    """False when it could not be written."""
+async def _tell(life: Life) -> None:
+    absences = life.state.absences
     asked = AbsencesTold(claim=ref(life), absences=absences)
     summary = "write down that it is away" if lasting(absences) else "write down that it is back"
-    try:
-        await workflow.execute_activity_method(AbsenceActivities.record_absences, asked, **named(PATCH, summary))
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
-        return False
+    await workflow.execute_activity_method(AbsenceActivities.record_absences, asked, **named(PATCH, summary))
     life.change(absences_told=written(absences))
-    return True

@@ -3,35 +3,23 @@
 From registration to ready. Nothing is disrupted for it here, and a life without drift has no event of this.
 """
 
-from datetime import timedelta
-
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
 from model import labels
 from model.lifecycle import ClaimState, Phase
-from model.observations import ClaimSeen
 from model.steps import Report
 from workflows.life import Life
 from workflows.options import PATCH, named
+from workflows.phases.beside import whenever
 from workflows.phases.giving_up import ref
 
-AGAIN_IN = timedelta(minutes=5)
-"""After a fault that no retry helps."""
 _PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
 
 
 async def tell_drift(life: Life) -> None:
     """For as long as the run lasts: whenever the watch says something else than what was written, write that."""
-    while True:
-        await workflow.wait_condition(lambda: _is_news(life.state))
-        life.show()
-        life.telling += 1
-        told = await _tell(life, life.state.seen)
-        life.telling -= 1
-        if not told:
-            await workflow.sleep(AGAIN_IN, summary="before writing of drift again")
+    await whenever(life, _is_news, _tell, about="drift")
 
 
 def _is_news(state: ClaimState) -> bool:
@@ -41,8 +29,8 @@ def _is_news(state: ClaimState) -> bool:
     return stays and (seen.drift, seen.drift_message) != (state.drift, state.drift_message)
 
 
-async def _tell(life: Life, seen: ClaimSeen) -> bool:
-    """False when it could not be written."""
+async def _tell(life: Life) -> None:
+    seen = life.state.seen
     again = seen.drift == life.state.drift
     report = Report(
         claim=ref(life),
@@ -53,11 +41,5 @@ async def _tell(life: Life, seen: ClaimSeen) -> bool:
         event=seen.drift if not again else "",
     )
     summary = f"say that it drifted: {seen.drift}" if seen.drift else "say that it has not drifted"
-    try:
-        await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, summary))
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
-        return False
+    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, summary))
     life.change(drift=seen.drift, drift_message=seen.drift_message)
-    return True

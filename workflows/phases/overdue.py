@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
 from model import labels
@@ -17,25 +16,18 @@ from model.steps import Report
 from policy.overdue import blocked_by, is_alarmed
 from workflows.life import Life
 from workflows.options import PATCH, named
+from workflows.phases.beside import whenever
 from workflows.phases.giving_up import ref
 
 TOLD = "overdue-told"
 """Histories from before this was told go on without."""
-AGAIN_IN = timedelta(minutes=5)
-"""After a fault that no retry helps."""
 
 
 async def tell_overdue(life: Life) -> None:
     """For as long as the run lasts: whenever it is overdue, or no more, say so."""
-    while True:
-        await workflow.wait_condition(lambda: _is_news(life.state))
-        if not workflow.patched(TOLD):
-            return
-        life.telling += 1
-        told = await _tell(life)
-        life.telling -= 1
-        if not told:
-            await workflow.sleep(AGAIN_IN, summary="before writing of the deadline again")
+    await workflow.wait_condition(lambda: _is_news(life.state))
+    if workflow.patched(TOLD):
+        await whenever(life, _is_news, _tell, about="the deadline")
 
 
 async def keep_time(life: Life) -> None:
@@ -69,8 +61,7 @@ def _to_tell(state: ClaimState) -> Phase | None:
     return state.phase if is_alarmed(state) else None
 
 
-async def _tell(life: Life) -> bool:
-    """False when it could not be written."""
+async def _tell(life: Life) -> None:
     state = life.state
     phase = _to_tell(state)
     report = Report(claim=ref(life), condition=labels.OVERDUE, status="")
@@ -89,11 +80,5 @@ async def _tell(life: Life) -> bool:
             }
         )
     summary = f"say that {phase.value} is overdue" if phase else "say that it is overdue no more"
-    try:
-        await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, summary))
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
-        return False
+    await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, summary))
     life.change(told_overdue=phase)
-    return True
