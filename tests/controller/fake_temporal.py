@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -20,8 +21,11 @@ class Sent:
 
 
 class FakeTemporal:
+    namespace = "default"
+
     def __init__(self) -> None:
         self.sent: list[Sent] = []
+        self.freed: list[str] = []
         self.failures: list[RPCStatusCode] = []
         self.gate: asyncio.Event | None = None
         """While set and not open, calls wait."""
@@ -31,6 +35,13 @@ class FakeTemporal:
     @property
     def client(self) -> Client:
         return cast(Client, self)
+
+    @property
+    def workflow_service(self) -> "FakeTemporal":
+        return self
+
+    async def reset_sticky_task_queue(self, request: ResetStickyTaskQueueRequest) -> None:
+        self.freed.append(request.execution.workflow_id)
 
     async def start_workflow(self, workflow: str, state: Message, **options: Any) -> None:
         argument = options["start_signal_args"][0]
