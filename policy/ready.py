@@ -121,7 +121,10 @@ def _held(state: ClaimState) -> str:
         return f"room for CapacityBuffer {state.seen.kept_for}" if state.seen.kept_for else ""
     if state.seen.do_not_disrupt:
         return "the annotation karpenter.sh/do-not-disrupt on the Node"
-    return "" if state.seen.policy else "no NodePool: a standalone NodeClaim goes only by hand or expiry"
+    if not state.seen.policy:
+        return "no NodePool: a standalone NodeClaim goes only by hand or expiry"
+    never = consolidate_after(state.seen.policy) is None
+    return f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
 
 
 def empty_due(state: ClaimState) -> datetime | None:

@@ -147,7 +147,10 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         node(empty_for("WhenEmptyOrUnderutilized/30s", seconds=30)),
         Verdict(do="ask", why="Empty"),
     ),
-    "consolidateAfter Never": (node(empty_for("WhenEmpty/Never", hours=9)), Verdict(do="wait")),
+    "consolidateAfter Never": (
+        node(empty_for("WhenEmpty/Never", hours=9)),
+        Verdict(do="wait", blocked_by="consolidateAfter of NodePool default is Never"),
+    ),
     "standalone": (
         node(empty_for("", hours=9)),
         Verdict(do="wait", blocked_by="no NodePool: a standalone NodeClaim goes only by hand or expiry"),
