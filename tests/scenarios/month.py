@@ -28,7 +28,7 @@ from workflows.nodepool import NodePoolWorkflow
 
 POLICY: Final = "WhenEmpty"
 A_MOMENT: Final = timedelta(seconds=5)
-AT_ONCE: Final = timedelta(hours=1)
+AT_ONCE: Final = timedelta(minutes=10)
 MOST_MOMENTS: Final = 60
 HALF: Final = 0.5
 """Of all calls fail while faults are due."""
