@@ -39,6 +39,7 @@ class PermitAnswered(Message):
 
     granted: bool
     reason: DisruptionReason
+    claim_uid: str = ""
     until: datetime | None = None
     """The lease lapses then, unless the NodeClaim is being deleted by that time."""
     blocked_by: str = ""
