@@ -42,10 +42,12 @@ class CommandState(Message):
     proposal: Proposal
     others: tuple[UnderWay, ...] = ()
     """Commands that were under way when this one began."""
+    born: datetime | None = None
     step: Step = "Permit"
     since: datetime | None = None
     """When this step began."""
     deadline: datetime | None = None
+    """Of this step."""
     plan_id: str = ""
     """Of its replacements' names."""
     permits: dict[str, PermitAnswered] = {}
@@ -60,8 +62,12 @@ class CommandState(Message):
     """What a replacement said that never will be."""
     recalled: str = ""
     """Why it is to stop."""
+    ready_by: datetime | None = None
+    """When replacements are waited for no more."""
     looks: int = 0
-    """How often the live state did not let it finish yet."""
+    """How often the live state did not let it finish since a replacement spoke last."""
+    look_at: datetime | None = None
+    """When to look again, whatever replacements say."""
     over: CommandOver | None = None
     """How it ends, be it that something is to be undone before."""
     blocked_by: str = ""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import SandboxImportNotificationPolicy
 
+from workflows.disruption import DisruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
@@ -14,6 +15,7 @@ from workflows.upkeep import UpkeepWorkflow
 from workflows.watch import WatchWorkflow
 
 WORKFLOWS: Sequence[type] = (
+    DisruptionWorkflow,
     NodeClaimWorkflow,
     NodeClassWorkflow,
     NodePoolWorkflow,
@@ -28,6 +30,7 @@ PASSED_THROUGH = (
     "scheduling",
     "cronsim",
     "workflows.attributes",
+    "workflows.command",
     "workflows.details",
     "workflows.ids",
     "workflows.launch_groups",
