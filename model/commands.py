@@ -112,6 +112,8 @@ class DisruptionState(Message):
     """When the last pass began."""
     again: datetime | None = None
     """When the next is due though nothing changes."""
+    not_before: datetime | None = None
+    """After one that came to nothing."""
     passes: int = 0
     faults: int = 0
     """Passes in a row that came to nothing."""

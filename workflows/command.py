@@ -124,14 +124,11 @@ class Command:
 
     async def withdraw(self) -> None:
         """Hand all permits back, and take back the wishes for more."""
-        await asyncio.gather(
-            *(
-                self._tell(
-                    ids.nodepool(self.state.cluster, one.pool), "withdrawn", PermitWithdrawn(claim_uid=one.claim_uid)
-                )
-                for one in self.state.proposal.candidates
-            )
-        )
+        await asyncio.gather(*(self._withdraw(one) for one in self.state.proposal.candidates))
+
+    async def _withdraw(self, one: Leaving) -> None:
+        withdrawn = PermitWithdrawn(claim_uid=one.claim_uid, workflow_id=workflow.info().workflow_id)
+        await self._tell(ids.nodepool(self.state.cluster, one.pool), "withdrawn", withdrawn)
 
     async def tell_cluster(self, signal: str, message: CommandOver | CommandMade) -> None:
         await self._tell(ids.cluster(self.state.cluster), signal, message)

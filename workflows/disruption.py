@@ -43,6 +43,7 @@ HOST_AGAIN_IN = timedelta(seconds=5)
 async def permit(command: Command) -> Step:
     """Every candidate needs one, of its own NodePool."""
     while left := unpermitted(command.state, workflow.now()):
+        known = command.state.permits
         silent = await command.ask()
         if silent:
             return command.stop("not permitted", f"NodePool {silent} has no workflow yet")
@@ -51,7 +52,7 @@ async def permit(command: Command) -> Step:
             return command.stop("not permitted", why, nodes=(one.claim_uid for one in against or left))
         if against:
             command.block(why)
-        await command.until(partial(_answered, command, command.state.permits), command.renewal(), "permits")
+        await command.until(partial(_answered, command, known), command.renewal(), "permits")
         if command.state.recalled:
             break
     return "Begin"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import SandboxImportNotificationPolicy
 
+from workflows.cluster import ClusterWorkflow
 from workflows.disruption import DisruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
@@ -15,6 +16,7 @@ from workflows.upkeep import UpkeepWorkflow
 from workflows.watch import WatchWorkflow
 
 WORKFLOWS: Sequence[type] = (
+    ClusterWorkflow,
     DisruptionWorkflow,
     NodeClaimWorkflow,
     NodeClassWorkflow,
@@ -32,6 +34,7 @@ PASSED_THROUGH = (
     "workflows.attributes",
     "workflows.command",
     "workflows.details",
+    "workflows.disruption",
     "workflows.ids",
     "workflows.launch_groups",
     "workflows.life",

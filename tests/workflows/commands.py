@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from model.commands import CommandOver, CommandState
 from model.disrupting import Proposal, ReplacementSaid
@@ -56,7 +57,13 @@ async def command(fake: World, wanted: Proposal) -> Command:
 
 
 async def in_step(handle: Command, step: str) -> bool:
-    return (await handle.query(DisruptionWorkflow.state)).step == step
+    """False also for one that was not started yet."""
+    try:
+        return (await handle.query(DisruptionWorkflow.state)).step == step
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
 
 
 async def lasted(handle: Command) -> timedelta:
