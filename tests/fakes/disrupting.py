@@ -1,6 +1,7 @@
 """The planner's host as workflows of voluntary disruption see it: `activities.disrupting_ports.DisruptionHost`."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
 from model.labels import NODEPOOL, PLAN, REPLACES
@@ -32,5 +33,5 @@ class FakeDisruption(Faulty):
         for name in names:
             if name not in self.claims.found:
                 marks = {PLAN: asked.plan_id, REPLACES: asked.workflow_id}
-                self.claims.add(name, labels={NODEPOOL: pools[0]}, annotations=marks)
+                self.claims.add(name, born=datetime.now(UTC), labels={NODEPOOL: pools[0]}, annotations=marks)
         return Replaced(outcome="made", claims=tuple(names))
