@@ -49,6 +49,8 @@ from workflows.registry import WORKFLOWS, runner
 
 log = structlog.get_logger("worker")
 
+PLANNING = 8
+"""Activities of the plan queue at once: those that wait for the planner must keep no plan from being taken on."""
 WORKFLOW_TASKS = 4
 """At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
 CACHED_WORKFLOWS = 2000
@@ -230,7 +232,7 @@ async def plan_worker(
         temporal,
         task_queue=ids.plan_queue(settings.cluster_name),
         activities=activities,
-        max_concurrent_activities=2,
+        max_concurrent_activities=PLANNING,
         graceful_shutdown_timeout=timedelta(seconds=1),
     ):
         yield
