@@ -59,6 +59,7 @@ WATCHED: Final = (
     resources.PERSISTENT_VOLUMES,
     resources.PERSISTENT_VOLUME_CLAIMS,
     resources.CSI_NODES,
+    resources.POD_DISRUPTION_BUDGETS,
 )
 
 
