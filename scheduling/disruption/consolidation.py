@@ -70,7 +70,7 @@ class Consolidation:
             elif self.exhausted:
                 self.unreached.append(one.claim.name)
             else:
-                answer = self._judge((one,))
+                answer = self.judge((one,))
                 if isinstance(answer, Refusal):
                     self._reject(one.claim.name, answer)
                 else:
@@ -79,7 +79,7 @@ class Consolidation:
     def _together(
         self, among: Sequence[Candidate], tried: list[Rejection]
     ) -> Iterator[tuple[Sequence[Candidate], Replaced]]:
-        answer = self._judge(among)
+        answer = self.judge(among)
         if isinstance(answer, Refusal):
             tried.append(_rejection(among, answer))
         else:
@@ -87,7 +87,7 @@ class Consolidation:
         yield from self._prefixes((), among, tried)
         removable = self._removable(among)
         while len(removable) > 1:
-            answer = self._judge(removable)
+            answer = self.judge(removable)
             if not isinstance(answer, Refusal):
                 yield removable, answer
                 break
@@ -105,7 +105,7 @@ class Consolidation:
         while low <= high and not self.exhausted:
             middle = (low + high) // 2
             leaving = [*always, *among[: middle + 1]]
-            answer = self._judge(leaving)
+            answer = self.judge(leaving)
             if isinstance(answer, Refusal):
                 tried.append(_rejection(leaving, answer))
                 high = middle - 1
@@ -132,7 +132,8 @@ class Consolidation:
             gone.append(one)
         return gone
 
-    def _judge(self, leaving: Sequence[Candidate]) -> Replaced | Refusal:
+    def judge(self, leaving: Sequence[Candidate]) -> Replaced | Refusal:
+        """Whether these are worth taking away together, and what replaces them."""
         self.simulations += 1
         before = sum(one.price for one in leaving)
         one = len(leaving) == 1 and not self.settings.replace_one_by_several
