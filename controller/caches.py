@@ -13,7 +13,7 @@ import structlog
 from pydantic import ValidationError
 
 from controller import plain, storage
-from controller.changes import Changes, change, everything, timed
+from controller.changes import Changes, change, everything, matters, timed
 from controller.dirty import Dirty, PoolView, pool_view
 from controller.nodes import concerns_pods
 from controller.nodes import timed as with_times
@@ -74,7 +74,7 @@ class Caches:
         self._claims_by_pool: dict[str, set[str]] = {}
         self._deleted: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
         self._dirty = Dirty()
-        self._changes = Changes()
+        self.changes = Changes()
 
     # --- what list-watches deliver ---
 
@@ -108,7 +108,7 @@ class Caches:
             self._touch_node(node)
         for one in (old, new):
             self._time_claim(one.node_name if one else "")
-        self._changes.note("pod", uid, new)
+        self.changes.note("pod", uid, new, stirs=matters(old, new))
 
     def _hear_node(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
@@ -130,7 +130,7 @@ class Caches:
             self._time_claim(name)
         self._touch_node(name)
         self._dirty.pods = self._dirty.pods or concerns_pods(old, new)
-        self._changes.note("node", name, new)
+        self.changes.note("node", name, new)
 
     def _hear_claim(self, delta: Delta) -> None:
         metadata = delta.object["metadata"]
@@ -157,7 +157,7 @@ class Caches:
             self._dirty.pods = True
         elif new.annotations.get(NODECLASS_HASH_VERSION) != old.annotations.get(NODECLASS_HASH_VERSION):
             self._dirty.node_classes.add(new.node_class)
-        self._changes.note("claim", new.name, new)
+        self.changes.note("claim", new.name, new)
 
     def _lose_claim(self, name: str, uid: str) -> None:
         self._deleted.append(uid)
@@ -173,14 +173,14 @@ class Caches:
         self._dirty.pools.add(old.pool)
         self._dirty.node_classes.add(old.node_class)
         self._dirty.pods = True
-        self._changes.note("claim", name, None)
+        self.changes.note("claim", name, None)
 
     def _hear_pool(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
         if delta.gone or not is_ours(delta.object["spec"]["template"]["spec"]["nodeClassRef"]):
             if self.pools.pop(name, None) is not None:
                 self._dirty.gone_pools.add(name)
-                self._changes.note("pool", name, None)
+                self.changes.note("pool", name, None)
             return
         view = pool_view(delta.object)
         old = self.pools.get(name)
@@ -192,7 +192,7 @@ class Caches:
             self._dirty.claims |= self._claims_by_pool.get(name, set())
         if old is None or old.fact != view.fact:
             self._dirty.pods = True
-            self._changes.note("pool", name, view.fact)
+            self.changes.note("pool", name, view.fact)
 
     def _hear_node_class(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
@@ -214,7 +214,7 @@ class Caches:
             self._dirty.pods = True
             if stored == "volume_claim":
                 self._dirty.volume_claims.add(key)
-            self._changes.note(stored, key, held)
+            self.changes.note(stored, key, held)
 
     _takers: Final[Mapping[str, Callable[["Caches", Delta], None]]] = {
         "pods": _hear_pod,
@@ -269,11 +269,11 @@ class Caches:
 
     def take_changes(self) -> tuple[Change, ...]:
         """The latest form of every object that changed since the last call, for the planner."""
-        return self._changes.take(self._timed)
+        return self.changes.take(self._timed)
 
     def snapshot(self) -> tuple[Change, ...]:
         """Everything, for a planner that starts empty; pending changes are part of it."""
-        self._changes.take(self._timed)
+        self.changes.take(self._timed)
         pools = {name: view.fact for name, view in self.pools.items()}
         claims = {name: self._timed(name) for name in self.claims}
         tables: Mapping[Kind, Mapping[str, Fact]] = {**self._plain, "pool": pools, "claim": claims, "pod": self.pods}
@@ -285,7 +285,7 @@ class Caches:
     def _time_claim(self, node: str) -> None:
         """The planner wants to know when pods came to a node and left it."""
         for name in {self.claim_of(node)} - {""}:
-            self._changes.note("claim", name, self.claims[name])
+            self.changes.note("claim", name, self.claims[name], stirs=False)
 
     def _timed(self, name: str) -> ClaimFact:
         claim = self.claims[name]
@@ -296,5 +296,5 @@ class Caches:
         if new == table.get(key):
             return False
         put(table, key, new)
-        self._changes.note(kind, key, new)
+        self.changes.note(kind, key, new)
         return True

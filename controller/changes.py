@@ -1,17 +1,23 @@
-"""What changed since the planner was last told: the latest form of every object, once, in the order of the changes."""
+"""What changed since the planner was last told: the latest form of every object, once, in the order of the changes.
+
+And how much of it could matter for voluntary disruption, which `stirring.py` tells the Cluster workflow of.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from model.facts import ClaimFact
+from model.facts import ClaimFact, PodFact
 from scheduling.facts import Change, Fact, Kind
 
 
 class Changes:
     def __init__(self) -> None:
         self._waiting: dict[tuple[Kind, str], Change] = {}
+        self.stirs = 0
+        """Grows with every change that could matter for voluntary disruption."""
 
-    def note(self, kind: Kind, key: str, fact: Fact | None) -> None:
+    def note(self, kind: Kind, key: str, fact: Fact | None, *, stirs: bool = True) -> None:
+        self.stirs += stirs
         # A later change of an object replaces an earlier one and goes last, so order holds between kinds.
         self._waiting.pop((kind, key), None)
         self._waiting[kind, key] = change(kind, key, fact)
@@ -38,3 +44,15 @@ def timed(claim: ClaimFact, moved: datetime | None) -> ClaimFact:
     if moved is None or (claim.last_pod_event is not None and moved <= claim.last_pod_event):
         return claim
     return claim.model_copy(update={"last_pod_event": moved})
+
+
+def matters(old: PodFact | None, new: PodFact | None) -> bool:
+    """Whether a pod that changed so may change what could go voluntarily. Its readiness does through its budgets."""
+    return _weight(old) != _weight(new)
+
+
+def _weight(pod: PodFact | None) -> object:
+    if pod is None or ((pod.daemonset or pod.mirror) and not pod.do_not_disrupt):
+        return None
+    standing = (pod.node_name, pod.finished, pod.deleting, pod.do_not_disrupt, pod.priority, pod.deletion_cost)
+    return standing, pod.requests, pod.labels

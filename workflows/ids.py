@@ -22,6 +22,16 @@ def watch(cluster: str) -> str:
     return f"{cluster}/watch"
 
 
+def cluster(cluster: str) -> str:
+    """Voluntary disruption of the whole cluster."""
+    return f"{cluster}/cluster"
+
+
+def disruption(cluster: str, proposal_id: str) -> str:
+    """One command. What is proposed again has the same, and may run once the one before is closed."""
+    return f"{cluster}/disruption/{proposal_id}"
+
+
 def upkeep(cluster: str, task: str) -> str:
     """A Schedule; its runs carry the moment of their start behind it."""
     return f"{cluster}/upkeep/{task}"

@@ -42,6 +42,11 @@ class Consolidation:
     def exhausted(self) -> bool:
         return self.simulations >= self.settings.most_simulations
 
+    @property
+    def searched(self) -> bool:
+        """Half is left for single nodes, so that each pass reaches some that the one before did not."""
+        return self.simulations >= self.settings.most_simulations // 2
+
     def multi(self, candidates: Iterable[Candidate]) -> Command | None:
         """The most that can be saved by taking several nodes together; None where nothing can."""
         ordered = sorted(candidates, key=by_worth)
@@ -102,7 +107,7 @@ class Consolidation:
     ) -> Iterator[tuple[Sequence[Candidate], Replaced]]:
         """Karpenter's search for the longest prefix that is worth it, each with those that go `always`."""
         low, high = (0 if always else 1), len(among) - 1
-        while low <= high and not self.exhausted:
+        while low <= high and not self.searched:
             middle = (low + high) // 2
             leaving = [*always, *among[: middle + 1]]
             answer = self.judge(leaving)
@@ -118,7 +123,7 @@ class Consolidation:
         scratch, gone = self.stage.again(), list[Candidate]()
         received: dict[str, list[PodFact]] = {}
         for one in among:
-            if self.exhausted:
+            if self.searched:
                 break
             self.simulations += 1
             heavier = replace(one, pods=(*one.pods, *received.get(one.name, ())))

@@ -253,8 +253,8 @@ def test_what_is_not_reached_is_named_and_comes_first() -> None:
     fleet = Fleet(pool("a"), pool("b"))
     for name in ("n1", "n2", "n3"):
         fleet.node(name, "m.2xlarge", pod(cpu=7), of="a")
-    few = DisruptionSettings(most_simulations=6)
+    few = DisruptionSettings(most_simulations=4)
     found = fleet.decide(settings=few)
     assert found.unreached and not found.commands
-    again = fleet.decide(settings=DisruptionSettings(most_simulations=6), first=found.unreached)
+    again = fleet.decide(settings=DisruptionSettings(most_simulations=4), first=found.unreached)
     assert not set(found.unreached) <= set(again.unreached)
