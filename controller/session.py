@@ -22,6 +22,7 @@ from controller.consistency import Consistency
 from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
+from controller.joined import Joined
 from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
@@ -36,11 +37,12 @@ from controller.signaller import Signal, Signaller, Start
 from controller.startup import Startup
 from controller.teaching import Teaching
 from controller.telling import UNPLANNED, Known, Telling
+from controller.voluntary import Voluntary
 from kube import resources
 from kube.adapters import KubeAdapters
 from kube.listwatch import Delta, ListWatch
 from model.coordination import ProvisioningState
-from model.faults import TryLater
+from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
 from model.plans import PlanOutcome, PlanRequest
 from workflows import ids
 
@@ -105,7 +107,19 @@ class Session:
         nominated = kube.pods if settings.nominate_pods else None
         self._placing = Placing(self.caches, self._nominations, nominated, now) if nominated else None
         self._teaching = Teaching(settings.cluster, self._planning.learning, self._signaller)
-        self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
+        self._joined = Joined()
+        self._voluntary = Voluntary(
+            host=settings,
+            kube=kube,
+            caches=self.caches,
+            planning=self._planning,
+            nominations=self._nominations,
+            away=self._away,
+            policies=self._policies,
+            signaller=self._signaller,
+            meter=meter_of(temporal),
+            now=now,
+        )
         self._watches = {
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
             for one in (*WATCHED, *gates.kinds(settings.gates))
@@ -145,6 +159,7 @@ class Session:
 
     def _catalogue_changed(self) -> None:
         self._drifting.look_at_all()
+        self._voluntary.stirring.stir()
         asyncio.get_running_loop().run_in_executor(None, self._gauges.show, self._planning.catalogue.catalogue)
 
     async def run(self) -> None:
@@ -162,9 +177,7 @@ class Session:
                 group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
     async def close(self) -> None:
-        for plan in self._plans.values():
-            plan.cancel()
-        await asyncio.gather(*self._plans.values(), return_exceptions=True)
+        await self._joined.close()
         await self._planning.close()
 
     async def plannable(self) -> None:
@@ -182,16 +195,19 @@ class Session:
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """A try of a plan that is under way joins it, so that nothing is created twice."""
-        task = self._plans.get(request.plan_id)
-        if task is None:
-            task = self._plans[request.plan_id] = asyncio.create_task(self._plan(request))
-            task.add_done_callback(lambda _: self._plans.pop(request.plan_id, None))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError as cancelled:
-            if task.cancelled():
-                raise TryLater("the watch moved to another process while it planned") from cancelled
-            raise
+        return await self._joined.run(f"plan/{request.plan_id}", lambda: self._plan(request))
+
+    async def decide(self, asked: DecideAsked) -> Decided:
+        key = f"decide/{asked.model_dump_json()}"
+        return await self._joined.run(key, lambda: self._voluntary.disrupting.decide(asked))
+
+    async def replace(self, asked: ReplaceAsked) -> Replaced:
+        key = f"replace/{asked.plan_id}"
+        return await self._joined.run(key, lambda: self._voluntary.disrupting.replace(asked))
+
+    async def watch_disruption(self) -> None:
+        """Until cancelled: say when it is worth a look, and what came of it."""
+        await self._voluntary.run()
 
     async def watch_drift(self) -> None:
         """Until cancelled; and whether nodes are what was bought."""
@@ -235,6 +251,7 @@ class Session:
             await asyncio.sleep(GATHER)
             self._awake.clear()
             now = self._now()
+            self._voluntary.stirring.look()
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
