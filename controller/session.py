@@ -14,12 +14,11 @@ from temporalio.client import Client
 
 from activities.ports import Instances, Offerings
 from controller import gates
+from controller.asking import Asking
 from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
-from controller.calling import Calls
 from controller.consistency import Consistency
-from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
 from controller.joined import Joined
@@ -43,6 +42,7 @@ from kube.adapters import KubeAdapters
 from kube.listwatch import Delta, ListWatch
 from model.coordination import ProvisioningState
 from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
+from model.observations import DemandSeen
 from model.plans import PlanOutcome, PlanRequest
 from workflows import ids
 
@@ -93,9 +93,7 @@ class Session:
         self._signaller = Signaller(temporal, settings.task_queue, sent)
         self._began = now()
         self._telling = self._teller()
-        self._calls = Calls()
-        self._lapse: datetime | None = None
-        """When a pod is demand again though nothing changed."""
+        self._asking = Asking(self.caches, self._nominations, self._away, self._buffers, self._demand)
         self._planning = self._planner(kube, offerings)
         feed = self._planning.catalogue
         self._drifting = Drifting(
@@ -261,10 +259,7 @@ class Session:
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
-            self._calls.renew(waiting_for(self.caches, dirty.volume_claims))
-            due = [moment for moment in (self._calls.again, self._lapse) if moment is not None]
-            if dirty.pods or (due and min(due) <= now):
-                self._call(now)
+            self._asking.look(dirty, now, known=known.pods)
 
     def _learn(self, dirty: Dirty, now: datetime) -> None:
         """From nodes that came or changed; what they turn out to be too small for is demand again."""
@@ -274,7 +269,7 @@ class Session:
         self._teaching.tell(self._provisioning(), now)
 
     async def _until_awake(self) -> None:
-        moments = (self._telling.next(), self._calls.again, self._lapse, self._teaching.again)
+        moments = (self._telling.next(), self._teaching.again, *self._asking.moments)
         times = [moment for moment in moments if moment is not None]
         left = (min(times) - self._now()).total_seconds() if times else None
         try:
@@ -282,19 +277,9 @@ class Session:
         except TimeoutError:
             return
 
-    def _call(self, now: datetime) -> None:
-        if not self._watches["pods"].synced.is_set():
-            return
-        self._lapse = next_lapse(self.caches, self._nominations, self._away, now)
-        unanswered, waiting = told_apart(self.caches, self._nominations, self._away, now)
-        short = self._buffers.short() if self._buffers else []
-        demand = self._calls.decide([*unanswered, *short], now, waiting)
-        if demand is None:
-            return
-        cluster = self._settings.cluster
-        numbered = demand.model_copy(update={"number": time.time_ns()})
-        signal = Signal(ids.provisioning(cluster), "demand", numbered, str(numbered.number), self._provisioning())
-        self._signaller.offer(signal)
+    def _demand(self, seen: DemandSeen) -> None:
+        workflow = ids.provisioning(self._settings.cluster)
+        self._signaller.offer(Signal(workflow, "demand", seen, str(seen.number), self._provisioning()))
 
     def _provisioning(self) -> Start:
         cluster = self._settings.cluster
