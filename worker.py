@@ -24,6 +24,7 @@ from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
 from activities.ports import Offerings
 from activities.registry import Ports, activities_of, launches_of
+from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
@@ -133,7 +134,7 @@ async def serve(
         temporal=temporal,
         offerings=cloud.offerings,
         instances=cloud.instances,
-        plan_worker=lambda: plan_worker(temporal, settings, watch),
+        plan_worker=lambda: plan_worker(temporal, settings, watch, ShowingActivities(host)),
     )
     watch = WatchActivities(host)
     made = ports(settings, temporal, cluster, cloud)
@@ -218,12 +219,14 @@ def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
 
 
 @asynccontextmanager
-async def plan_worker(temporal: Client, settings: Settings, watch: WatchActivities) -> AsyncIterator[None]:
+async def plan_worker(
+    temporal: Client, settings: Settings, watch: WatchActivities, showing: ShowingActivities
+) -> AsyncIterator[None]:
     """Polls the plan queue while this process hosts the watch."""
     async with Worker(
         temporal,
         task_queue=ids.plan_queue(settings.cluster_name),
-        activities=[watch.plan_capacity],
+        activities=[watch.plan_capacity, showing.show_disruption],
         max_concurrent_activities=2,
         graceful_shutdown_timeout=timedelta(seconds=1),
     ):

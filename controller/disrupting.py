@@ -5,6 +5,7 @@ It asks the planner that `planning.py` plans with, one after the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -43,6 +44,18 @@ def settings(*, spot_to_spot: bool) -> DisruptionSettings:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A pass."""
+
+    at: datetime
+    decision: Decision | None = None
+    blocked: str = ""
+    """Why there is none."""
+    seconds: float = 0.0
+    stirs: int = 0
+
+
 class Disrupting:
     """`decided` is told of every pass."""
 
@@ -68,32 +81,26 @@ class Disrupting:
         self._commands: dict[str, Command] = {}
         """By proposal id: those of the last pass, and those under way."""
         self._stirs = -1
+        self._asked = DecideAsked()
 
     async def decide(self, asked: DecideAsked) -> Decided:
         """One pass. Changes nothing. Raises TryLater when there is no planner to be had."""
-        async with self._filling.lock:
-            process = await self._filling.fill()
-            now, stirs = self._now(), self._caches.changes.stirs
-            if doubt := self._filling.doubt():
-                return Decided(blocked=doubt, first=asked.first, again=now + LOOK_AGAIN)
-            request = await self._request(asked.under_way, now)
-            request = request.model_copy(update=self._told(asked, now))
-            try:
-                decision, seconds = await process.disrupt(request)
-            except Fault:
-                await self._filling.close()
-                raise
+        self._asked = asked
+        seen = await self.look(asked)
+        decision, now = seen.decision, seen.at
+        if decision is None:
+            return Decided(blocked=seen.blocked, first=asked.first, again=now + LOOK_AGAIN)
         found = proposals(decision)
         self._remember(found, asked.under_way)
         self._decided(decision)
-        first = self._unreached(decision, asked.first, stirs)
+        first = self._unreached(decision, asked.first, seen.stirs)
         log.info(
             "disruption decided",
             proposals=len(found),
             nodes=len(decision.nodes),
             simulations=decision.simulations,
             unreached=len(first),
-            took=round(seconds, 3),
+            took=round(seen.seconds, 3),
         )
         return Decided(
             proposals=tuple(proposal(name, command) for name, command in found.items()),
@@ -102,6 +109,23 @@ class Disrupting:
             eligible=sum(bool(one.eligible) for one in decision.nodes),
             excluded=sum(bool(one.excluded) for one in decision.nodes),
         )
+
+    async def look(self, asked: DecideAsked | None = None) -> Seen:
+        """A pass that nobody is told of; with None as it was asked last. Raises TryLater."""
+        told = asked or self._asked
+        async with self._filling.lock:
+            process = await self._filling.fill()
+            now, stirs = self._now(), self._caches.changes.stirs
+            if doubt := self._filling.doubt():
+                return Seen(at=now, blocked=doubt)
+            request = await self._request(told.under_way, now)
+            request = request.model_copy(update=self._told(told, now))
+            try:
+                decision, seconds = await process.disrupt(request)
+            except Fault:
+                await self._filling.close()
+                raise
+        return Seen(at=now, decision=decision, seconds=seconds, stirs=stirs)
 
     async def replace(self, asked: ReplaceAsked) -> Replaced:
         """The replacements of a proposal, if it would still be decided so. A repeat answers with what it made. Raises

@@ -25,6 +25,7 @@ from kube.adapters import KubeAdapters
 from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
 from model.faults import Fault, Forbidden, TryLater
 from model.plans import PlanOutcome, PlanRequest
+from model.showing import ShowAsked, Shown
 from workflows import ids
 
 log = structlog.get_logger(__name__)
@@ -115,6 +116,11 @@ class ClusterHost:
         """The replacements of a command; refuses as `plan` does."""
         session, why = self._able()
         return await session.replace(asked) if session else Replaced(outcome="not now", why=why)
+
+    async def show(self, asked: ShowAsked) -> Shown:
+        """What would be done now, for people; refuses as `plan` does."""
+        session, why = self._able()
+        return await session.show(asked) if session else Shown(blocked=why)
 
     def _able(self) -> tuple[Session | None, str]:
         """The session while it knows enough to plan; else None, and why."""

@@ -44,6 +44,7 @@ from model.coordination import ProvisioningState
 from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
 from model.observations import DemandSeen
 from model.plans import PlanOutcome, PlanRequest
+from model.showing import ShowAsked, Shown
 from workflows import ids
 
 GATHER: Final = 0.1
@@ -202,6 +203,10 @@ class Session:
     async def replace(self, asked: ReplaceAsked) -> Replaced:
         key = f"replace/{asked.plan_id}"
         return await self._joined.run(key, lambda: self._voluntary.disrupting.replace(asked))
+
+    async def show(self, asked: ShowAsked) -> Shown:
+        key = f"show/{asked.name}"
+        return await self._joined.run(key, lambda: self._voluntary.showing.show(asked))
 
     async def watch_disruption(self) -> None:
         """Until cancelled: say when it is worth a look, and what came of it."""

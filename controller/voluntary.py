@@ -18,6 +18,7 @@ from controller.nominations import Nominations
 from controller.planning import Planning
 from controller.policies import Policies
 from controller.settings import HostSettings
+from controller.showing import Showing
 from controller.signaller import Signaller
 from controller.stirring import Stirring
 from controller.verdicts import Verdicts
@@ -54,6 +55,7 @@ class Voluntary:
             now=now,
             decided=self.verdicts.take,
         )
+        self.showing = Showing(caches, self.disrupting)
 
     async def run(self) -> None:
         """Until cancelled; once every kind is known."""

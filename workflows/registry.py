@@ -9,6 +9,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioning import ProvisioningWorkflow
+from workflows.showing import ShowWorkflow
 from workflows.timely import TimelyRunner
 from workflows.upkeep import UpkeepWorkflow
 from workflows.watch import WatchWorkflow
@@ -18,6 +19,7 @@ WORKFLOWS: Sequence[type] = (
     NodeClassWorkflow,
     NodePoolWorkflow,
     ProvisioningWorkflow,
+    ShowWorkflow,
     UpkeepWorkflow,
     WatchWorkflow,
 )
