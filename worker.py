@@ -8,10 +8,11 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import structlog
 from temporalio.client import Client
@@ -23,7 +24,7 @@ from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
 from activities.ports import Offerings
-from activities.registry import Ports, activities_of, launches_of
+from activities.registry import Ports, activities_of, deciding_of, launches_of
 from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
@@ -134,7 +135,11 @@ async def serve(
         temporal=temporal,
         offerings=cloud.offerings,
         instances=cloud.instances,
-        plan_worker=lambda: plan_worker(temporal, settings, watch, ShowingActivities(host)),
+        plan_worker=lambda: plan_worker(
+            temporal,
+            settings,
+            [watch.plan_capacity, *deciding_of(host), ShowingActivities(host).show_disruption],
+        ),
     )
     watch = WatchActivities(host)
     made = ports(settings, temporal, cluster, cloud)
@@ -220,13 +225,13 @@ def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
 
 @asynccontextmanager
 async def plan_worker(
-    temporal: Client, settings: Settings, watch: WatchActivities, showing: ShowingActivities
+    temporal: Client, settings: Settings, activities: Sequence[Callable[..., Any]]
 ) -> AsyncIterator[None]:
     """Polls the plan queue while this process hosts the watch."""
     async with Worker(
         temporal,
         task_queue=ids.plan_queue(settings.cluster_name),
-        activities=[watch.plan_capacity, showing.show_disruption],
+        activities=activities,
         max_concurrent_activities=2,
         graceful_shutdown_timeout=timedelta(seconds=1),
     ):

@@ -24,7 +24,7 @@ LOOK_AGAIN_UNREADY = timedelta(minutes=2)
 
 EMPTY: Final = "Empty"
 EXPIRED: Final = "Expired"
-REPLACED_LATER = "replacement comes with voluntary disruption"
+REPLACED_LATER = "waits for its replacement to be planned"
 
 
 class Verdict(Value):

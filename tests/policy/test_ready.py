@@ -34,7 +34,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
     "drifted: it is said, and nothing is done": (
         node({"drift": "AMIDrift", "drift_message": "an old image"}),
-        Verdict(do="wait", blocked_by="drifted: AMIDrift, replacement comes with voluntary disruption"),
+        Verdict(do="wait", blocked_by="drifted: AMIDrift, waits for its replacement to be planned"),
     ),
     "kept for a CapacityBuffer: it is said, and it stays": (
         node({"policy": "WhenEmpty/0s", "kept_for": "shop/web"}),

@@ -22,6 +22,12 @@ from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.replay.away_path import nodeclaim_away
+from tests.replay.disruption_paths import (
+    cluster_decides,
+    disruption_done,
+    disruption_not_permitted,
+    disruption_undone,
+)
 from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
 from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
 from tests.replay.show_path import show_question
@@ -364,6 +370,10 @@ PATHS: dict[str, Path] = {
         watch_handed_on,
         show_question,
         upkeep_run,
+        disruption_done,
+        disruption_undone,
+        disruption_not_permitted,
+        cluster_decides,
     )
 }
 
