@@ -19,8 +19,8 @@ from controller.filling import Filling
 from controller.nominations import Nominations
 from controller.proposing import command_under_way, next_moment, proposal, proposals, refusal
 from controller.replacing import Replacements
-from model.disrupting import DecideAsked, Decided, Proposal, ReplaceAsked, Replaced, UnderWay
-from model.disruption import Allowances, Command, Decision, DisruptionRequest, DisruptionSettings
+from model.disrupting import Bounced, DecideAsked, Decided, Hold, Proposal, ReplaceAsked, Replaced, UnderWay
+from model.disruption import Allowances, Command, Decision, DisruptionRequest, DisruptionSettings, Exclusion
 from model.faults import Fault
 from scheduling.disruption.keeping import kept_by, unsold
 
@@ -57,7 +57,7 @@ class Seen:
 
 
 class Disrupting:
-    """`decided` is told of every pass."""
+    """`paused`: what people hold up by annotations, which no workflow says. `decided` is told of every pass."""
 
     def __init__(
         self,
@@ -72,10 +72,11 @@ class Disrupting:
         not_ready_grace: timedelta,
         graces: Callable[[], Mapping[str, timedelta]],
         now: Callable[[], datetime],
+        paused: Callable[[datetime], Sequence[Hold]] = lambda now: (),
         decided: Callable[[Decision], None] = lambda decision: None,
     ) -> None:
         self._caches, self._filling, self._nominations = caches, filling, nominations
-        self._away, self._allowing, self._decided = away, allowing, decided
+        self._away, self._allowing, self._paused, self._decided = away, allowing, paused, decided
         self._replacements = Replacements(caches=caches, claims=claims, nominations=nominations, now=now)
         self._settings, self._grace, self._graces, self._now = settings, not_ready_grace, graces, now
         self._commands: dict[str, Command] = {}
@@ -142,7 +143,8 @@ class Disrupting:
             names = tuple(one.claim for one in wanted.candidates)
             request = await self._request(others, self._now())
             # Its nodes have their permits, so that budgets were asked already.
-            told = {"only": names, "reason": wanted.reason, "allowances": Allowances()}
+            kept = self._kept((), (), request.now)
+            told = {"only": names, "reason": wanted.reason, "allowances": Allowances(), "kept": kept}
             try:
                 decision, _ = await process.disrupt(request.model_copy(update=told))
                 command = next(iter(decision.commands), None)
@@ -174,13 +176,15 @@ class Disrupting:
 
     def _told(self, asked: DecideAsked, now: datetime) -> dict[str, object]:
         """What the Cluster workflow says beyond what the cluster shows."""
+        kept = self._kept(asked.holds, asked.bounced, now)
+        return {"kept": kept, "unsold": unsold(asked.bounced, now), "first": asked.first}
+
+    def _kept(
+        self, holds: Sequence[Hold], bounced: Sequence[Bounced], now: datetime
+    ) -> dict[str, tuple[Exclusion, ...]]:
         claims = self._caches.claims
         node_of = {name: nodes[0].name for name, one in claims.items() if (nodes := self._caches.nodes_of(one))}
-        return {
-            "kept": kept_by(claims, node_of, asked.holds, asked.bounced, now),
-            "unsold": unsold(asked.bounced, now),
-            "first": asked.first,
-        }
+        return kept_by(claims, node_of, (*holds, *self._paused(now)), bounced, now)
 
     def _lapses(self, now: datetime) -> dict[str, datetime | None]:
         """NodeClaims that pods are expected on, with the end of that; None: no end in sight."""
@@ -195,7 +199,8 @@ class Disrupting:
     def _moments(self, asked: DecideAsked, decision: Decision, now: datetime) -> list[datetime | None]:
         """When time changes something that no verdict has a moment for."""
         kept_back = any(one.eligible and one.rejected for one in decision.nodes)
-        ends = (*(one.until for one in asked.bounced), *(one.until for one in asked.holds))
+        holds = (*asked.holds, *self._paused(now))
+        ends = (*(one.until for one in asked.bounced), *(one.until for one in holds))
         return [*ends, *self._lapses(now).values(), self._allowing.reopens(now) if kept_back else None]
 
     def _remember(self, found: Mapping[str, Command], under_way: Sequence[UnderWay]) -> None:

@@ -28,6 +28,8 @@ class Stage(test_planning.Stage):
         super().__init__()
         self.rules: dict[str, LifecycleRules] = {}
         self.decided: list[Decision] = []
+        self.pauses: list[Hold] = []
+        """What annotations say."""
         self.disrupting = self.another()
 
     def another(self) -> Disrupting:
@@ -43,6 +45,7 @@ class Stage(test_planning.Stage):
             not_ready_grace=timedelta(minutes=5),
             graces=dict,
             now=lambda: self.now,
+            paused=lambda now: self.pauses,
             decided=self.decided.append,
         )
 
@@ -145,6 +148,16 @@ async def test_pauses_and_moves_that_bounced_keep_nodes_until_they_end(stage: St
     bounced = await stage.decide(bounced=(Bounced(pool="general", until=at(90), why="no Node joined"),))
     assert not bounced.proposals and bounced.again == at(90)
     assert stage.decided[0].nodes[0].excluded[0].cause == "Paused"
+
+
+async def test_a_pause_that_an_annotation_asks_for_holds_proposals_and_replacements(stage: Stage) -> None:
+    stage.stand("big", "m.2xlarge", 1)
+    wanted = await only(stage)
+    stage.pauses.append(Hold(scope="pool", name="general", why="by ann", until=at(60)))
+    found = await stage.decide()
+    assert not found.proposals and found.again == at(60)
+    stale = await stage.replace(wanted)
+    assert stale.outcome == "stale" and "NodePool general is paused: by ann" in stale.why
 
 
 async def test_a_node_that_pods_are_expected_on_stays_until_they_lapse(stage: Stage) -> None:
