@@ -55,6 +55,8 @@ CACHED_WORKFLOWS = 2000
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 """Without it the SDK holds heartbeats back for 4 s of a time-out of 5 s, and a slow server fails the watch over."""
 GRACE = timedelta(seconds=20)
+MOST_DECISIONS = 40
+"""On the plan queue: the planner does one after the other, and lets pods that wait go first; none waits to be begun."""
 
 
 @dataclass
@@ -232,7 +234,7 @@ async def plan_worker(
         temporal,
         task_queue=ids.plan_queue(settings.cluster_name),
         activities=activities,
-        max_concurrent_activities=2,
+        max_concurrent_activities=MOST_DECISIONS,
         graceful_shutdown_timeout=timedelta(seconds=1),
     ):
         yield

@@ -114,7 +114,7 @@ class Disrupting:
     async def look(self, asked: DecideAsked | None = None) -> Seen:
         """A pass that nobody is told of; with None as it was asked last. Raises TryLater."""
         told = asked or self._asked
-        async with self._filling.lock:
+        async with self._filling.patience, self._filling.lock:
             process = await self._filling.fill()
             now, stirs = self._now(), self._caches.changes.stirs
             if doubt := self._filling.doubt():
@@ -132,7 +132,7 @@ class Disrupting:
         """The replacements of a proposal, if it would still be decided so. A repeat answers with what it made. Raises
         TryLater."""
         wanted = asked.proposal
-        async with self._filling.lock:
+        async with self._filling.patience, self._filling.lock:
             earlier = await self._replacements.made(asked.plan_id, wanted.replacements)
             if earlier is not None:
                 return earlier

@@ -1,6 +1,7 @@
 """The planner process, alive, up to date, and asked for one thing at a time.
 
-`planning.py` plans pods that wait with it, `disrupting.py` what could go: both hold `lock` while they ask.
+`planning.py` plans pods that wait with it, `disrupting.py` what could go: both hold `lock` while they ask, the latter
+with `patience`.
 """
 
 import asyncio
@@ -51,6 +52,8 @@ class Filling:
         self.learning = Learning(caches)
         self.verdicts = verdicts
         self.lock = asyncio.Lock()
+        self.patience = asyncio.Lock()
+        """Taken first by whoever can wait: so only one of these is ever before pods that wait for a plan."""
         self.moved = False
         """The planner was told something since somebody set this back."""
         self.marks: tuple[UnavailableOffering, ...] = ()

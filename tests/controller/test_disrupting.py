@@ -1,6 +1,7 @@
 """A pass of voluntary disruption with a real planner process, and the replacements of what it proposed."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -295,6 +296,22 @@ async def test_what_a_pass_does_not_reach_comes_first_and_then_the_round_ends(
         if not found.first:
             break
     assert found.again is None, "nothing changes, so nobody asks again"
+
+
+async def test_pods_that_wait_for_a_plan_go_before_all_but_one_that_decide(stage: Stage) -> None:
+    stage.stand("big", "m.2xlarge", 1)
+    await stage.decide()
+    stage.want(3)
+    order: list[str] = []
+
+    async def told(name: str, work: Awaitable[object]) -> None:
+        await work
+        order.append(name)
+
+    deciding = [asyncio.create_task(told("decided", stage.decide(first=(f"{one}",)))) for one in range(5)]
+    await asyncio.sleep(0)
+    await asyncio.gather(told("planned", stage.plan()), *deciding)
+    assert order.index("planned") <= 2
 
 
 async def test_a_claim_of_a_plan_keeps_its_launch_group(stage: Stage) -> None:
