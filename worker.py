@@ -49,14 +49,15 @@ from workflows.registry import WORKFLOWS, runner
 
 log = structlog.get_logger("worker")
 
+PLANNING = 40
+"""Activities of the plan queue at once: those that wait for the planner must keep no plan from being taken on, which is
+before all of them in its turn. More than commands are carried out together (`policy/passes.py`)."""
 WORKFLOW_TASKS = 4
 """At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
 CACHED_WORKFLOWS = 2000
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 """Without it the SDK holds heartbeats back for 4 s of a time-out of 5 s, and a slow server fails the watch over."""
 GRACE = timedelta(seconds=20)
-MOST_DECISIONS = 40
-"""On the plan queue: the planner does one after the other, and lets pods that wait go first; none waits to be begun."""
 
 
 @dataclass
@@ -234,7 +235,7 @@ async def plan_worker(
         temporal,
         task_queue=ids.plan_queue(settings.cluster_name),
         activities=activities,
-        max_concurrent_activities=MOST_DECISIONS,
+        max_concurrent_activities=PLANNING,
         graceful_shutdown_timeout=timedelta(seconds=1),
     ):
         yield

@@ -41,7 +41,7 @@ class CommandState(Message):
     cluster: str
     proposal: Proposal
     others: tuple[UnderWay, ...] = ()
-    """Commands that were under way when this one began."""
+    """Commands that were under way when this one began; until its replacements are made."""
     born: datetime | None = None
     step: Step = "Permit"
     since: datetime | None = None

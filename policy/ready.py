@@ -40,7 +40,7 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
     """Deletion first, then what the machine says, then expiry, then its health, then the pool's wish to shrink."""
     seen = state.seen
     if seen.deleting or not seen.exists:
-        return Verdict(do="drain", why="Deleted")
+        return Verdict(do="drain", why=seen.disruption or "Deleted")
     if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
         return Verdict(do="initialize", why="Rebooted")
     expired = has_expired(state, now)

@@ -93,7 +93,7 @@ async def replace(command: Command) -> Step:
         case "not now":
             return await _host_again(command, made.why)
     now = workflow.now()
-    command.change(claims=made.claims, ready_by=now + DEADLINES["Wait"], look_at=now + LOOK_EVERY)
+    command.change(claims=made.claims, others=(), ready_by=now + DEADLINES["Wait"], look_at=now + LOOK_EVERY)
     await command.tell_cluster("command_made", CommandMade(proposal_id=state.proposal.id, claims=made.claims))
     return "Wait"
 

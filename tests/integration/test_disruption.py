@@ -3,16 +3,23 @@
 from collections.abc import Sequence
 
 import pytest
+from temporalio.client import WorkflowQueryFailedError
+from temporalio.service import RPCError
 
 from kube.resources import NODE_CLAIMS
 from model import labels
+from model.commands import DisruptionState
 from tests.integration.acts import Act
 from tests.integration.eventually import eventually
 from tests.integration.objects import pod_spec
 from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, names
+from workflows import ids
+from workflows.cluster import ClusterWorkflow
 
-GOES = Act("goes")
+GOES = Act("goes", patient={"REGISTRATION_TIMEOUT": "90s"})
+SCARCE = "c5.large"
+"""That no other test of this act runs."""
 PATIENCE = 240.0
 """Seconds for a command with a node's boot and another's drain in it."""
 
@@ -68,3 +75,34 @@ async def _one_is_left(scene: Scene, before: Sequence[str]) -> list[str]:
     left = names(await scene.claims())
     assert len(left) == 1 and {*left} <= {*before}, f"{scene.name}: NodeClaims {left}"
     return left
+
+
+@GOES.scenario
+async def test_a_node_whose_replacement_cannot_be_had_stays_in_service(product: Product) -> None:
+    """And its pool is known for it; the other scenarios of this act are not held up."""
+    async with product.scene("scarce", types=(SCARCE,)) as scene:
+        (old,) = await scene.run(1)
+        product.aws.set_pool(0, instance_type=SCARCE)
+        try:
+            await product.patch(scene.pool_path, {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}})
+            await eventually(lambda: _is_remembered(scene), seconds=PATIENCE)
+            await scene.claims_stand(names([old]))
+            await eventually(lambda: scene.nodes_are_initialized(1))
+            await scene.node_is_in_service(old["status"]["nodeName"])
+            (now,) = await scene.claims()
+            assert not condition(now, labels.DISRUPTION_REASON)
+            await scene.event(names([old])[0], "DisruptionBlocked", "Drifted", "replacement")
+            await scene.pods_run(1)
+            assert len(scene.launched()) == 1
+        finally:
+            product.aws.clear_pools()
+
+
+async def _is_remembered(scene: Scene) -> None:
+    cluster = ids.cluster(scene.product.sandbox.plan.cluster_name)
+    handle = scene.product.temporal.get_workflow_handle_for(ClusterWorkflow.run, cluster)
+    try:
+        state: DisruptionState = await handle.query(ClusterWorkflow.state)
+    except (RPCError, WorkflowQueryFailedError) as error:
+        raise AssertionError("the Cluster workflow does not answer just now") from error
+    assert scene.name in {one.pool for one in state.bounced}, state

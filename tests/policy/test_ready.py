@@ -72,6 +72,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         Verdict(do="expire", why="Expired"),
     ),
     "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
+    "deleted by a disruption": (node({"deleting": True, "disruption": "Drifted"}), Verdict(do="drain", why="Drifted")),
     "gone from the API server": (node({"exists": False}), Verdict(do="drain", why="Deleted")),
     "deleted counts before expired": (
         node({"deleting": True}, expires=before(hours=1)),
