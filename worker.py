@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from temporalio.client import Client
@@ -20,12 +20,12 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 import aws.adapters
 import kube.adapters
-from activities.disrupting_ports import DisruptionHost
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
 from activities.ports import Offerings
 from activities.registry import Ports, activities_of, deciding_of, launches_of
+from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
@@ -49,8 +49,9 @@ from workflows.registry import WORKFLOWS, runner
 
 log = structlog.get_logger("worker")
 
-PLANNING = 8
-"""Activities of the plan queue at once: those that wait for the planner must keep no plan from being taken on."""
+PLANNING = 40
+"""Activities of the plan queue at once: those that wait for the planner must keep no plan from being taken on, which is
+before all of them in its turn. More than commands are carried out together (`policy/passes.py`)."""
 WORKFLOW_TASKS = 4
 """At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
 CACHED_WORKFLOWS = 2000
@@ -138,7 +139,9 @@ async def serve(
         offerings=cloud.offerings,
         instances=cloud.instances,
         plan_worker=lambda: plan_worker(
-            temporal, settings, [watch.plan_capacity, *deciding_of(cast(DisruptionHost, host))]
+            temporal,
+            settings,
+            [watch.plan_capacity, *deciding_of(host), ShowingActivities(host).show_disruption],
         ),
     )
     watch = WatchActivities(host)

@@ -40,6 +40,7 @@ VERBS = {
     "sandbox": Verb("cli.sandbox"),
     "doctor": Verb("cli.doctor"),
     "instance-types": Verb("cli.instance_types"),
+    "plan": Verb("cli.plan"),
     "simulate": Verb("cli.simulate"),
     "startups": Verb("cli.startups"),
     "stuck": Verb("cli.stuck"),

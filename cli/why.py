@@ -1,9 +1,10 @@
-"""`tenure why NAME`: one node's story, also after it is gone.
+"""`tenure why NAME`: one node's story, also after it is gone, and what keeps it; or why a pod keeps its node.
 
-The name is that of its NodeClaim, of its Node, or its instance id.
+The name is that of a NodeClaim, of a Node, of an instance, or of a pod: `namespace/name`, or the name alone.
 """
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 
 import typer
@@ -13,6 +14,7 @@ from temporalio.service import RPCError
 from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.exits import Refused
 from cli.lives import Lives, NodeLife
+from cli.shown import ask, lines_of
 from model.lifecycle import ClaimState, Step
 from policy.expiry import expiry_of
 from workflows.details import absent, draining, drifted
@@ -24,21 +26,32 @@ app = typer.Typer()
 def why(
     name: str, address: Address = "127.0.0.1:7233", namespace: Namespace = "default", cluster_name: ClusterName = ""
 ) -> None:
-    """Say what a node is doing, since when, until when, what blocks it, and how it came there."""
+    """Say what a node is doing, since when, until when, what blocks it, how it came there, and why it stays; or why a
+    pod keeps its node."""
     typer.echo(asyncio.run(tell(Connection(address, namespace, cluster_name), name)))
 
 
 async def tell(connection: Connection, name: str) -> str:
-    """Raises `Refused` when no node ever had that name."""
+    """Raises `Refused` when no node ever had that name, and no pod has it."""
     client = await connection.client()
     lives = Lives(client, connection.cluster)
     found = [life for life in await lives.all() if name in (life.name, life.node_name, life.instance_id)]
     if not found:
-        raise Refused(f"why {name}: no NodeClaim, Node or instance of this name in cluster {connection.cluster}")
-    return "\n\n".join([await _one(client, lives, life) for life in found])
+        return await _pod(client, connection.cluster, name)
+    return "\n\n".join([await _one(client, lives, connection.cluster, life) for life in found])
 
 
-async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
+async def _pod(client: Client, cluster: str, name: str) -> str:
+    """Why a pod keeps its node."""
+    answer = await ask(client, cluster, name)
+    if not answer.pod:
+        unsure = f"; whether a pod has it is not known: {answer.blocked}" if answer.blocked else ", and no pod"
+        raise Refused(f"why {name}: no NodeClaim, Node or instance of this name in cluster {cluster}{unsure}")
+    node = f" · node {answer.verdicts[0].node}" if answer.verdicts else ""
+    return "\n".join([f"Pod {answer.pod}{node}", *(f"  {line}" for line in lines_of(answer))])
+
+
+async def _one(client: Client, lives: Lives, cluster: str, life: NodeLife) -> str:
     if not life.open:
         outcome = await lives.outcome(life)
         return story(life, outcome.story, reason=outcome.reason, bought_for=outcome.why)
@@ -54,6 +67,7 @@ async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
         bought_for=state.identity.why,
         expires=expiry_of(state),
         away=absent(state),
+        disruption=lines_of(await ask(client, cluster, life.name)),
     )
 
 
@@ -68,6 +82,7 @@ def story(
     expires: datetime | None = None,
     bought_for: str = "",
     away: str = "",
+    disruption: Sequence[str] = (),
 ) -> str:
     """The node as lines of text: what is so now, then how it came to be."""
     place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
@@ -90,6 +105,7 @@ def story(
         lines.append(f"  away        {away}")
     if expires:
         lines.append(f"  expires     {_moment(expires)}")
+    lines += [f"  disruption  {line}" for line in disruption]
     if reason:
         lines.append(f"  went for    {reason}")
     if note:

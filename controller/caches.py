@@ -7,21 +7,23 @@ changes, in the same order, go to the planner process.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from pydantic import ValidationError
 
-from controller import storage
+from controller import plain, storage
+from controller.changes import Changes, change, everything, matters, timed
 from controller.dirty import Dirty, PoolView, pool_view
-from controller.nodes import concerns_pods, timed
+from controller.nodes import concerns_pods
+from controller.nodes import timed as with_times
 from controller.occupancy import Occupancy
 from controller.tables import discard, put
-from kube.facts import claim_fact, is_ours, namespace_fact, node_fact, overlay_fact
+from kube.facts import claim_fact, is_ours, node_fact
 from kube.listwatch import Delta
-from kube.pod_facts import daemonset_fact, pod_fact
+from kube.pod_facts import pod_fact
 from model.buffers import BufferFact
-from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodFact
+from model.facts import ClaimFact, DaemonSetFact, NamespaceFact, NodeFact, PodBudgetFact, PodFact
 from model.kinds import EC2NodeClass
 from model.labels import NODECLASS_HASH_VERSION
 from model.overlays import OverlayFact
@@ -51,6 +53,16 @@ class Caches:
         self.storage = Storage()
         self.overlays: dict[str, OverlayFact] = {}
         self.buffers: dict[str, BufferFact] = {}
+        self.pod_budgets: dict[str, PodBudgetFact] = {}
+        """By `namespace/name`."""
+        self._plain: Mapping[Kind, dict[str, Any]] = {
+            "daemonset": self.daemonsets,
+            "namespace": self.namespaces,
+            "overlay": self.overlays,
+            "pod_budget": self.pod_budgets,
+            "buffer": self.buffers,
+            "node": self.nodes,
+        }
         self.pending: dict[str, PodFact] = {}
         """Pods that are bound nowhere and not finished."""
         self.occupancy = Occupancy()
@@ -62,7 +74,7 @@ class Caches:
         self._claims_by_pool: dict[str, set[str]] = {}
         self._deleted: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
         self._dirty = Dirty()
-        self._changes: dict[tuple[str, str], Change] = {}
+        self.changes = Changes()
 
     # --- what list-watches deliver ---
 
@@ -71,7 +83,7 @@ class Caches:
         take = self._takers.get(kind)
         for delta in deltas:
             try:
-                take(self, delta) if take else self._hear_storage(kind, delta)
+                take(self, delta) if take else self._hear_other(kind, delta)
             except (ValueError, KeyError, ValidationError) as error:
                 name = delta.object.get("metadata", {}).get("name")
                 log.error("object cannot be read and is left out", kind=kind, name=name, error=str(error)[:300])
@@ -94,12 +106,14 @@ class Caches:
             self.on_pod_gone(uid)
         for node in self.occupancy.change(old, new, self._now()):
             self._touch_node(node)
-        self._change("pod", uid, new)
+        for one in (old, new):
+            self._time_claim(one.node_name if one else "")
+        self.changes.note("pod", uid, new, stirs=matters(old, new))
 
     def _hear_node(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
         old = self.nodes.get(name)
-        new = None if delta.gone else timed(node_fact(delta.object), old, self._now())
+        new = None if delta.gone else with_times(node_fact(delta.object), old, self._now())
         if old is not None and new is None and old.uid != delta.object["metadata"]["uid"]:
             return
         if new == old:
@@ -112,9 +126,11 @@ class Caches:
             self._nodes_by_provider.setdefault(new.provider_id, set()).add(name)
         if new is None:
             self.occupancy.forget([name])
+        elif old is None:
+            self._time_claim(name)
         self._touch_node(name)
         self._dirty.pods = self._dirty.pods or concerns_pods(old, new)
-        self._change("node", name, new)
+        self.changes.note("node", name, new)
 
     def _hear_claim(self, delta: Delta) -> None:
         metadata = delta.object["metadata"]
@@ -141,7 +157,7 @@ class Caches:
             self._dirty.pods = True
         elif new.annotations.get(NODECLASS_HASH_VERSION) != old.annotations.get(NODECLASS_HASH_VERSION):
             self._dirty.node_classes.add(new.node_class)
-        self._change("claim", new.name, new)
+        self.changes.note("claim", new.name, new)
 
     def _lose_claim(self, name: str, uid: str) -> None:
         self._deleted.append(uid)
@@ -157,14 +173,14 @@ class Caches:
         self._dirty.pools.add(old.pool)
         self._dirty.node_classes.add(old.node_class)
         self._dirty.pods = True
-        self._change("claim", name, None)
+        self.changes.note("claim", name, None)
 
     def _hear_pool(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
         if delta.gone or not is_ours(delta.object["spec"]["template"]["spec"]["nodeClassRef"]):
             if self.pools.pop(name, None) is not None:
                 self._dirty.gone_pools.add(name)
-                self._change("pool", name, None)
+                self.changes.note("pool", name, None)
             return
         view = pool_view(delta.object)
         old = self.pools.get(name)
@@ -176,7 +192,7 @@ class Caches:
             self._dirty.claims |= self._claims_by_pool.get(name, set())
         if old is None or old.fact != view.fact:
             self._dirty.pods = True
-            self._change("pool", name, view.fact)
+            self.changes.note("pool", name, view.fact)
 
     def _hear_node_class(self, delta: Delta) -> None:
         name = delta.object["metadata"]["name"]
@@ -188,26 +204,17 @@ class Caches:
             self._dirty.node_classes.add(name)
         self._dirty.pools |= {pool for pool, view in self.pools.items() if view.fact.node_class == name}
 
-    def _hear_daemonset(self, delta: Delta) -> None:
-        uid = delta.object["metadata"]["uid"]
-        self._replace(self.daemonsets, "daemonset", uid, None if delta.gone else daemonset_fact(delta.object))
-
-    def _hear_namespace(self, delta: Delta) -> None:
-        name = delta.object["metadata"]["name"]
-        self._replace(self.namespaces, "namespace", name, None if delta.gone else namespace_fact(delta.object))
-
-    def _hear_overlay(self, delta: Delta) -> None:
-        name = delta.object["metadata"]["name"]
-        if self._replace(self.overlays, "overlay", name, None if delta.gone else overlay_fact(delta.object)):
+    def _hear_other(self, plural: str, delta: Delta) -> None:
+        if plural in plain.KINDS:
+            kind, key, fact = plain.heard(plural, delta)
+            self._dirty.pods |= self._replace(self._plain[kind], kind, key, fact) and kind == "overlay"
+            return
+        stored, key, held = storage.heard(plural, delta)
+        if self.storage.put(stored, key, held):
             self._dirty.pods = True
-
-    def _hear_storage(self, plural: str, delta: Delta) -> None:
-        kind, key, fact = storage.heard(plural, delta)
-        if self.storage.put(kind, key, fact):
-            self._dirty.pods = True
-            if kind == "volume_claim":
+            if stored == "volume_claim":
                 self._dirty.volume_claims.add(key)
-            self._change(kind, key, fact)
+            self.changes.note(stored, key, held)
 
     _takers: Final[Mapping[str, Callable[["Caches", Delta], None]]] = {
         "pods": _hear_pod,
@@ -215,9 +222,6 @@ class Caches:
         "nodeclaims": _hear_claim,
         "nodepools": _hear_pool,
         "ec2nodeclasses": _hear_node_class,
-        "daemonsets": _hear_daemonset,
-        "namespaces": _hear_namespace,
-        "nodeoverlays": _hear_overlay,
     }
 
     # --- what this process does itself ---
@@ -265,36 +269,32 @@ class Caches:
 
     def take_changes(self) -> tuple[Change, ...]:
         """The latest form of every object that changed since the last call, for the planner."""
-        changes, self._changes = tuple(self._changes.values()), {}
-        return changes
+        return self.changes.take(self._timed)
 
     def snapshot(self) -> tuple[Change, ...]:
         """Everything, for a planner that starts empty; pending changes are part of it."""
-        self._changes = {}
-        return (
-            *(Change(kind="namespace", key=key, fact=fact) for key, fact in self.namespaces.items()),
-            *(Change(kind=kind, key=key, fact=fact) for kind, key, fact in self.storage.everything()),
-            *(Change(kind="pool", key=key, fact=view.fact) for key, view in self.pools.items()),
-            *(Change(kind="buffer", key=key, fact=fact) for key, fact in self.buffers.items()),
-            *(Change(kind="overlay", key=key, fact=fact) for key, fact in self.overlays.items()),
-            *(Change(kind="daemonset", key=key, fact=fact) for key, fact in self.daemonsets.items()),
-            *(Change(kind="node", key=key, fact=fact) for key, fact in self.nodes.items()),
-            *(Change(kind="claim", key=key, fact=fact) for key, fact in self.claims.items()),
-            *(Change(kind="pod", key=key, fact=fact) for key, fact in self.pods.items()),
-        )
+        self.changes.take(self._timed)
+        pools = {name: view.fact for name, view in self.pools.items()}
+        claims = {name: self._timed(name) for name in self.claims}
+        tables: Mapping[Kind, Mapping[str, Fact]] = {**self._plain, "pool": pools, "claim": claims, "pod": self.pods}
+        return (*(change(*one) for one in self.storage.everything()), *everything(tables))
 
     def _touch_node(self, node: str) -> None:
         self._dirty.claims |= {self.claim_of(node)} - {""}
+
+    def _time_claim(self, node: str) -> None:
+        """The planner wants to know when pods came to a node and left it."""
+        for name in {self.claim_of(node)} - {""}:
+            self.changes.note("claim", name, self.claims[name], stirs=False)
+
+    def _timed(self, name: str) -> ClaimFact:
+        claim = self.claims[name]
+        return timed(claim, self.occupancy.moved_last(node.name for node in self.nodes_of(claim)))
 
     def _replace(self, table: dict[str, F], kind: Kind, key: str, new: F | None) -> bool:
         """False when it is as it was."""
         if new == table.get(key):
             return False
         put(table, key, new)
-        self._change(kind, key, new)
+        self.changes.note(kind, key, new)
         return True
-
-    def _change(self, kind: Kind, key: str, fact: Fact | None) -> None:
-        # A later change of an object replaces an earlier one and goes last, so order holds between kinds.
-        self._changes.pop((kind, key), None)
-        self._changes[kind, key] = Change.model_construct(kind=kind, key=key, fact=fact)

@@ -7,7 +7,7 @@ from kube.errors import Json
 from kube.facts import pool_fact
 from model.facts import ClaimFact, PoolFact
 from model.hashing import nodepool_hash
-from model.kinds import NodePool
+from model.kinds import Budget, NodePool
 from model.labels import NODE_REGISTRATION_HEALTHY
 
 
@@ -18,6 +18,7 @@ class PoolView:
     fact: PoolFact
     policy: str
     """`<consolidationPolicy>/<consolidateAfter>`."""
+    budgets: tuple[Budget, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     """The NodePool's own, which LifecyclePolicies select by."""
     healthy_at: tuple[int, int] | None = None
@@ -49,6 +50,7 @@ def pool_view(pool: Json) -> PoolView:
     after = "Never" if typed.spec.replicas is not None else disruption.consolidate_after
     return PoolView(
         fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
+        budgets=disruption.budgets,
         policy=f"{disruption.consolidation_policy}/{after}",
         labels=typed.metadata.labels,
         healthy_at=_healthy_at(typed),

@@ -14,6 +14,7 @@ NODE_OVERLAY: Final = "NodeOverlay"
 CAPACITY_BUFFER: Final = "CapacityBuffer"
 NODE_REPAIR: Final = "NodeRepair"
 STATIC_CAPACITY: Final = "StaticCapacity"
+SPOT_TO_SPOT: Final = "SpotToSpotConsolidation"
 _KINDS: Final[Mapping[str, Sequence[Resource]]] = {
     NODE_OVERLAY: (NODE_OVERLAYS,),
     CAPACITY_BUFFER: (CAPACITY_BUFFERS, POD_TEMPLATES),

@@ -17,12 +17,15 @@ from temporalio.client import Client
 
 from activities.ports import Instances, Offerings
 from activities.watch import WatchProgress
+from controller.disrupting import LOOK_AGAIN
 from controller.session import Session
 from controller.settings import HostSettings
 from controller.temporal import free
 from kube.adapters import KubeAdapters
+from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
 from model.faults import Fault, Forbidden, TryLater
 from model.plans import PlanOutcome, PlanRequest
+from model.showing import ShowAsked, Shown
 from workflows import ids
 
 log = structlog.get_logger(__name__)
@@ -86,6 +89,7 @@ class ClusterHost:
                 group.create_task(self._resync(session), name="watch-resync")
                 group.create_task(self._feed(session), name="watch-feed")
                 group.create_task(self._watch_drift(session), name="watch-drift")
+                group.create_task(self._watch_disruption(session), name="watch-disruption")
                 group.create_task(self._host_plan_queue(session), name="watch-plan-queue")
         except* Fault as faults:
             raise _first(faults) from faults
@@ -98,13 +102,32 @@ class ClusterHost:
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """Refuses, as a value, where there is no host or its caches are too old."""
-        session = self._session
+        session, why = self._able()
+        return await session.plan(request) if session else PlanOutcome(plan_id=request.plan_id, blocked=why)
+
+    async def decide(self, asked: DecideAsked) -> Decided:
+        """One pass of voluntary disruption; refuses as `plan` does."""
+        session, why = self._able()
         if session is None:
-            return PlanOutcome(plan_id=request.plan_id, blocked="this process does not host the watch")
-        stale = session.stale(FRESH_WITHIN)
-        if stale:
-            return PlanOutcome(plan_id=request.plan_id, blocked=f"caches are too old: {', '.join(stale)}")
-        return await session.plan(request)
+            return Decided(blocked=why, first=asked.first, again=self._now() + LOOK_AGAIN)
+        return await session.decide(asked)
+
+    async def replace(self, asked: ReplaceAsked) -> Replaced:
+        """The replacements of a command; refuses as `plan` does."""
+        session, why = self._able()
+        return await session.replace(asked) if session else Replaced(outcome="not now", why=why)
+
+    async def show(self, asked: ShowAsked) -> Shown:
+        """What would be done now, for people; refuses as `plan` does."""
+        session, why = self._able()
+        return await session.show(asked) if session else Shown(blocked=why)
+
+    def _able(self) -> tuple[Session | None, str]:
+        """The session while it knows enough to plan; else None, and why."""
+        if self._session is None:
+            return None, "this process does not host the watch"
+        stale = self._session.stale(FRESH_WITHIN)
+        return (None, f"caches are too old: {', '.join(stale)}") if stale else (self._session, "")
 
     async def _beat(self, session: Session, heartbeat: Callable[[WatchProgress], None]) -> None:
         deaf_since: float | None = None
@@ -155,6 +178,10 @@ class ClusterHost:
         """Once every kind is known, since a NodePool that is not known yet is not one that is gone."""
         await session.plannable()
         await session.watch_drift()
+
+    async def _watch_disruption(self, session: Session) -> None:
+        await session.plannable()
+        await session.watch_disruption()
 
     async def _host_plan_queue(self, session: Session) -> None:
         """Plans are taken on only by the process that can make them, and only once it can."""

@@ -37,8 +37,11 @@ def group_ids(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
     return groups
 
 
-def node_claim(planned: PlannedClaim, *, name: str, plan_id: str, group_id: str) -> NodeClaim:
-    """The object to create: with its finalizer from birth, so that no instance can be lost with it."""
+def node_claim(planned: PlannedClaim, *, name: str, plan_id: str, group_id: str = "", replaces: str = "") -> NodeClaim:
+    """The object to create: with its finalizer from birth, so that no instance can be lost with it.
+
+    Without a group it joins others that are alike. `replaces`: the workflow of the command that it is made for."""
+    told = {labels.LAUNCH_GROUP: group_id, labels.REPLACES: replaces, labels.WHY: planned.why}
     return NodeClaim.from_object(
         {
             "apiVersion": labels.NODEPOOL_API_VERSION,
@@ -53,8 +56,7 @@ def node_claim(planned: PlannedClaim, *, name: str, plan_id: str, group_id: str)
                 "annotations": {
                     **planned.annotations,
                     labels.PLAN: plan_id,
-                    labels.LAUNCH_GROUP: group_id,
-                    labels.WHY: planned.why,
+                    **{key: value for key, value in told.items() if value or key == labels.WHY},
                 },
                 "finalizers": [labels.TERMINATION_FINALIZER],
                 "ownerReferences": [pool_as_owner(planned.pool, planned.pool_uid)],

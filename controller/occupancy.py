@@ -1,4 +1,4 @@
-"""Which nodes have pods that would need a place elsewhere, and since when they have none.
+"""Which nodes have pods that would need a place elsewhere, since when they have none, and when one came or left last.
 
 Kept up to date pod by pod by `caches.py`; `digests.py` makes emptiness of it together with nominations.
 """
@@ -17,6 +17,7 @@ class Occupancy:
         self._on_node: dict[str, dict[str, PodFact]] = {}
         self._counts: dict[str, int] = {}
         self._vacated: dict[str, datetime] = {}
+        self._moved: dict[str, datetime] = {}
 
     def change(self, old: PodFact | None, new: PodFact | None, now: datetime) -> tuple[str, ...]:
         """Take in what became of one pod; answers with the nodes whose occupation may have changed by it."""
@@ -40,9 +41,15 @@ class Occupancy:
         """When the last such pod left, as far as this process saw it; None when it never saw one."""
         return self._vacated.get(node)
 
+    def moved_last(self, nodes: Iterable[str]) -> datetime | None:
+        """When such a pod came to one of them or left it last. One that was there before this process came when it
+        started; None when none was seen to."""
+        return max((self._moved[node] for node in nodes if node in self._moved), default=None)
+
     def forget(self, nodes: Iterable[str]) -> None:
         for node in nodes:
             self._vacated.pop(node, None)
+            self._moved.pop(node, None)
 
     def _place(self, node: str, before: PodFact | None, after: PodFact | None) -> None:
         here = self._on_node.setdefault(node, {})
@@ -57,6 +64,9 @@ class Occupancy:
         step = _counts(after) - _counts(before)
         if step == 0:
             return False
+        came = after.started if step > 0 and after is not None and before is None else None
+        last = self._moved.get(node)
+        self._moved[node] = max(came or now, last) if last else came or now
         had = self._counts.get(node, 0)
         has = had + step
         if has > 0:

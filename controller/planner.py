@@ -21,6 +21,7 @@ from typing import Any, Final
 import structlog
 
 from model.catalogue import Catalogue, ReservationRoom, UnavailableOffering
+from model.disruption import Decision, DisruptionRequest
 from model.faults import TryLater
 from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim
@@ -97,6 +98,11 @@ class PlannerProcess:
             reservations=reservations,
         )
         return Plan.model_validate(plan).model_copy(update={"seconds": seconds})
+
+    async def disrupt(self, request: DisruptionRequest) -> tuple[Decision, float]:
+        """One pass of voluntary disruption, and the seconds it took."""
+        decision, seconds = await self._ask("disrupt", request)
+        return Decision.model_validate(decision), seconds
 
     async def stop(self) -> None:
         """End the child, whatever it is doing."""

@@ -14,22 +14,19 @@ from activities.ports import Claims, Events, Offerings
 from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
-from controller.catalogue import CatalogueFeed
 from controller.demand import place_of, wanting
-from controller.learning import Learning
+from controller.filling import Filling
 from controller.limits import within_limits
 from controller.naming import claim_names, drafts, group_ids, node_claim
 from controller.nominations import Nominations
 from controller.overlays import OverlayVerdicts
 from controller.overruled import Overruled
 from controller.planner import PlannerProcess
-from controller.shifts import Shifts
 from controller.sizes import Sizes
 from kube.facts import claim_fact
 from model import labels
 from model.faults import Fault
 from model.kinds import NodeClaim
-from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
 from model.quantity import format_amount
 from scheduling.facts import Change
@@ -44,7 +41,7 @@ MOST_EVENTS: Final = 100
 
 
 class Planning:
-    """Owns the planner process. `plan` is called for one request at a time; `feed` between plans."""
+    """Fills the planner process and owns it. `plan` is called for one request at a time; `feed` between plans."""
 
     def __init__(
         self,
@@ -63,33 +60,26 @@ class Planning:
         graces: Callable[[], Mapping[str, timedelta]] = dict,
     ) -> None:
         """`graces`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
-        self._verdicts, self._buffers = verdicts, buffers
-        self._caches, self._nominations = caches, nominations
+        self.filling = Filling(
+            caches=caches, offerings=offerings, events=events, settings=settings, now=now, verdicts=verdicts
+        )
+        self.catalogue, self.learning = self.filling.catalogue, self.filling.learning
+        self._buffers, self._caches, self._nominations = buffers, caches, nominations
         self._overruled = Overruled(caches, away, events)
-        self._claims, self._events, self._offerings = claims, events, offerings
-        self.catalogue = CatalogueFeed(caches, offerings, now)
-        self._shifts = Shifts(caches, offerings, events)
-        self.learning = Learning(caches)
+        self._claims, self._events = claims, events
         self.sizes = Sizes(caches, nominations, self.learning, began=now())
-        self._heeded: tuple[Learnt, Mapping[str, str]] | None = None
-        self._settings, self._grace, self._graces, self._now = settings, not_ready_grace, graces, now
-        self._process: PlannerProcess | None = None
-        self._lock = asyncio.Lock()
-        self._moved = False
-        """The planner was told something since the room for buffers was looked at."""
+        self._grace, self._graces, self._now = not_ready_grace, graces, now
         self.passes = 0
 
     async def close(self) -> None:
-        if self._process:
-            await self._process.stop()
-            self._process = None
+        await self.filling.close()
 
     async def feed(self) -> None:
         """Hand over what changed, so that little is left to do when a plan is asked for. Raises TryLater."""
-        async with self._lock:
-            process = await self._fill()
-            if self._buffers and self._buffers.due(self._moved):
-                self._moved = False
+        async with self.filling.lock:
+            process = await self.filling.fill()
+            if self._buffers and self._buffers.due(self.filling.moved):
+                self.filling.moved = False
                 await self._look(self._buffers, process)
 
     async def _look(self, buffers: Buffers, process: PlannerProcess) -> None:
@@ -107,27 +97,27 @@ class Planning:
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """Raises TryLater when there is no planner to be had."""
-        async with self._lock:
+        async with self.filling.lock:
             self.learning.heed(request.learnt)
+            self.filling.marks = request.unavailable
             made = self._made_for(request.plan_id)
             if made:
                 return await self._again(request.plan_id, made)
-            process = await self._fill()
+            process = await self.filling.fill()
             now = self._now()
-            with_doubt = self._doubtful()
-            if with_doubt:
-                return PlanOutcome(plan_id=request.plan_id, blocked=with_doubt, planned_at=now)
+            if doubt := self.filling.doubt():
+                return PlanOutcome(plan_id=request.plan_id, blocked=doubt, planned_at=now)
             if not self._caches.buffers and not any(True for _ in wanting(self._caches, now)):
                 self.passes += 1
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
-                marks = (*request.unavailable, *await self._shifts.marks(now))
+                goods = await self.filling.goods(now)
                 plan = await process.provision(
                     now=now,
-                    unavailable=marks,
+                    unavailable=goods.unavailable,
                     not_ready_grace=self._grace,
                     pool_graces=self._graces(),
-                    reservations=await self._offerings.rooms(list(self._caches.node_classes.values())),
+                    reservations=goods.reservations,
                 )
                 return await self._carry_out(request.plan_id, plan, process)
             except Fault:
@@ -142,42 +132,6 @@ class Planning:
         found = await asyncio.gather(*(self._claims.get(name) for name in names))
         alive = [claim for claim in found if claim is not None]
         return PlanOutcome(plan_id=plan_id, drafts=drafts(alive), created=len(alive), planned_at=self._now())
-
-    def _doubtful(self) -> str:
-        unknown = self.catalogue.unknown()
-        return f"the instance types of EC2NodeClass {', '.join(unknown)} are not known yet" if unknown else ""
-
-    async def _fill(self) -> PlannerProcess:
-        """The planner, alive and up to date."""
-        process = self._process
-        if process is None or not process.alive:
-            await self.close()
-            process = self._process = await asyncio.to_thread(PlannerProcess, self._settings)
-            self.catalogue.forget()
-            self._heeded = None
-            log.info("planner started", pid=process.pid)
-            changes: Sequence[Change] = self._caches.snapshot()
-        else:
-            changes = self._caches.take_changes()
-        self.learning.look_at(changes)
-        try:
-            if changes:
-                self._moved = True
-                await process.apply(changes)
-            known = (self.learning.learnt, self.learning.specs())
-            if self._heeded is None or self._heeded[0] is not known[0] or self._heeded[1] != known[1]:
-                await process.heed(*known)
-                self._heeded = known
-            if await self.catalogue.refresh():
-                await process.set_catalogue(self.catalogue.catalogue)
-                self.catalogue.delivered()
-            if self._verdicts and self._caches.overlays and not self.catalogue.unknown():
-                await self._verdicts.say(await process.overlays())
-        except Fault:
-            # What it was told may be lost half-way, so it starts anew and is told all of it.
-            await self.close()
-            raise
-        return process
 
     async def _carry_out(self, plan_id: str, plan: Plan, process: PlannerProcess) -> PlanOutcome:
         allowed, refused = await within_limits(plan.claims, self._caches, self._claims)

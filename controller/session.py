@@ -14,14 +14,14 @@ from temporalio.client import Client
 
 from activities.ports import Instances, Offerings
 from controller import gates
+from controller.asking import Asking
 from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
-from controller.calling import Calls
 from controller.consistency import Consistency
-from controller.demand import next_lapse, told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.drift import Drifting
+from controller.joined import Joined
 from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
@@ -36,12 +36,15 @@ from controller.signaller import Signal, Signaller, Start
 from controller.startup import Startup
 from controller.teaching import Teaching
 from controller.telling import UNPLANNED, Known, Telling
+from controller.voluntary import Voluntary
 from kube import resources
 from kube.adapters import KubeAdapters
 from kube.listwatch import Delta, ListWatch
 from model.coordination import ProvisioningState
-from model.faults import TryLater
+from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
+from model.observations import DemandSeen
 from model.plans import PlanOutcome, PlanRequest
+from model.showing import ShowAsked, Shown
 from workflows import ids
 
 GATHER: Final = 0.1
@@ -59,6 +62,7 @@ WATCHED: Final = (
     resources.PERSISTENT_VOLUMES,
     resources.PERSISTENT_VOLUME_CLAIMS,
     resources.CSI_NODES,
+    resources.POD_DISRUPTION_BUDGETS,
 )
 
 
@@ -90,9 +94,7 @@ class Session:
         self._signaller = Signaller(temporal, settings.task_queue, sent)
         self._began = now()
         self._telling = self._teller()
-        self._calls = Calls()
-        self._lapse: datetime | None = None
-        """When a pod is demand again though nothing changed."""
+        self._asking = Asking(self.caches, self._nominations, self._away, self._buffers, self._demand)
         self._planning = self._planner(kube, offerings)
         feed = self._planning.catalogue
         self._drifting = Drifting(
@@ -104,7 +106,19 @@ class Session:
         nominated = kube.pods if settings.nominate_pods else None
         self._placing = Placing(self.caches, self._nominations, nominated, now) if nominated else None
         self._teaching = Teaching(settings.cluster, self._planning.learning, self._signaller)
-        self._plans: dict[str, asyncio.Task[PlanOutcome]] = {}
+        self._joined = Joined()
+        self._voluntary = Voluntary(
+            host=settings,
+            kube=kube,
+            caches=self.caches,
+            planning=self._planning,
+            nominations=self._nominations,
+            away=self._away,
+            policies=self._policies,
+            signaller=self._signaller,
+            meter=meter_of(temporal),
+            now=now,
+        )
         self._watches = {
             one.plural: ListWatch(kube.client, one, deliver=self._hearer(one.plural), now=time.monotonic)
             for one in (*WATCHED, *gates.kinds(settings.gates))
@@ -144,6 +158,7 @@ class Session:
 
     def _catalogue_changed(self) -> None:
         self._drifting.look_at_all()
+        self._voluntary.stirring.stir()
         asyncio.get_running_loop().run_in_executor(None, self._gauges.show, self._planning.catalogue.catalogue)
 
     async def run(self) -> None:
@@ -161,9 +176,7 @@ class Session:
                 group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
     async def close(self) -> None:
-        for plan in self._plans.values():
-            plan.cancel()
-        await asyncio.gather(*self._plans.values(), return_exceptions=True)
+        await self._joined.close()
         await self._planning.close()
 
     async def plannable(self) -> None:
@@ -181,16 +194,23 @@ class Session:
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """A try of a plan that is under way joins it, so that nothing is created twice."""
-        task = self._plans.get(request.plan_id)
-        if task is None:
-            task = self._plans[request.plan_id] = asyncio.create_task(self._plan(request))
-            task.add_done_callback(lambda _: self._plans.pop(request.plan_id, None))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError as cancelled:
-            if task.cancelled():
-                raise TryLater("the watch moved to another process while it planned") from cancelled
-            raise
+        return await self._joined.run(f"plan/{request.plan_id}", lambda: self._plan(request))
+
+    async def decide(self, asked: DecideAsked) -> Decided:
+        key = f"decide/{asked.model_dump_json()}"
+        return await self._joined.run(key, lambda: self._voluntary.disrupting.decide(asked))
+
+    async def replace(self, asked: ReplaceAsked) -> Replaced:
+        key = f"replace/{asked.plan_id}"
+        return await self._joined.run(key, lambda: self._voluntary.disrupting.replace(asked))
+
+    async def show(self, asked: ShowAsked) -> Shown:
+        key = f"show/{asked.name}"
+        return await self._joined.run(key, lambda: self._voluntary.showing.show(asked))
+
+    async def watch_disruption(self) -> None:
+        """Until cancelled: say when it is worth a look, and what came of it."""
+        await self._voluntary.run()
 
     async def watch_drift(self) -> None:
         """Until cancelled; and whether nodes are what was bought."""
@@ -234,6 +254,7 @@ class Session:
             await asyncio.sleep(GATHER)
             self._awake.clear()
             now = self._now()
+            self._voluntary.stirring.look()
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
@@ -243,10 +264,7 @@ class Session:
             self._telling.tell(dirty, known, now)
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
-            self._calls.renew(waiting_for(self.caches, dirty.volume_claims))
-            due = [moment for moment in (self._calls.again, self._lapse) if moment is not None]
-            if dirty.pods or (due and min(due) <= now):
-                self._call(now)
+            self._asking.look(dirty, now, known=known.pods)
 
     def _learn(self, dirty: Dirty, now: datetime) -> None:
         """From nodes that came or changed; what they turn out to be too small for is demand again."""
@@ -256,7 +274,7 @@ class Session:
         self._teaching.tell(self._provisioning(), now)
 
     async def _until_awake(self) -> None:
-        moments = (self._telling.next(), self._calls.again, self._lapse, self._teaching.again)
+        moments = (self._telling.next(), self._teaching.again, *self._asking.moments)
         times = [moment for moment in moments if moment is not None]
         left = (min(times) - self._now()).total_seconds() if times else None
         try:
@@ -264,19 +282,9 @@ class Session:
         except TimeoutError:
             return
 
-    def _call(self, now: datetime) -> None:
-        if not self._watches["pods"].synced.is_set():
-            return
-        self._lapse = next_lapse(self.caches, self._nominations, self._away, now)
-        unanswered, waiting = told_apart(self.caches, self._nominations, self._away, now)
-        short = self._buffers.short() if self._buffers else []
-        demand = self._calls.decide([*unanswered, *short], now, waiting)
-        if demand is None:
-            return
-        cluster = self._settings.cluster
-        numbered = demand.model_copy(update={"number": time.time_ns()})
-        signal = Signal(ids.provisioning(cluster), "demand", numbered, str(numbered.number), self._provisioning())
-        self._signaller.offer(signal)
+    def _demand(self, seen: DemandSeen) -> None:
+        workflow = ids.provisioning(self._settings.cluster)
+        self._signaller.offer(Signal(workflow, "demand", seen, str(seen.number), self._provisioning()))
 
     def _provisioning(self) -> Start:
         cluster = self._settings.cluster

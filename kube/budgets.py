@@ -1,4 +1,7 @@
-"""PodDisruptionBudgets, read live where an eviction was refused. Satisfies `activities.drain_ports.Budgets`."""
+"""PodDisruptionBudgets: read live where an eviction was refused, and watched for what may go voluntarily.
+
+`KubeBudgets` satisfies `activities.drain_ports.Budgets`; `controller/caches.py` keeps what `pod_budget_fact` reads.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +11,7 @@ from kube.errors import Json
 from kube.pod_company import selector
 from kube.resources import POD_DISRUPTION_BUDGETS
 from model.drains import BudgetFact
+from model.facts import PodBudgetFact
 
 
 class KubeBudgets:
@@ -36,6 +40,19 @@ def budget_fact(budget: Json) -> BudgetFact:
             "sync_failed": _sync_failed(status),
             "always_unhealthy": spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
         }
+    )
+
+
+def pod_budget_fact(budget: Json) -> PodBudgetFact:
+    """The same, pruned to whether it lets pods go: what its controller has not counted anew lets none go."""
+    told = budget_fact(budget)
+    return PodBudgetFact(
+        namespace=told.namespace,
+        name=told.name,
+        selector=told.selector,
+        disruptions_allowed=told.allowed if told.counted and not told.sync_failed else 0,
+        always_allow_unhealthy=told.always_unhealthy,
+        never=told.max_unavailable in ("0", "0%") or told.min_available == "100%",
     )
 
 

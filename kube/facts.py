@@ -86,6 +86,9 @@ def claim_fact(claim: Json) -> ClaimFact:
             "disruption": reason.get("reason", ""),
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
+            "drifted_at": drifted.get("lastTransitionTime"),
+            "last_pod_event": status.get("lastPodEventTime"),
+            "termination_grace_period": spec.get("terminationGracePeriod") or "",
             "deleting": "deletionTimestamp" in metadata,
             "deletion": metadata.get("deletionTimestamp"),
             "finalizers": metadata.get("finalizers") or (),
@@ -97,7 +100,7 @@ def pool_fact(pool: Json) -> PoolFact:
     """Raises QuantityError. `hash` is what stands in the pool's annotation, empty before it was first written."""
     metadata, spec = pool["metadata"], pool["spec"]
     marks, template = spec["template"].get("metadata") or {}, spec["template"]["spec"]
-    reference = template["nodeClassRef"]
+    reference, disruption = template["nodeClassRef"], spec.get("disruption") or {}
     return PoolFact.model_validate(
         {
             "name": metadata["name"],
@@ -118,6 +121,8 @@ def pool_fact(pool: Json) -> PoolFact:
             "startup_taints": _taints(template.get("startupTaints")),
             "expire_after": template.get("expireAfter", "720h"),
             "termination_grace_period": template.get("terminationGracePeriod") or "",
+            "consolidate_after": disruption.get("consolidateAfter", "0s"),
+            "consolidation_policy": disruption.get("consolidationPolicy", "WhenEmptyOrUnderutilized"),
             "limits": parse_resources(spec.get("limits")),
             "hash": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH, ""),
             "hash_version": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH_VERSION, ""),

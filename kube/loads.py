@@ -10,7 +10,6 @@ from kube.drain import protected, reschedulable
 from kube.errors import Json
 from kube.pod_facts import pod_fact
 from kube.resources import PODS
-from model.labels import POD_DELETION_COST
 from model.replicas import MovedPod, NodeLoad
 
 AT_ONCE: Final = 16
@@ -44,19 +43,8 @@ def node_load(pods: Collection[Json], now: datetime) -> NodeLoad:
             # It may be anything, so its node goes with the last.
             held = True
             continue
-        started = (pod.get("status") or {}).get("startTime")
-        since = datetime.fromisoformat(started) if started else None
         if not fact.finished and not fact.deleting:
-            held = held or protected(fact.do_not_disrupt, since, now)
+            held = held or protected(fact.do_not_disrupt, fact.started, now)
         if reschedulable(fact):
-            moved.append(MovedPod(priority=fact.priority, deletion_cost=_deletion_cost(pod)))
+            moved.append(MovedPod(priority=fact.priority, deletion_cost=fact.deletion_cost))
     return NodeLoad(moved=tuple(moved), protected=held)
-
-
-def _deletion_cost(pod: Json) -> int:
-    """Zero where the annotation is not a whole number, as for Kubernetes."""
-    written = (pod["metadata"].get("annotations") or {}).get(POD_DELETION_COST, "")
-    try:
-        return int(written)
-    except ValueError:
-        return 0

@@ -41,6 +41,9 @@ def pod_fact(pod: Json) -> PodFact:
             "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),
             "mirror": MIRROR_ANNOTATION in annotations or any(one.get("kind") == "Node" for one in owners),
             "do_not_disrupt": annotations.get(labels.DO_NOT_DISRUPT, ""),
+            "started": status.get("startTime"),
+            "ready": _ready(status),
+            "deletion_cost": _deletion_cost(annotations),
             **_placement(spec),
             **company(metadata, spec),
         }
@@ -139,6 +142,20 @@ def _nomination(status: Json) -> dict[str, str]:
 def _unschedulable(status: Json) -> bool:
     said = _said(status)
     return said is not None and said.get("status") == "False" and said.get("reason") == "Unschedulable"
+
+
+def _ready(status: Json) -> bool | None:
+    """None before its kubelet has said anything."""
+    said = next((one for one in status.get("conditions") or () if one.get("type") == labels.READY), None)
+    return None if said is None else said.get("status") == "True"
+
+
+def _deletion_cost(annotations: Json) -> int:
+    """Zero where the annotation is not a whole number, as for Kubernetes."""
+    try:
+        return int(annotations.get(labels.POD_DELETION_COST, "0"))
+    except ValueError:
+        return 0
 
 
 def _said(status: Json) -> Json | None:

@@ -35,6 +35,8 @@ Cause = Literal[
     "NoCapacityType",
     "NoZone",
     "NoPrice",
+    "Paused",
+    "Bounced",
 ]
 
 
@@ -200,6 +202,14 @@ class DisruptionRequest(Message):
     """By pool where it has its own."""
     first: tuple[str, ...] = ()
     """NodeClaims that the last pass did not reach."""
+    kept: dict[str, tuple[Exclusion, ...]] = {}
+    """By NodeClaim what keeps it beyond what the cluster shows: pauses, and moves that came to nothing."""
+    unsold: dict[str, str] = {}
+    """NodePools of which no replacement is bought, and why."""
+    only: tuple[str, ...] = ()
+    """These NodeClaims together, for `reason`, and no other command; empty: whatever is worth it."""
+    reason: Method = "Underutilized"
+    """Counts with `only`."""
 
 
 class Decision(Value):

@@ -32,6 +32,11 @@ def disruption(cluster: str, proposal_id: str) -> str:
     return f"{cluster}/disruption/{proposal_id}"
 
 
+def show(cluster: str, number: str) -> str:
+    """One question of a person."""
+    return f"{cluster}/show/{number}"
+
+
 def upkeep(cluster: str, task: str) -> str:
     """A Schedule; its runs carry the moment of their start behind it."""
     return f"{cluster}/upkeep/{task}"

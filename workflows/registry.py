@@ -11,6 +11,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioning import ProvisioningWorkflow
+from workflows.showing import ShowWorkflow
 from workflows.timely import TimelyRunner
 from workflows.upkeep import UpkeepWorkflow
 from workflows.watch import WatchWorkflow
@@ -22,6 +23,7 @@ WORKFLOWS: Sequence[type] = (
     NodeClassWorkflow,
     NodePoolWorkflow,
     ProvisioningWorkflow,
+    ShowWorkflow,
     UpkeepWorkflow,
     WatchWorkflow,
 )

@@ -99,6 +99,7 @@ class Survey:
         applicable = _applicable(claim, empty=not pods)
         asked: list[Callable[[], Iterator[Exclusion]]] = [
             lambda: exclusions.of_life(claim, node, busy=busy),
+            lambda: iter(self.request.kept.get(claim.name, ())),
             lambda: exclusions.of_expectation(claim, node, nominated, held),
             lambda: exclusions.of_pool(claim, pool, self.templates.get(claim.pool)),
             lambda: exclusions.of_age(claim, self.request.allowances.youngest.get(claim.pool), now),

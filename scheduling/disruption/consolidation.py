@@ -11,6 +11,7 @@ from typing import Final
 
 from model.disruption import Command, DisruptionSettings, Rejection
 from model.facts import PodFact
+from model.labels import INSTANCE_TYPE
 from scheduling.disruption.balanced import Totals, unbalanced
 from scheduling.disruption.candidates import Candidate
 from scheduling.disruption.commands import command_of
@@ -23,6 +24,8 @@ from scheduling.pools import Refusal
 
 _ALIKE: Final = 0.01
 """Savings that differ by less than this part are the same; then the smaller disruption is better."""
+_MOST_SPARED: Final = 10
+"""Tries, each a simulation."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,11 @@ class Consolidation:
     def exhausted(self) -> bool:
         return self.simulations >= self.settings.most_simulations
 
+    @property
+    def searched(self) -> bool:
+        """Half is left for single nodes, so that each pass reaches some that the one before did not."""
+        return self.simulations >= self.settings.most_simulations // 2
+
     def multi(self, candidates: Iterable[Candidate]) -> Command | None:
         """The most that can be saved by taking several nodes together; None where nothing can."""
         ordered = sorted(candidates, key=by_worth)
@@ -54,8 +62,8 @@ class Consolidation:
         found = list(self._together(among, tried))
         if not found:
             return None
-        leaving, replaced = _best(found)
-        return command_of("Underutilized", "multi", leaving, replaced, tried)
+        leaving, replaced = self._spared(*_best(found))
+        return command_of("Underutilized", "multi" if len(leaving) > 1 else "single", leaving, replaced, tried)
 
     def single(self, candidates: Iterable[Candidate], first: Sequence[str] = ()) -> Iterator[Command]:
         """One node after the other, pool by pool in turn, `first` those that were not reached before. The caller takes
@@ -70,16 +78,28 @@ class Consolidation:
             elif self.exhausted:
                 self.unreached.append(one.claim.name)
             else:
-                answer = self._judge((one,))
+                answer = self.judge((one,))
                 if isinstance(answer, Refusal):
                     self._reject(one.claim.name, answer)
                 else:
                     yield command_of("Underutilized", "single", (one,), answer)
 
+    def _spared(self, leaving: Sequence[Candidate], replaced: Replaced) -> tuple[Sequence[Candidate], Replaced]:
+        """Without nodes that would be bought again as they are, where about as much is saved when they stay."""
+        enough = _saving(leaving, replaced) * (1 - _ALIKE)
+        for one in [one for one in leaving if one.kind is not None and one.kind.name in _types(replaced)][
+            :_MOST_SPARED
+        ]:
+            rest = [other for other in leaving if other is not one]
+            answer = self.judge(rest) if rest else Refusal("nothing would go")
+            if not isinstance(answer, Refusal) and _saving(rest, answer) >= enough:
+                leaving, replaced = rest, answer
+        return leaving, replaced
+
     def _together(
         self, among: Sequence[Candidate], tried: list[Rejection]
     ) -> Iterator[tuple[Sequence[Candidate], Replaced]]:
-        answer = self._judge(among)
+        answer = self.judge(among)
         if isinstance(answer, Refusal):
             tried.append(_rejection(among, answer))
         else:
@@ -87,7 +107,7 @@ class Consolidation:
         yield from self._prefixes((), among, tried)
         removable = self._removable(among)
         while len(removable) > 1:
-            answer = self._judge(removable)
+            answer = self.judge(removable)
             if not isinstance(answer, Refusal):
                 yield removable, answer
                 break
@@ -102,10 +122,10 @@ class Consolidation:
     ) -> Iterator[tuple[Sequence[Candidate], Replaced]]:
         """Karpenter's search for the longest prefix that is worth it, each with those that go `always`."""
         low, high = (0 if always else 1), len(among) - 1
-        while low <= high and not self.exhausted:
+        while low <= high and not self.searched:
             middle = (low + high) // 2
             leaving = [*always, *among[: middle + 1]]
-            answer = self._judge(leaving)
+            answer = self.judge(leaving)
             if isinstance(answer, Refusal):
                 tried.append(_rejection(leaving, answer))
                 high = middle - 1
@@ -118,7 +138,7 @@ class Consolidation:
         scratch, gone = self.stage.again(), list[Candidate]()
         received: dict[str, list[PodFact]] = {}
         for one in among:
-            if self.exhausted:
+            if self.searched:
                 break
             self.simulations += 1
             heavier = replace(one, pods=(*one.pods, *received.get(one.name, ())))
@@ -132,7 +152,8 @@ class Consolidation:
             gone.append(one)
         return gone
 
-    def _judge(self, leaving: Sequence[Candidate]) -> Replaced | Refusal:
+    def judge(self, leaving: Sequence[Candidate]) -> Replaced | Refusal:
+        """Whether these are worth taking away together, and what replaces them."""
         self.simulations += 1
         before = sum(one.price for one in leaving)
         one = len(leaving) == 1 and not self.settings.replace_one_by_several
@@ -165,11 +186,22 @@ def _in_turn(candidates: Iterable[Candidate], first: Sequence[str]) -> Iterator[
 
 def _best(found: Iterable[tuple[Sequence[Candidate], Replaced]]) -> tuple[Sequence[Candidate], Replaced]:
     """What saves most; of those that save about as much what disturbs least."""
-    every = [(sum(one.price for one in leaving) - answer.price, leaving, answer) for leaving, answer in found]
+    every = [(_saving(leaving, answer), leaving, answer) for leaving, answer in found]
     most = max(saving for saving, _, _ in every)
     near = [one for one in every if one[0] >= most * (1 - _ALIKE)]
     _, leaving, answer = min(near, key=lambda one: (sum(node.cost for node in one[1]), -one[0]))
     return leaving, answer
+
+
+def _saving(leaving: Iterable[Candidate], answer: Replaced) -> float:
+    """US dollars an hour."""
+    return sum(one.price for one in leaving) - answer.price
+
+
+def _types(answer: Replaced) -> set[str]:
+    """What its replacements may be."""
+    wanted = [one for claim in answer.claims for one in claim.requirements if one.key == INSTANCE_TYPE]
+    return {name for one in wanted for name in one.values}
 
 
 def _rejection(leaving: Sequence[Candidate], words: str) -> Rejection:

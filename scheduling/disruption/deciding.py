@@ -12,12 +12,13 @@ from model.facts import PodFact
 from model.plans import Plan
 from scheduling.disruption.balanced import totals
 from scheduling.disruption.candidates import Candidate, Survey
-from scheduling.disruption.commands import command_of
+from scheduling.disruption.commands import Kind, command_of
 from scheduling.disruption.consolidation import Consolidation, by_worth
 from scheduling.disruption.drift import Replacing
 from scheduling.disruption.exclusions import is_resting
 from scheduling.disruption.purse import Purse
 from scheduling.disruption.replacing import Replaced
+from scheduling.disruption.reserving import reserve
 from scheduling.disruption.stage import Stage
 from scheduling.pools import Refusal, Template
 from scheduling.priced.demand import Shape
@@ -65,15 +66,20 @@ class _Pass:
         unwilling: dict[Method, list[str]] = {"Underutilized": resting, "Drifted": drifted}
         self.stage = Stage(given.ground, given.wishes, given.shape, unwilling)
         self.stage.take(given.plan, given.waiting)
+        self.stage.close(self.request.unsold)
         self.purse = Purse(self.request.allowances)
         for command in self.request.under_way:
-            self._reserve(command)
+            reserve(self.stage, command, self.candidates)
 
     def decision(self) -> Decision:
+        if self.request.only:
+            return self._only()
         settings = self.request.settings
         self._empty()
-        drift = Replacing(self.stage, self.purse, settings.most_simulations)
-        for command in drift.commands(self._eligible("Drifted")):
+        # Drifted nodes that cannot go must not use up what the others need.
+        shared = any(True for _ in self._eligible("Underutilized"))
+        drift = Replacing(self.stage, self.purse, settings.most_simulations // (2 if shared else 1))
+        for command in drift.commands(self._eligible("Drifted"), frozenset(self.request.first)):
             self._take(command)
         for claim, words in drift.rejected.items():
             self._reject(claim, words)
@@ -84,16 +90,44 @@ class _Pass:
             self._take(several)
         for command in shrink.single(self._untouched("Underutilized"), self.request.first):
             self._take(command)
-        gone = {one.claim for command in self.commands for one in command.candidates}
         for claim, said in shrink.rejected.items():
             for words in said:
                 self._reject(claim, words)
+        simulations = drift.simulations + shrink.simulations
+        return self._answer(simulations, (*drift.unreached, *shrink.unreached))
+
+    def _answer(self, simulations: int, unreached: tuple[str, ...] = ()) -> Decision:
+        gone = {one.claim for command in self.commands for one in command.candidates}
         return Decision(
             nodes=tuple(self._verdict(one, gone) for one in self.candidates),
             commands=tuple(without_virtual(one, self.given.virtual) for one in self.commands),
-            unreached=(*drift.unreached, *shrink.unreached),
-            simulations=drift.simulations + shrink.simulations,
+            unreached=unreached,
+            simulations=simulations,
         )
+
+    def _only(self) -> Decision:
+        """Whether these would still go together."""
+        reason, wanted = self.request.reason, frozenset(self.request.only)
+        leaving = [one for one in self.candidates if one.claim.name in wanted and one.may(reason)]
+        if len(leaving) < len(wanted):
+            return self._answer(0)
+        answer, simulations = self._judge(leaving, reason)
+        if isinstance(answer, Refusal):
+            for one in leaving:
+                self._reject(one.claim.name, answer)
+        else:
+            self._take(command_of(reason, _kind(reason, leaving), leaving, answer))
+        return self._answer(simulations)
+
+    def _judge(self, leaving: Sequence[Candidate], reason: Method) -> tuple[Replaced | Refusal, int]:
+        taken = next((one.name for one in leaving if one.name in self.stage.receivers), "")
+        if taken:
+            return Refusal(f"pods of nodes that go are expected on {taken}"), 0
+        if reason == "Drifted" and len(leaving) == 1:
+            drift = Replacing(self.stage, self.purse, self.request.settings.most_simulations)
+            return drift.replaced(leaving[0]), drift.simulations
+        shrink = Consolidation(self.stage, self.purse, self.request.settings, totals(self.candidates))
+        return shrink.judge(leaving), shrink.simulations
 
     def _empty(self) -> None:
         """All of them at once, as far as budgets go (reference 4.5)."""
@@ -120,21 +154,6 @@ class _Pass:
         self.purse.spend(leaving)
         self.commands.append(command)
 
-    def _reserve(self, command: Command) -> None:
-        """What is being carried out has its room. The budgets know it already."""
-        names = {one.claim for one in command.candidates}
-        leaving = [one for one in self.candidates if one.claim.name in names]
-        there = {pod.uid for one in leaving for pod in one.pods}
-        homes = self.stage.homes
-        by_claim = {home.claim: home.name for home in homes.homes if home.claim}
-        moves: dict[str, str] = {}
-        for one in command.moves:
-            made = command.claims[one.replacement] if 0 <= one.replacement < len(command.claims) else ""
-            target = by_claim.get(made, "") if made else one.target
-            if target in homes.index and one.pod_uid in there:
-                moves[one.pod_uid] = target
-        self.stage.commit(leaving, moves, () if command.claims else command.replacements)
-
     def _reject(self, claim: str, words: str) -> None:
         said = self.rejected.setdefault(claim, [])
         if words not in said:
@@ -143,6 +162,12 @@ class _Pass:
     def _verdict(self, one: Candidate, gone: Collection[str]) -> NodeVerdict:
         said: Sequence[str] = () if one.claim.name in gone else self.rejected.get(one.claim.name, ())
         return one.verdict.model_copy(update={"rejected": tuple(said)}) if said else one.verdict
+
+
+def _kind(reason: Method, leaving: Sequence[Candidate]) -> Kind:
+    if reason != "Underutilized":
+        return "drift" if reason == "Drifted" else "empty"
+    return "single" if len(leaving) == 1 else "multi"
 
 
 def without_virtual(command: Command, virtual: Collection[str]) -> Command:

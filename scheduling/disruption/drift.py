@@ -4,7 +4,7 @@ Empty ones first, then by age of the drift. One that cannot go does not hold up 
 nodes go to other drifted nodes only where nothing else takes them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from model.disruption import Command
@@ -30,9 +30,10 @@ class Replacing:
     rejected: dict[str, str] = field(default_factory=dict)
     unreached: list[str] = field(default_factory=list)
 
-    def commands(self, candidates: Iterable[Candidate]) -> Iterator[Command]:
-        """The caller takes each into account before it asks for the next."""
-        for one in sorted(candidates, key=oldest_drift):
+    def commands(self, candidates: Iterable[Candidate], first: Collection[str] = ()) -> Iterator[Command]:
+        """Those `first` that were not reached before. The caller takes each into account before it asks for the
+        next."""
+        for one in sorted(candidates, key=lambda one: (one.claim.name not in first, oldest_drift(one))):
             reason = self.purse.refusal(one, "Drifted")
             if not reason and one.name in self.stage.receivers:
                 reason = "pods of nodes that go are expected there"
@@ -41,13 +42,14 @@ class Replacing:
             elif self.simulations >= self.most_simulations:
                 self.unreached.append(one.claim.name)
             else:
-                answer = self._replaced(one)
+                answer = self.replaced(one)
                 if isinstance(answer, Refusal):
                     self.rejected[one.claim.name] = answer
                 else:
                     yield command_of("Drifted", "drift", (one,), answer)
 
-    def _replaced(self, one: Candidate) -> Replaced | Refusal:
+    def replaced(self, one: Candidate) -> Replaced | Refusal:
+        """What takes its place, whatever that costs."""
         if not one.pods:
             return Replaced((), {}, 0.0, 0.0)
         self.simulations += 1

@@ -51,7 +51,7 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Moving:
+class Moving:
     """The pods of the nodes that go."""
 
     shaped: list[tuple[Shape, PodFact]]
@@ -69,9 +69,12 @@ def simulate(
     """`method` decides which nodes take the pods. `ceiling`: nothing is bought that costs as much, in US dollars an
     hour; 0: nothing at all. `one_node`: more than one is of no use. A fault is a problem of these nodes alone."""
     try:
-        return _simulate(stage, leaving, method, ceiling=ceiling, one_node=one_node)
+        found = _simulate(stage, leaving, method, ceiling=ceiling, one_node=one_node)
     except Exception as error:
         return Simulation(leaving, {}, problem=f"the simulation failed: {error!r}")
+    if found.problem and ceiling > 0:
+        found.problem = "; ".join((found.problem, *stage.unsold.values()))
+    return found
 
 
 def _simulate(
@@ -91,8 +94,8 @@ def _simulate(
     if refused:
         found.problem = _nowhere(refused)
         return found
-    moving = _Moving(shaped, method)
-    joined = _attempt(stage, leaving, moving, _OFFERS, _JOINING)
+    moving = Moving(shaped, method)
+    joined = attempt(stage, leaving, moving, _OFFERS, _JOINING)
     if not joined.packing.unplaced:
         _accept(found, joined)
         return found
@@ -110,7 +113,7 @@ def _simulate(
             if not offers:
                 found.problem += f"; and {_too_much(rest)} is sold below {ceiling:.4g} $/h" if one_node else ""
                 continue
-        tried = _attempt(stage, leaving, moving, offers, way)
+        tried = attempt(stage, leaving, moving, offers, way)
         if not tried.packing.unplaced:
             _accept(found, tried)
         elif not found.attempts:
@@ -126,7 +129,8 @@ def _ways(pods: int, *, one_node: bool) -> Iterator[tuple[bool, Way]]:
         yield from ((False, way) for way in (_FEW if pods <= _MOST_OF_FEW else _MANY))
 
 
-def _attempt(stage: Stage, leaving: Sequence[Candidate], moving: _Moving, offers: Sequence[Offer], way: Way) -> Attempt:
+def attempt(stage: Stage, leaving: Sequence[Candidate], moving: Moving, offers: Sequence[Offer], way: Way) -> Attempt:
+    """One way to place the pods, with what is offered."""
     book = Book({name: one.labels for name, one in stage.facts.namespaces.items()})
     said = {(shape.company, shape.constraints): shape for shape, _ in moving.shaped if shape.company is not ALONE}
     for shape in said.values():

@@ -63,6 +63,8 @@ class Stage:
         self.resources = sorted(known | {key for pod in self.facts.pods.values() for key in pod.requests})
         self.free: Amounts = free_of(self.homes, self.resources)
         self.gone: Mask = np.zeros(len(self.homes.homes), dtype=bool)
+        self.unsold: dict[str, str] = {}
+        """NodePools of which nothing is bought though it could be, and why."""
         self.receivers: set[str] = set()
         """Homes that take pods of nodes which go in this pass."""
         self._shut = {method: self._mask(names) for method, names in unwilling.items()}
@@ -87,12 +89,20 @@ class Stage:
         for claim in plan.claims:
             self._buy(claim)
 
+    def close(self, pools: Mapping[str, str]) -> None:
+        """Of these NodePools nothing is bought any more, for the reasons that are given."""
+        self.offers = [one for one in self.offers if one.name not in pools]
+        self.unsold = dict(pools)
+
     def commit(self, leaving: Sequence[Candidate], moves: Mapping[str, str], bought: Sequence[PlannedClaim]) -> None:
         """Nodes go, their pods move to homes by name, and nodes are bought for the others."""
-        pods = {pod.uid: pod for one in leaving for pod in one.pods}
         self.gone |= self._mask(one.name for one in leaving)
         for offer in self.offers:
             offer.budget = _budget_without(leaving, offer)
+        self.settle({pod.uid: pod for one in leaving for pod in one.pods}, moves, bought)
+
+    def settle(self, pods: Mapping[str, PodFact], moves: Mapping[str, str], bought: Sequence[PlannedClaim]) -> None:
+        """Pods of nodes that are gone move to homes by name, and nodes are bought for the others."""
         for uid, name in moves.items():
             self._put(pods[uid], self.homes.index[name])
             self.receivers.add(name)

@@ -1,7 +1,10 @@
 """The caches: what is remembered, what becomes dirty, and what the planner is handed."""
 
+from datetime import datetime
+
 import pytest
 
+from model.facts import ClaimFact
 from tests.controller import builders
 from tests.controller.builders import World, at, claim, node, node_class, pod, pool
 
@@ -79,7 +82,7 @@ def test_a_pod_that_is_bound_or_gone_is_told_of_and_no_longer_pending(world: Wor
 
 def test_what_does_not_change_the_facts_is_no_change(world: World) -> None:
     same = claim("c1", phase="Initialized", resourceVersion="99")
-    same["status"]["lastPodEventTime"] = builders.stamp()
+    same["status"]["unheardOf"] = builders.stamp()
     world.hear("nodeclaims", same)
     world.hear("nodes", node("n1", of="c1", managedFields=[]))
     dirty = world.caches.take_dirty()
@@ -137,7 +140,8 @@ def test_the_planner_gets_the_latest_form_of_each_object_once(world: World) -> N
     world.hear("pods", pod("a"), pod("a", on="n1"), pod("b"))
     world.lose("pods", pod("b"))
     changes = world.caches.take_changes()
-    assert [(one.key, one.fact is None) for one in changes] == [("uid-a", False), ("uid-b", True)]
+    told = [(one.key, one.fact is None) for one in changes]
+    assert told == [("c1", False), ("uid-a", False), ("uid-b", True)], "and the node's claim had a pod come to it"
     assert world.caches.take_changes() == ()
     world.hear("pods", pod("c"))
     assert {one.key for one in world.caches.snapshot()} == {"general", "n1", "c1", "uid-a", "uid-c"}
@@ -151,3 +155,46 @@ def test_a_claim_that_is_initialized_starts_the_time_that_its_pods_have(world: W
     assert not world.caches.take_dirty().pods
     world.hear("nodeclaims", claim("c2", phase="Initialized"))
     assert world.caches.take_dirty().pods
+
+
+def last_pod_event(world: World) -> datetime | None:
+    return next(one.fact.last_pod_event for one in world.caches.snapshot() if isinstance(one.fact, ClaimFact))
+
+
+def test_the_planner_is_told_when_a_pod_came_to_a_node_or_left_it_last(world: World) -> None:
+    assert last_pod_event(world) is None
+    world.hear("pods", pod("a", on="n1"))
+    assert last_pod_event(world) == at(0)
+    world.now = at(30)
+    world.hear("pods", pod("a", on="n1", metadata={"labels": {"changed": "yes"}}), pod("d", on="n1", owner="DaemonSet"))
+    assert last_pod_event(world) == at(0), "a pod that stays, and one of a DaemonSet, are no such event"
+    world.lose("pods", pod("a", on="n1"))
+    (told,) = [one.fact for one in world.caches.take_changes() if isinstance(one.fact, ClaimFact)]
+    assert told.last_pod_event == at(30) == last_pod_event(world)
+
+
+def test_a_pod_that_was_there_before_this_process_came_when_it_started(world: World) -> None:
+    running = pod("a", on="n2")
+    running["status"]["startTime"] = builders.stamp(-3600)
+    world.hear("pods", running)
+    world.hear("nodes", node("n2", of="c2"))
+    world.hear("nodeclaims", claim("c2", phase="Initialized"))
+    facts = {one.key: one.fact for one in world.caches.take_changes()}
+    told = facts["c2"]
+    assert isinstance(told, ClaimFact) and told.last_pod_event == at(-3600)
+
+
+def test_a_pod_that_is_bound_now_came_now_whatever_it_started(world: World) -> None:
+    world.hear("pods", pod("a"))
+    world.now = at(5)
+    world.hear("pods", pod("a", on="n1"))
+    assert last_pod_event(world) == at(5)
+
+
+def test_the_planner_is_told_of_pod_disruption_budgets_and_when_they_are_gone(world: World) -> None:
+    budget = {"metadata": {"name": "web", "namespace": "a"}, "spec": {"maxUnavailable": 1}}
+    world.hear("poddisruptionbudgets", budget)
+    (change,) = world.caches.take_changes()
+    assert (change.kind, change.key) == ("pod_budget", "a/web") and change in world.caches.snapshot()
+    world.lose("poddisruptionbudgets", budget)
+    assert [(one.key, one.fact) for one in world.caches.take_changes()] == [("a/web", None)]

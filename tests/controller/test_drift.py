@@ -14,7 +14,7 @@ from model.kinds import EC2NodeClass
 from model.observations import ClaimSeen
 from model.outcomes import InstanceFacts
 from policy.drift import decide_drift
-from tests.controller.builders import Json, at, claim, node_class, pool
+from tests.controller.builders import Json, at, claim, node_class, pool, stamp
 from tests.controller.test_telling import ALL, Stage
 from tests.fakes.cloud import FakeInstances
 from tests.fakes.kubernetes import FakeEvents
@@ -305,7 +305,7 @@ async def test_a_successor_says_nothing_new(drifts: Drifts) -> None:
     raw = claim("c1", phase="Launched", labels=MARKS)
     raw["status"] |= {
         "imageID": "ami-old",
-        "conditions": [*raw["status"]["conditions"], {**shown, "lastTransitionTime": "x"}],
+        "conditions": [*raw["status"]["conditions"], {**shown, "lastTransitionTime": stamp()}],
     }
     successor.hear("nodeclaims", raw)
     for seconds in (60, 120):

@@ -46,7 +46,7 @@ def told() -> Told:
 @pytest.fixture
 async def stage(told: Told) -> AsyncIterator[Stage]:
     stage = Stage()
-    stage.planning._verdicts = OverlayVerdicts(stage.caches, told, lambda: stage.now)
+    stage.planning.filling.verdicts = OverlayVerdicts(stage.caches, told, lambda: stage.now)
     stage.hear("nodepools", pool())
     stage.hear("ec2nodeclasses", node_class())
     yield stage

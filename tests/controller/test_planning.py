@@ -212,13 +212,13 @@ async def test_a_limit_that_was_used_up_meanwhile_holds(stage: Stage) -> None:
 async def test_a_planner_that_dies_is_replaced_and_filled_again(stage: Stage) -> None:
     stage.want(3)
     await stage.planning.feed()
-    process = stage.planning._process
+    process = stage.planning.filling.process
     assert process is not None and process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(TryLater, match="does not answer"):
         await process.apply([])
     assert (await stage.plan()).created == 1
-    replacement = stage.planning._process
+    replacement = stage.planning.filling.process
     assert replacement is not None and replacement.pid != process.pid
 
 
@@ -244,10 +244,10 @@ async def test_while_aws_does_not_answer_what_is_known_goes_on_counting(stage: S
     stage.want(3)
     outcome = await stage.plan("plan-1")
     assert outcome.blocked == "the instance types of EC2NodeClass default are not known yet"
-    process = stage.planning._process
+    process = stage.planning.filling.process
     for _ in range(5):
         await stage.planning.feed()
-    assert stage.types.asked == 1 and stage.planning._process is process
+    assert stage.types.asked == 1 and stage.planning.filling.process is process
     stage.types.broken = False
     stage.now += AGAIN_IN
     assert (await stage.plan("plan-2")).created == 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from activities.watch import WatchProgress
 from model.plans import PlanOutcome, PlanRequest
+from model.showing import ShowAsked, Shown
 from tests.fakes.faulty import Faulty
 
 
@@ -33,6 +34,9 @@ class FakeHost(Faulty):
         while True:
             heartbeat(WatchProgress(digests={"a-workflow": "a-digest"}))
             await asyncio.sleep(0.2)
+
+    async def show(self, asked: ShowAsked) -> Shown:
+        return Shown(said=(f"asked for {asked.name or 'everything'}",))
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         self.planned.append(request)

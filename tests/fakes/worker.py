@@ -13,6 +13,7 @@ from temporalio.worker import Worker
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.registry import Ports, activities_of, deciding_of, launches_of
+from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
@@ -145,7 +146,11 @@ class World:
         async with Worker(
             self.client,
             task_queue=ids.plan_queue(self.cluster),
-            activities=[WatchActivities(self.host).plan_capacity, *deciding_of(self.disruption)],
+            activities=[
+                WatchActivities(self.host).plan_capacity,
+                *deciding_of(self.disruption),
+                ShowingActivities(self.host).show_disruption,
+            ],
             graceful_shutdown_timeout=timedelta(seconds=1),
         ):
             yield self

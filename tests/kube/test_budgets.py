@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube.adapters import KubeAdapters
-from kube.budgets import budget_fact
+from kube.budgets import budget_fact, pod_budget_fact
 from kube.client import KubeClient
 from kube.resources import POD_DISRUPTION_BUDGETS, WORKLOADS
 from kube.rollouts import RESTARTED_AT, rollout
@@ -49,6 +49,22 @@ def test_a_budget_that_was_not_counted_or_cannot_be_is_read_so() -> None:
     assert (found.max_unavailable, found.counted, found.sync_failed) == ("0", False, "no scale")
     assert found.selector is None
     assert not budget_fact({"metadata": meta()}).counted
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "allowed", "never"),
+    [
+        ({"maxUnavailable": 1}, {"observedGeneration": 2, "disruptionsAllowed": 1}, 1, False),
+        ({"maxUnavailable": 1}, {"observedGeneration": 1, "disruptionsAllowed": 1}, 0, False),
+        ({"maxUnavailable": 0}, {"observedGeneration": 2}, 0, True),
+        ({"maxUnavailable": "0%"}, {"observedGeneration": 2}, 0, True),
+        ({"minAvailable": "100%"}, {"observedGeneration": 2}, 0, True),
+        ({"minAvailable": 0}, {"observedGeneration": 2, "disruptionsAllowed": 3}, 3, False),
+    ],
+)
+def test_what_a_budget_lets_go_voluntarily(spec: Json, status: Json, allowed: int, never: bool) -> None:
+    found = pod_budget_fact({"metadata": meta(), "spec": spec, "status": status})
+    assert (found.key, found.disruptions_allowed, found.never) == ("default/web", allowed, never)
 
 
 @pytest.mark.parametrize(

@@ -168,12 +168,14 @@ def test_a_node() -> None:
 
 
 def test_a_claim_in_the_middle_of_its_life() -> None:
-    raw = claim_json("c1", expireAfter="Never", startupTaints=[{"key": "cni", "effect": "NoExecute"}])
+    taints = [{"key": "cni", "effect": "NoExecute"}]
+    raw = claim_json("c1", expireAfter="Never", terminationGracePeriod="1h", startupTaints=taints)
     raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN, "deletionTimestamp": BORN}
     raw["status"] = {
         "providerID": "aws:///us-west-2a/i-1",
         "nodeName": "n1",
         "capacity": {"cpu": "2"},
+        "lastPodEventTime": BORN,
         "conditions": [
             {"type": "Launched", "status": "True", "lastTransitionTime": BORN},
             {"type": "Registered", "status": "True", "lastTransitionTime": BORN},
@@ -190,6 +192,7 @@ def test_a_claim_in_the_middle_of_its_life() -> None:
     assert fact.launched and fact.registered and fact.initialized and fact.deleting
     assert fact.initialized_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert fact.expire_after_seconds is None and fact.requests == {"cpu": 1000, "memory": 2**30}
+    assert fact.last_pod_event == fact.initialized_at and fact.termination_grace_period == "1h"
     assert fact.startup_taints == (Taint(key="cni", effect="NoExecute"),)
 
 
@@ -215,8 +218,10 @@ def test_a_claim_tells_that_it_drifted_only_while_it_does() -> None:
     }
     raw["status"] = {"conditions": [condition]}
     assert (claim_fact(raw).drifted, claim_fact(raw).drifted_message) == ("AMIDrift", "old")
+    assert claim_fact(raw).drifted_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
     condition["status"] = "False"
     assert (claim_fact(raw).drifted, claim_fact(raw).drifted_message) == ("", "")
+    assert claim_fact(raw).drifted_at is None
 
 
 def test_a_claim_that_is_not_initialized_has_no_such_time() -> None:
@@ -235,6 +240,24 @@ def test_a_pool() -> None:
     assert (fact.weight, fact.generation, fact.ready, fact.limits) == (7, 3, True, {"cpu": 10000})
     assert fact.hash == "h" and not fact.static and fact.node_class == "default"
     assert pool_fact(pool_json_static()).static
+    assert (fact.consolidate_after, fact.consolidation_policy) == ("0s", "WhenEmptyOrUnderutilized"), "as by default"
+
+
+def test_a_pools_wish_for_consolidation() -> None:
+    raw = pool_json("general", disruption={"consolidateAfter": "Never", "consolidationPolicy": "WhenEmpty"})
+    raw["metadata"]["uid"] = "u"
+    fact = pool_fact(raw)
+    assert (fact.consolidate_after, fact.consolidation_policy) == ("Never", "WhenEmpty")
+
+
+@pytest.mark.parametrize(("cost", "read"), [("-5", -5), ("much", 0), (None, 0)])
+def test_what_a_pod_says_of_its_removal(cost: str | None, read: int) -> None:
+    annotations = {"controller.kubernetes.io/pod-deletion-cost": cost} if cost else {}
+    raw = pod(metadata={"annotations": annotations})
+    assert pod_fact(raw).ready is None and pod_fact(raw).started is None
+    raw["status"] = {"startTime": BORN, "conditions": [{"type": "Ready", "status": "False"}]}
+    fact = pod_fact(raw)
+    assert (fact.deletion_cost, fact.ready, fact.started) == (read, False, datetime(2026, 1, 1, 12, tzinfo=UTC))
 
 
 def pool_json_static() -> dict[str, Any]:

@@ -30,6 +30,7 @@ from tests.replay.disruption_paths import (
 )
 from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
 from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
+from tests.replay.show_path import show_question
 from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
@@ -367,6 +368,7 @@ PATHS: dict[str, Path] = {
         provisioning_without_host,
         nodeclass_life,
         watch_handed_on,
+        show_question,
         upkeep_run,
         disruption_done,
         disruption_undone,

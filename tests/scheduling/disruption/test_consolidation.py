@@ -253,8 +253,14 @@ def test_what_is_not_reached_is_named_and_comes_first() -> None:
     fleet = Fleet(pool("a"), pool("b"))
     for name in ("n1", "n2", "n3"):
         fleet.node(name, "m.2xlarge", pod(cpu=7), of="a")
-    few = DisruptionSettings(most_simulations=6)
+    few = DisruptionSettings(most_simulations=4)
     found = fleet.decide(settings=few)
     assert found.unreached and not found.commands
-    again = fleet.decide(settings=DisruptionSettings(most_simulations=6), first=found.unreached)
+    again = fleet.decide(settings=DisruptionSettings(most_simulations=4), first=found.unreached)
     assert not set(found.unreached) <= set(again.unreached)
+
+
+def test_a_full_node_is_not_bought_again_beside_one_that_is_too_large() -> None:
+    """Both together would save as much, and move the pod of the full one for nothing."""
+    found = only(Fleet().node("big", "m.2xlarge", pod()).node("full", "m.2xlarge", pod(cpu=7)).decide())
+    assert (found.nodes, found.kind) == (("big",), "single") and abs(found.saving - 0.3) < 1e-9

@@ -1,0 +1,53 @@
+"""Tells the Provisioning workflow of pods that need a node: what changed in the caches, or a time that came.
+
+`session.py` lets it look after every burst of changes; `calling.py` decides when it is time.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from controller.away import Away
+from controller.buffers import Buffers
+from controller.caches import Caches
+from controller.calling import Calls
+from controller.demand import next_lapse, told_apart, waiting_for
+from controller.dirty import Dirty
+from controller.nominations import Nominations
+from model.observations import DemandSeen
+
+
+class Asking:
+    """`tell` is handed what there is to say."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        nominations: Nominations,
+        away: Away,
+        buffers: Buffers | None,
+        tell: Callable[[DemandSeen], None],
+    ) -> None:
+        self._caches, self._nominations, self._away, self._buffers = caches, nominations, away, buffers
+        self._tell, self._calls = tell, Calls()
+        self._lapse: datetime | None = None
+        """When a pod is demand again though nothing changed."""
+
+    @property
+    def moments(self) -> list[datetime]:
+        """When to look again though nothing changed."""
+        return [one for one in (self._calls.again, self._lapse) if one is not None]
+
+    def look(self, dirty: Dirty, now: datetime, *, known: bool) -> None:
+        """`known`: all pods are."""
+        self._calls.renew(waiting_for(self._caches, dirty.volume_claims))
+        if known and (dirty.pods or any(one <= now for one in self.moments)):
+            self._call(now)
+
+    def _call(self, now: datetime) -> None:
+        self._lapse = next_lapse(self._caches, self._nominations, self._away, now)
+        unanswered, waiting = told_apart(self._caches, self._nominations, self._away, now)
+        short = self._buffers.short() if self._buffers else []
+        demand = self._calls.decide([*unanswered, *short], now, waiting)
+        if demand is not None:
+            self._tell(demand.model_copy(update={"number": time.time_ns()}))

@@ -1,0 +1,62 @@
+"""All of voluntary disruption in one stay of the watch: deciding, telling that something changed, showing verdicts.
+
+`session.py` runs it and hands on what the Cluster workflow asks.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+
+from temporalio.common import MetricMeter
+
+from controller import gates
+from controller.allowing import Allowing
+from controller.away import Away
+from controller.caches import Caches
+from controller.disrupting import Disrupting, settings
+from controller.nominations import Nominations
+from controller.planning import Planning
+from controller.policies import Policies
+from controller.settings import HostSettings
+from controller.showing import Showing
+from controller.signaller import Signaller
+from controller.stirring import Stirring
+from controller.verdicts import Verdicts
+from kube.adapters import KubeAdapters
+
+
+class Voluntary:
+    def __init__(
+        self,
+        *,
+        host: HostSettings,
+        kube: KubeAdapters,
+        caches: Caches,
+        planning: Planning,
+        nominations: Nominations,
+        away: Away,
+        policies: Policies,
+        signaller: Signaller,
+        meter: MetricMeter,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.stirring = Stirring(caches, signaller, host.cluster)
+        self.verdicts = Verdicts(caches, kube.events, meter)
+        self.disrupting = Disrupting(
+            caches=caches,
+            filling=planning.filling,
+            nominations=nominations,
+            away=away,
+            allowing=Allowing(caches, policies.rules_of),
+            claims=kube.claims,
+            settings=settings(spot_to_spot=gates.SPOT_TO_SPOT in host.gates),
+            not_ready_grace=host.not_ready_grace,
+            graces=policies.graces,
+            now=now,
+            decided=self.verdicts.take,
+        )
+        self.showing = Showing(caches, self.disrupting)
+
+    async def run(self) -> None:
+        """Until cancelled; once every kind is known."""
+        await asyncio.gather(self.stirring.run(), self.verdicts.run())

@@ -1,0 +1,104 @@
+"""When the Cluster workflow is told to look: at once, then coalesced, and never while nothing that matters changes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from controller.signaller import Signal, Signaller
+from controller.stirring import Stirring
+from model.disrupting import Stirred
+from tests.controller.builders import Json, World, claim, node, pod, pool
+
+
+class Told(Signaller):
+    def __init__(self) -> None:
+        self.signals: list[Signal] = []
+
+    def offer(self, signal: Signal) -> bool:
+        self.signals.append(signal)
+        return True
+
+
+class Stage(World):
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = Told()
+        self.stirring = Stirring(self.caches, self.told, "east", every=0.05)
+        self.hear("nodepools", pool())
+        self.hear("nodeclaims", claim("c1", phase="Initialized"))
+        self.hear("nodes", node("n1", of="c1"))
+        self.hear("pods", pod("a", on="n1"), pod("agent", on="n1", owner="DaemonSet"))
+
+    async def stirs(self, kind: str = "", *objects: Json, lost: bool = False) -> bool:
+        """Whether something was told of a change, and once."""
+        before = len(self.told.signals)
+        if kind:
+            (self.lose if lost else self.hear)(kind, *objects)
+        self.stirring.look()
+        await asyncio.sleep(0.02)
+        assert len(self.told.signals) <= before + 1
+        found = len(self.told.signals) > before
+        await asyncio.sleep(0.06)
+        return found
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    stage = Stage()
+    task = asyncio.create_task(stage.stirring.run())
+    await asyncio.sleep(0.08)
+    yield stage
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_new_watch_says_so_once(stage: Stage) -> None:
+    (first,) = stage.told.signals
+    assert (first.workflow_id, first.name, first.start) == ("east/cluster", "stirred", None)
+    assert isinstance(first.argument, Stirred) and first.argument.number > 0
+    assert not await stage.stirs()
+
+
+BUDGET = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"maxUnavailable": 1}, "status": {}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "matters"),
+    [
+        ("pods", pod("b", on="n1"), True),
+        ("pods", pod("a", on="n1", phase="Succeeded"), True),
+        ("pods", pod("a", on="n1", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}}), True),
+        ("pods", pod("a", on="n1", metadata={"annotations": {"other": "true"}}), False),
+        ("pods", pod("agent", on="n1", owner="DaemonSet", phase="Failed"), False),
+        ("nodes", node("n1", of="c1", ready=False), True),
+        ("nodes", node("n1", of="c1", resourceVersion="7"), False),
+        ("nodeclaims", claim("c1", phase="Initialized", deleting=True), True),
+        ("nodepools", pool(disruption={"consolidateAfter": "1h"}), True),
+        ("poddisruptionbudgets", BUDGET, True),
+    ],
+)
+async def test_what_matters(stage: Stage, kind: str, changed: Json, matters: bool) -> None:
+    assert await stage.stirs(kind, changed) is matters
+
+
+async def test_a_pod_that_is_gone_and_new_prices_matter(stage: Stage) -> None:
+    assert await stage.stirs("pods", pod("a", on="n1"), lost=True)
+    stage.stirring.stir()
+    assert await stage.stirs()
+
+
+async def test_many_changes_are_told_as_one_and_the_last_is_not_forgotten(stage: Stage) -> None:
+    async def change(number: int) -> None:
+        stage.hear("pods", pod(f"more-{number}", on="n1"))
+        stage.stirring.look()
+        await asyncio.sleep(0)
+
+    for number in range(50):
+        await change(number)
+    await asyncio.sleep(0.12)
+    told: list[Any] = stage.told.signals[1:]
+    assert len(told) == 2, "the first change, and all that came while it was quiet"

@@ -1,0 +1,40 @@
+"""What people are told of voluntary disruption on the real parts: why a node and a pod stay, and what would be done."""
+
+from cli.connection import Connection
+from cli.plan import look
+from cli.why import tell
+from kube.resources import NODES
+from model.labels import DO_NOT_DISRUPT
+from tests.integration.acts import Act
+from tests.integration.eventually import eventually
+from tests.integration.product import Product
+from tests.integration.scene import Scene, names
+
+ASKED = Act("asked")
+
+
+@ASKED.scenario
+async def test_a_node_says_what_keeps_it_when_that_changes_and_to_whom_asks(product: Product) -> None:
+    async with product.scene("asked") as scene:
+        (claim,) = names(await scene.run(1))
+        (node,) = names(await scene.nodes())
+        await product.patch(NODES.path(node), {"metadata": {"annotations": {DO_NOT_DISRUPT: "true"}}})
+        await eventually(lambda: scene.event(claim, "DisruptionBlocked", f"{DO_NOT_DISRUPT}: true"), seconds=60)
+        sandbox = product.sandbox
+        asking = Connection(sandbox.temporal_address, sandbox.plan.namespace, sandbox.plan.cluster_name)
+        await eventually(lambda: _tells(asking, node, "disruption  stays (NodeDoNotDisrupt;"))
+        pod = (await scene.pods())[0]["metadata"]["name"]
+        await _tells(asking, f"default/{pod}", f"Pod default/{pod} · node {node}", "stays (NodeDoNotDisrupt;")
+        await _is_kept(asking, scene)
+
+
+async def _tells(asking: Connection, name: str, *words: str) -> None:
+    said = await tell(asking, name)
+    assert all(word in said for word in words), said
+
+
+async def _is_kept(asking: Connection, scene: Scene) -> None:
+    found = await look(asking)
+    assert not found.blocked and found.nodes >= 1 and found.kept.get("NodeDoNotDisrupt"), found
+    mine = {*names(await scene.nodes())}
+    assert not any(mine & {*one.nodes} for one in found.commands)
