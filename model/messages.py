@@ -32,11 +32,15 @@ class PermitWithdrawn(Message):
     """Signal to a NodePool: the wish is gone, or the node is."""
 
     claim_uid: str
+    workflow_id: str = ""
+    """Whose wish, or permit; empty: everybody's for this NodeClaim."""
 
 
 class PermitAnswered(Message):
-    """Signal to a NodeClaim: a lease to disrupt, or why not now. A refusal stays valid until the next answer."""
+    """Signal to who asked: a lease to disrupt, or why not now. A refusal stays valid until the next answer."""
 
+    claim_uid: str = ""
+    """Of the NodeClaim that it was asked for; empty where an earlier version answered."""
     granted: bool
     reason: DisruptionReason
     until: datetime | None = None
@@ -46,7 +50,10 @@ class PermitAnswered(Message):
 
 
 class Pause(Message):
-    """Hold voluntary disruption: who, why, and until when. Launch, drain and clean-up go on."""
+    """Hold voluntary disruption: who, why, and until when. Launch, drain and clean-up go on.
+
+    `policy/pauses.py` has the rules, and the form of it that is an annotation.
+    """
 
     by: str
     reason: str

@@ -18,6 +18,10 @@ def nodeclass(cluster: str, name: str) -> str:
     return f"{cluster}/nodeclass/{name}"
 
 
+def cluster(name: str) -> str:
+    return f"{name}/cluster"
+
+
 def watch(cluster: str) -> str:
     return f"{cluster}/watch"
 

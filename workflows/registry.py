@@ -28,11 +28,13 @@ PASSED_THROUGH = (
     "scheduling",
     "cronsim",
     "workflows.attributes",
+    "workflows.brakes",
     "workflows.details",
     "workflows.ids",
     "workflows.launch_groups",
     "workflows.life",
     "workflows.options",
+    "workflows.permits",
     "workflows.phases",
     "workflows.replicas",
 )

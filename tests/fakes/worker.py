@@ -12,6 +12,7 @@ from temporalio.worker import Worker
 
 from activities.lives import Lives
 from activities.machines import KeptMachines
+from activities.pauses import PauseActivities
 from activities.registry import Ports, activities_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
@@ -22,7 +23,15 @@ from model.pace import Expected
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.fakes.drains import FakeBudgets, FakeRollouts
-from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from tests.fakes.kubernetes import (
+    FakeClaims,
+    FakeEvents,
+    FakeNamespaces,
+    FakeNodeClasses,
+    FakeNodes,
+    FakePods,
+    FakePools,
+)
 from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
 from tests.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
@@ -44,6 +53,7 @@ class World:
     pods: FakePods = field(default_factory=FakePods)
     events: FakeEvents = field(default_factory=FakeEvents)
     pools: FakePools = field(default_factory=FakePools)
+    namespaces: FakeNamespaces = field(default_factory=FakeNamespaces)
     node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
     instances: FakeInstances = field(default_factory=FakeInstances)
     resolver: FakeResolver = field(default_factory=FakeResolver)
@@ -110,6 +120,14 @@ class World:
             reservations=self.reservations,
             lives=self.lives,
             machines=self.machines,
+            pauses=PauseActivities(
+                claims=self.claims,
+                nodes=self.nodes,
+                pools=self.pools,
+                namespaces=self.namespaces,
+                events=self.events,
+                namespace="tenure",
+            ),
             upkeep=UpkeepPorts(
                 inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
             ),

@@ -88,7 +88,7 @@ async def _ask(life: Life, verdict: Verdict) -> None:
         reason=reason,
         since=since or life.now,
     )
-    life.change(permit=None, permit_asked=life.now, permit_for=reason)
+    life.change(permit=None, permit_asked=life.now, permit_for=reason, recalled="")
     if not await _tell_pool(life, "asked", asked):
         refused = PermitAnswered(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
         life.change(permit=refused)
@@ -97,7 +97,8 @@ async def _ask(life: Life, verdict: Verdict) -> None:
 async def withdraw(life: Life) -> None:
     """Hand the permit back, or take the wish for one."""
     life.change(permit=None, permit_asked=None, blocked_by="")
-    await _tell_pool(life, "withdrawn", PermitWithdrawn(claim_uid=life.uid))
+    withdrawn = PermitWithdrawn(claim_uid=life.uid, workflow_id=workflow.info().workflow_id)
+    await _tell_pool(life, "withdrawn", withdrawn)
 
 
 async def _disrupt(life: Life, verdict: Verdict) -> bool:
