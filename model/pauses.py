@@ -21,6 +21,8 @@ class Mirror(Message):
     """What the workflow wrote and the watch has not shown yet; empty for an annotation that was taken off."""
     written: datetime | None = None
     """When the last of these was."""
+    number: int = 0
+    """Of the watch's last word of the cluster's annotation; of others their own observations say it."""
     told: Pause | None = None
     """The pause that an event told of last."""
 

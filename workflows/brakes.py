@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.pauses import PauseActivities
 from model.messages import Pause, Resume, Verdict
-from model.pauses import Mirror, MirrorAsked
+from model.pauses import Mirror, MirrorAsked, PauseSeen
 from policy.pauses import NEVER, ends, found_in, holds, problem_of, tidied, words, write_pause
 from workflows import attributes
 from workflows.options import PATCH, named
@@ -213,6 +213,12 @@ class Brake:
             update = attributes.PAUSED.value_set(True) if paused else attributes.PAUSED.value_unset()
             workflow.upsert_search_attributes([update])
 
+    def see_numbered(self, seen: PauseSeen) -> None:
+        """The same for one that comes by itself; older observations are dropped."""
+        if seen.number > self._state().mirror.number:
+            self._note_mirror(number=seen.number)
+            self.see(seen.text)
+
 
 class Braked:
     """Updates are answered, and refuse what makes no sense; signals work in bulk, and while no worker is up."""
@@ -242,3 +248,16 @@ class Braked:
     def resume_disruption(self, resume: Resume) -> None:
         """The same as `resume`."""
         self._brake.release(resume)
+
+
+class ClusterBraked(Braked):
+    """The same for the Cluster workflow. Its pause reaches NodePools by the watch, as the annotation of the worker's
+    namespace: each of them holds its nodes and calls its permits back, whatever becomes of the Cluster workflow.
+
+    `Brake(lambda: MirrorAsked(kind="Cluster"), lambda: self._state, self._change, changed=...)`, with a task for
+    `Brake.keep`; `Brake.words` says whether nothing is to be begun, and why."""
+
+    @workflow.signal
+    def pause_seen(self, seen: PauseSeen) -> None:
+        """The annotation, as the watch sees it."""
+        self._brake.see_numbered(seen)
