@@ -40,6 +40,8 @@ VERBS = {
     "sandbox": Verb("cli.sandbox"),
     "doctor": Verb("cli.doctor"),
     "instance-types": Verb("cli.instance_types"),
+    "pause": Verb("cli.pause", "pausing"),
+    "resume": Verb("cli.pause", "resuming"),
     "simulate": Verb("cli.simulate"),
     "startups": Verb("cli.startups"),
     "stuck": Verb("cli.stuck"),

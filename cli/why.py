@@ -13,8 +13,10 @@ from temporalio.service import RPCError
 from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.exits import Refused
 from cli.lives import Lives, NodeLife
+from cli.paused import around
 from model.lifecycle import ClaimState, Step
 from policy.expiry import expiry_of
+from policy.pauses import words
 from workflows.details import absent, draining, drifted
 
 app = typer.Typer()
@@ -54,6 +56,7 @@ async def _one(client: Client, lives: Lives, life: NodeLife) -> str:
         bought_for=state.identity.why,
         expires=expiry_of(state),
         away=absent(state),
+        paused=(*((words(state.pause),) if state.pause else ()), *await around(client, state.identity)),
     )
 
 
@@ -68,6 +71,7 @@ def story(
     expires: datetime | None = None,
     bought_for: str = "",
     away: str = "",
+    paused: tuple[str, ...] = (),
 ) -> str:
     """The node as lines of text: what is so now, then how it came to be."""
     place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
@@ -83,6 +87,7 @@ def story(
         lines.append(f"  deadline    {_moment(life.deadline)}")
     if life.blocked_by:
         lines.append(f"  blocked by  {life.blocked_by}")
+    lines += [f"  paused      {line}" for line in paused]
     lines += [f"  drain       {line}" for line in drain]
     if drift:
         lines.append(f"  drifted     {drift}")
