@@ -42,6 +42,11 @@ def give_back(life: Life, why: str) -> None:
         life.change(permit=None, permit_asked=None, recalled=why)
 
 
+def is_held(life: Life) -> bool:
+    """Nothing voluntary is to be begun, or to be tried again."""
+    return holds(life.state.pause, life.now) or bool(life.state.recalled)
+
+
 def drain_held(life: Life) -> str:
     """Why a drain that can be given up is given up now, in words; empty for none."""
     state = life.state

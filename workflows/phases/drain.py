@@ -11,6 +11,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.workflow import ActivityCancellationType
 
 from activities.draining import DrainActivities
 from model.drains import DrainState, GaveUp
@@ -68,6 +69,9 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
         escalate=step.do == "escalate",
         rules=rules,
     )
+    if known and known.keep and workflow.patched(BRAKED):
+        # What is given up must not be taken out of service again by a look that was still under way.
+        options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     under_way = workflow.start_activity_method(DrainActivities.drain_node, asked, **options)
     await workflow.wait_condition(lambda: under_way.done() or _rules(life) != rules or bool(drain_held(life)))
     if not under_way.done():
