@@ -1,6 +1,7 @@
 """The brake: pauses are written down and read back, end by themselves, and stop what is under way."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from tests.fakes.worker import World
 from tests.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, scheduled, state_of
 from tests.workflows.lives import BUSY, emptied, pause_for, pool, ready
 from tests.workflows.test_nodeclaim_drain import empty, hold, in_service, rules
-from tests.workflows.test_nodepool import ask, granted, refused, standing
+from tests.workflows.test_nodepool import Asker, ask, granted, refused, standing
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
@@ -51,7 +52,7 @@ async def said(fake: World, name: str, *reasons: str) -> bool:
 
 
 async def recalls(fake: World, name: str) -> list[str]:
-    handle = fake.client.get_workflow_handle_for(AskerWorkflow.run, name)
+    handle: Asker = fake.client.get_workflow_handle_for(AskerWorkflow.run, name)
     return [one.why for one in await handle.query(AskerWorkflow.recalls)]
 
 
@@ -114,8 +115,7 @@ async def test_what_the_watch_shows_late_of_ones_own_writing_undoes_nothing(
     first, second = await pause_for(skipping, hours=1), await pause_for(skipping, hours=2)
     for pause in (first, second):
         await pools.execute_update(NodePoolWorkflow.pause, pause)
-        text = write_pause(tidied(pause))
-        await eventually(lambda text=text: wrote(fake, text))
+        await eventually(partial(wrote, fake, write_pause(tidied(pause))))
     await pool_sees(pools, 2, pause=write_pause(tidied(first)), usage="late")
     await pool_sees(pools, 3, pause=write_pause(tidied(second)))
     assert (await pool_state(pools)).pause == tidied(second)
@@ -200,7 +200,7 @@ async def test_a_holder_that_asks_again_keeps_its_permit_longer_and_nobody_else_
         await pools.signal(NodePoolWorkflow.asked, wish)
     state = await pool_state(pools)
     assert [one.workflow_id for one in state.permits] == ["command"] and len(state.asked) == 1
-    asker = fake.client.get_workflow_handle_for(AskerWorkflow.run, "command")
+    asker: Asker = fake.client.get_workflow_handle_for(AskerWorkflow.run, "command")
     answers = await asker.query(AskerWorkflow.answers)
     assert [one.granted for one in answers] == [True] * 4 and {one.claim_uid for one in answers} == {"uid-a"}
     assert not await granted(fake, "a")
