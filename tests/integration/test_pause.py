@@ -7,7 +7,7 @@ from typing import Any
 
 from cli.connection import Connection
 from cli.pause import Target, tell, wanted_pause
-from kube.resources import NAMESPACES, NODE_CLAIMS, NODE_POOLS, NODES
+from kube.resources import NAMESPACES, NODE_CLAIMS, NODES
 from model.drains import DrainState
 from model.kinds.lifecycle_rules import DrainRules
 from model.labels import PAUSE
@@ -65,13 +65,13 @@ async def kept(scene: Scene, name: str, *words: str) -> None:
 async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: Product) -> None:
     async with product.scene("paused") as scene:
         (claim,) = await scene.run(1)
-        name, path = claim["metadata"]["name"], NODE_POOLS.path("paused")
-        assert "NodePool paused is paused until" in await pause(product, Target(pool="paused"))
+        name, path, pool = claim["metadata"]["name"], scene.pool_path, scene.name
+        assert f"NodePool {pool} is paused until" in await pause(product, Target(pool=pool))
         await eventually(partial(annotated, product, path, "by=ann@example.com", "reason=a test, of pauses"))
         await scene.scale(0)
-        await kept(scene, name, "NodePool paused is paused by ann@example.com")
-        await eventually(partial(scene.event, "paused", "DisruptionPaused", "a test, of pauses"))
-        assert await resume(product, Target(pool="paused")) == "NodePool paused goes on"
+        await kept(scene, name, f"NodePool {pool} is paused by ann@example.com")
+        await eventually(partial(scene.event, pool, "DisruptionPaused", "a test, of pauses"))
+        assert await resume(product, Target(pool=pool)) == f"NodePool {pool} goes on"
         await eventually(partial(scene.claims_are_gone, [name]))
         await annotated(product, path)
 
@@ -80,9 +80,9 @@ async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: Pr
 async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product: Product) -> None:
     async with product.scene("annotated") as scene:
         (claim,) = await scene.run(1)
-        name, path = claim["metadata"]["name"], NODE_POOLS.path("annotated")
+        name, path = claim["metadata"]["name"], scene.pool_path
         await annotate(product, path, "until next week")
-        await eventually(partial(scene.event, "annotated", "DisruptionPaused", "has no reason; write it last"))
+        await eventually(partial(scene.event, scene.name, "DisruptionPaused", "has no reason; write it last"))
         await scene.scale(0)
         await kept(scene, name, "is paused by the annotation")
         until = time.monotonic() + 15
@@ -116,13 +116,13 @@ async def test_what_is_under_way_stops_within_seconds(product: Product) -> None:
         await scene.scale(0)
         await eventually(partial(_drains, scene, name))
         began = time.monotonic()
-        await pause(product, Target(pool="under-way"))
+        await pause(product, Target(pool=scene.name))
         await eventually(partial(scene.node_is_in_service, node))
         took = time.monotonic() - began
         print(f"a drain under way was given up {took:.1f} s after the pause was asked for")
         assert took < SOON
-        await kept(scene, name, "NodePool under-way is paused by ann@example.com")
-        await resume(product, Target(pool="under-way"))
+        await kept(scene, name, f"NodePool {scene.name} is paused by ann@example.com")
+        await resume(product, Target(pool=scene.name))
         await eventually(partial(scene.claims_are_gone, [name]))
 
 
