@@ -22,6 +22,7 @@ from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.replay.away_path import nodeclaim_away
+from tests.replay.brake_path import nodeclaim_braked
 from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
 from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
 from tests.replay.static_path import nodepool_static
@@ -351,6 +352,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_drifted,
         nodeclaim_escalated,
         nodeclaim_drain_given_up,
+        nodeclaim_braked,
         nodeclaim_continued,
         nodeclaim_repaired,
         nodeclaim_expired_by_permit,
