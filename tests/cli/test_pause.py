@@ -5,12 +5,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
+from temporalio.client import Client
 
+from cli.connection import Connection
 from cli.exits import Refused
-from cli.pause import Target, myself, wanted_pause
+from cli.pause import Target, myself, tell, wanted_pause
 from cli.paused import Paused, name_of, table_of
+from model.coordination import PoolState
 from model.messages import Pause
 from policy.pauses import problem_of
+from tests.fakes.skipping import time_skipping
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -55,3 +59,30 @@ def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:
     console.print(table_of([Paused("NodePool gpu", Pause(by="ann", reason="why", until=NOW)), Paused("the cluster")]))
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "is paused by ann until 2026-06-01T12:00:00Z: why" in said and "its workflow does not answer" in said
+
+
+async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cli.pause.ANSWER_WITHIN", timedelta(seconds=1))
+    async with time_skipping() as server:
+
+        async def client(_: Connection) -> Client:
+            return server.client
+
+        monkeypatch.setattr(Connection, "client", client)
+        connection = Connection("", "", "demo")
+        state = PoolState(cluster="demo", name="gpu")
+        handle = await server.client.start_workflow(
+            "NodePoolWorkflow", state, id="demo/nodepool/gpu", task_queue="nobody"
+        )
+        wanted = wanted_pause("2h", "", "why", "ann", datetime.now(UTC))
+        said = await tell(connection, Target(pool="gpu"), "pause", wanted)
+        assert "sent as a signal" in said
+        signals = [
+            event.workflow_execution_signaled_event_attributes.signal_name
+            for event in (await handle.fetch_history()).events
+        ]
+        assert "pause_disruption" in signals
+        with pytest.raises(Refused, match="--nodepool other: no workflow demo/nodepool/other runs"):
+            await tell(connection, Target(pool="other"), "pause", wanted)
