@@ -168,6 +168,12 @@ class Settings(BaseSettings):
     kube_client_burst: int = _named(
         "KUBE_CLIENT_BURST", default=300, gt=0, description="requests at once to the API server"
     )
+    system_namespace: str = _named(
+        "SYSTEM_NAMESPACE",
+        default="tenure",
+        min_length=1,
+        description="the worker's own namespace; its annotation tenure.sh/pause pauses the whole cluster",
+    )
     leader_election_name: str = _named(
         "LEADER_ELECTION_NAME",
         default="karpenter-leader-election",

@@ -23,6 +23,7 @@ import kube.adapters
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
+from activities.pauses import PauseActivities
 from activities.ports import Offerings
 from activities.registry import Ports, activities_of, deciding_of, launches_of
 from activities.showing import ShowingActivities
@@ -204,6 +205,14 @@ def ports(
         reservations=cloud.reservations,
         lives=Lives(temporal, name, Names(name), settings.deadlines()),
         machines=KeptMachines(temporal, ids.provisioning(name)),
+        pauses=PauseActivities(
+            claims=cluster.claims,
+            nodes=cluster.nodes,
+            pools=cluster.pools,
+            namespaces=cluster.namespaces,
+            events=cluster.events,
+            namespace=settings.system_namespace,
+        ),
         upkeep=UpkeepPorts(
             inventory=cluster.inventory,
             leftovers=cloud.leftovers,
@@ -290,6 +299,7 @@ def host_settings(settings: Settings) -> HostSettings:
         ),
         nominate_pods=settings.nominate_pods,
         not_ready_grace=settings.not_ready_grace,
+        namespace=settings.system_namespace,
         others_lease=settings.leader_election_name,
         gates=frozenset(name for name, on in settings.feature_gates.items() if on),
     )

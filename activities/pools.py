@@ -1,4 +1,4 @@
-"""NodePools: their status, and what their budgets allow at this moment."""
+"""NodePools: their status. `allowances.py` reads what their budgets allow."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -6,17 +6,15 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, NodeState, Pools
+from activities.ports import Claims, ConditionPatch, NodeClasses, Pools
 from activities.stamps import restamp_pool
 from model import labels
-from model.coordination import PoolCount
 from model.hashing import HASH_VERSION, nodepool_hash
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
 from model.quantity import format_resources, parse_resources
 from model.registrations import Registrations
 from model.resources import total
 from model.steps import PoolAsked, PoolWritten
-from policy.budgets import Allowance, decide_allowance
 from policy.node_pool import decide_node_class_ready, refuse_static, validate_node_pool
 from policy.registrations import added, decide_healthy, registered, renewed
 
@@ -25,11 +23,8 @@ BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
 
 
 class PoolActivities:
-    def __init__(
-        self, *, pools: Pools, claims: Claims, nodes: Nodes, node_classes: NodeClasses, events: Events
-    ) -> None:
-        self._pools, self._claims, self._nodes = pools, claims, nodes
-        self._node_classes, self._events = node_classes, events
+    def __init__(self, *, pools: Pools, claims: Claims, node_classes: NodeClasses) -> None:
+        self._pools, self._claims, self._node_classes = pools, claims, node_classes
 
     @activity.defn
     @faults_mapped
@@ -61,36 +56,6 @@ class PoolActivities:
         )
         return PoolWritten(exists=exists, registrations=registrations)
 
-    @activity.defn
-    @faults_mapped
-    async def read_allowance(self, asked: PoolAsked) -> Allowance:
-        """How many more nodes may go for this reason, from live objects; nothing of a pool that is gone."""
-        pool = await self._pools.get(asked.name)
-        if pool is None:
-            return Allowance(allowed=0, why=f"NodePool {asked.name} is gone")
-        claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
-        nodes = await self._nodes.list(labels={labels.NODEPOOL: asked.name})
-        used = {node.provider_id for node in nodes if not node.ready or _going(node)}
-        count = _count(claims, used)
-        allowance = decide_allowance(pool.spec.disruption.budgets, count, reason=asked.reason, now=datetime.now(UTC))
-        if pool.is_static and asked.reason == "Empty":
-            why = f"NodePool {asked.name} is static: its nodes are not consolidated"
-            allowance = Allowance(allowed=0, count=count, why=why)
-        if allowance.allowed == 0 and allowance.count.total:
-            await self._events.publish(
-                kind="NodePool",
-                name=asked.name,
-                uid=pool.metadata.uid,
-                reason="DisruptionBlocked",
-                message=allowance.why,
-            )
-        return allowance
-
-
-def _going(node: NodeState) -> bool:
-    """It is being drained, be it that its NodeClaim is not deleted before the pods are gone."""
-    return any(key == labels.DISRUPTED_TAINT_KEY for key, _, _ in node.taints)
-
 
 def _conditions(pool: NodePool, node_class: EC2NodeClass | None, *, gate_off: bool) -> Sequence[ConditionPatch]:
     errors = (*validate_node_pool(pool), *(refuse_static(pool) if gate_off else ()))
@@ -107,22 +72,6 @@ def _conditions(pool: NodePool, node_class: EC2NodeClass | None, *, gate_off: bo
 def _health(registrations: Registrations) -> ConditionPatch:
     status, reason, message = decide_healthy(registrations)
     return ConditionPatch(type=labels.NODE_REGISTRATION_HEALTHY, status=status, reason=reason, message=message[:1000])
-
-
-def _count(claims: Sequence[NodeClaim], used: set[str]) -> PoolCount:
-    """Managed, initialized, not terminating yet; consuming are those NotReady or going (reference 4.4)."""
-    counted = [
-        claim
-        for claim in claims
-        if _true(claim, labels.INITIALIZED_CONDITION) and not _true(claim, labels.INSTANCE_TERMINATING)
-    ]
-    consuming = (claim.metadata.uid for claim in counted if claim.metadata.deleting or claim.status.provider_id in used)
-    standing = (claim.metadata.uid for claim in counted)
-    return PoolCount(standing=tuple(sorted(standing)), consuming=tuple(sorted(consuming)))
-
-
-def _true(claim: NodeClaim, condition: str) -> bool:
-    return any(one.type == condition and one.is_true for one in claim.status.conditions)
 
 
 def _nodes(claims: Sequence[NodeClaim]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.absences import AbsenceActivities
+from activities.allowances import AllowanceActivities
 from activities.commands import CommandActivities
 from activities.disrupting import DisruptingActivities
 from activities.disrupting_ports import DisruptionHost
@@ -18,6 +19,7 @@ from activities.joining import JoiningActivities
 from activities.launching import LaunchActivities
 from activities.lives import Lives
 from activities.node_classes import NodeClassActivities
+from activities.pauses import PauseActivities
 from activities.pools import PoolActivities
 from activities.ports import (
     Claims,
@@ -67,6 +69,7 @@ class Ports:
     loads: Loads
     budgets: Budgets
     rollouts: Rollouts
+    pauses: PauseActivities
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
@@ -148,13 +151,8 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
 
 
 def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
-    pools = PoolActivities(
-        pools=ports.pools,
-        claims=ports.claims,
-        nodes=ports.nodes,
-        node_classes=ports.node_classes,
-        events=ports.events,
-    )
+    pools = PoolActivities(pools=ports.pools, claims=ports.claims, node_classes=ports.node_classes)
+    allowances = AllowanceActivities(pools=ports.pools, claims=ports.claims, nodes=ports.nodes, events=ports.events)
     replicas = ReplicaActivities(
         pools=ports.pools,
         claims=ports.claims,
@@ -172,7 +170,8 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
     )
     return [
         pools.update_pool,
-        pools.read_allowance,
+        allowances.read_allowance,
+        ports.pauses.mirror_pause,
         replicas.keep_replicas,
         classes.resolve_node_class,
         classes.remove_node_class,

@@ -41,6 +41,8 @@ VERBS = {
     "doctor": Verb("cli.doctor"),
     "instance-types": Verb("cli.instance_types"),
     "plan": Verb("cli.plan"),
+    "pause": Verb("cli.pause", "pausing"),
+    "resume": Verb("cli.pause", "resuming"),
     "simulate": Verb("cli.simulate"),
     "startups": Verb("cli.startups"),
     "stuck": Verb("cli.stuck"),

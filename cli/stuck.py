@@ -1,4 +1,5 @@
-"""`tenure stuck`: the nodes that are past the deadline of their phase, and what each waits for; slow ones apart.
+"""`tenure stuck`: the nodes that are past the deadline of their phase, and what each waits for; slow ones apart, and
+what people have paused.
 
 A slow node takes longer than such nodes have taken so far, and is within its deadline: it is shown, and is no alarm.
 """
@@ -15,6 +16,7 @@ from temporalio.service import RPCError
 
 from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.lives import Lives, NodeLife
+from cli.paused import Paused, all_paused, table_of
 from cli.tables import since, until
 from model.lifecycle import ClaimState
 from policy.overdue import SLOW
@@ -32,17 +34,19 @@ _PATIENCE = timedelta(seconds=2)
 @app.command()
 def stuck(address: Address = "127.0.0.1:7233", namespace: Namespace = "default", cluster_name: ClusterName = "") -> int:
     """List nodes that are overdue, and those that are slow. Exit code 1 when one is overdue."""
-    overdue, slow, follows = asyncio.run(find(Connection(address, namespace, cluster_name)))
-    return show(Console(), overdue, slow, follows, datetime.now(UTC))
+    connection = Connection(address, namespace, cluster_name)
+    overdue, slow, follows, paused = asyncio.run(find(connection))
+    return show(Console(), overdue, slow, follows, datetime.now(UTC), paused)
 
 
-async def find(connection: Connection) -> tuple[list[NodeLife], list[NodeLife], dict[str, str]]:
-    """Overdue ones, slow ones, and what follows for the first by workflow id, as far as a worker answers."""
+async def find(connection: Connection) -> tuple[list[NodeLife], list[NodeLife], dict[str, str], list[Paused]]:
+    """Overdue ones, slow ones, what follows for the first by workflow id as far as a worker answers; what is paused."""
     client = await connection.client()
     lives = Lives(client, connection.cluster)
     overdue, slow = await lives.all(OVERDUE), await lives.all(SLOW_ONES)
     answers = await asyncio.gather(*(_action(client, life) for life in overdue[:ASKED]))
-    return overdue, slow, {life.workflow_id: said for life, said in zip(overdue, answers, strict=False) if said}
+    follows = {life.workflow_id: said for life, said in zip(overdue, answers, strict=False) if said}
+    return overdue, slow, follows, await all_paused(client, connection.cluster)
 
 
 async def _action(client: Client, life: NodeLife) -> str:
@@ -61,6 +65,7 @@ def show(
     slow: Sequence[NodeLife],
     follows: Mapping[str, str],
     now: datetime,
+    paused: Sequence[Paused] = (),
 ) -> int:
     """The exit code."""
     if overdue:
@@ -69,6 +74,8 @@ def show(
         console.print("No node is overdue.")
     if slow:
         console.print(_table("Slow, and within their deadlines", slow, now))
+    if paused:
+        console.print(table_of(paused))
     return 1 if overdue else 0
 
 

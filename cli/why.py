@@ -14,9 +14,11 @@ from temporalio.service import RPCError
 from cli.connection import Address, ClusterName, Connection, Namespace
 from cli.exits import Refused
 from cli.lives import Lives, NodeLife
+from cli.paused import around
 from cli.shown import ask, lines_of
 from model.lifecycle import ClaimState, Step
 from policy.expiry import expiry_of
+from policy.pauses import words
 from workflows.details import absent, draining, drifted
 
 app = typer.Typer()
@@ -68,6 +70,7 @@ async def _one(client: Client, lives: Lives, cluster: str, life: NodeLife) -> st
         expires=expiry_of(state),
         away=absent(state),
         disruption=lines_of(await ask(client, cluster, life.name)),
+        paused=(*((words(state.pause),) if state.pause else ()), *await around(client, state.identity)),
     )
 
 
@@ -83,6 +86,7 @@ def story(
     bought_for: str = "",
     away: str = "",
     disruption: Sequence[str] = (),
+    paused: tuple[str, ...] = (),
 ) -> str:
     """The node as lines of text: what is so now, then how it came to be."""
     place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
@@ -98,6 +102,7 @@ def story(
         lines.append(f"  deadline    {_moment(life.deadline)}")
     if life.blocked_by:
         lines.append(f"  blocked by  {life.blocked_by}")
+    lines += [f"  paused      {line}" for line in paused]
     lines += [f"  drain       {line}" for line in drain]
     if drift:
         lines.append(f"  drifted     {drift}")

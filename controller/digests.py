@@ -70,10 +70,11 @@ def claim_digest(view: View, now: datetime) -> Digest:
     """The observation without its number."""
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
-        return Digest(ClaimSeen(deleting=True, disruption=claim.disruption, rules=view.rules))
+        gone = ClaimSeen(deleting=True, disruption=claim.disruption, rules=view.rules, pause=_pause(view))
+        return Digest(gone)
     drift = view.drift
     found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
-    bare = ClaimSeen(rules=view.rules).model_copy(update=found)
+    bare = ClaimSeen(rules=view.rules, pause=_pause(view)).model_copy(update=found)
     if not nodes:
         return Digest(bare)
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
@@ -82,6 +83,12 @@ def claim_digest(view: View, now: datetime) -> Digest:
         return Digest(joined)
     digest = (_running if claim.initialized else _starting)(view, joined, nodes[0], now)
     return _with_health(digest, view, nodes[0], now) if view.repaired else digest
+
+
+def _pause(view: View) -> str:
+    """The NodeClaim's annotation, or else that of its Node."""
+    said = (view.claim.annotations.get(labels.PAUSE), *(one.annotations.get(labels.PAUSE) for one in view.nodes))
+    return next((one for one in said if one), "")
 
 
 def _starting(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Digest:
@@ -170,8 +177,11 @@ def pool_digest(
     *,
     static_capacity: bool = False,
     healthy_at: tuple[int, int] | None = None,
+    pauses: tuple[str, str] = ("", ""),
+    rules: LifecycleRules | None = None,
 ) -> PoolSeen:
-    """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by."""
+    """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by. `pauses`:
+    its own annotation, and the cluster's."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.total(claim.capacity for claim in launched)
@@ -186,6 +196,9 @@ def pool_digest(
         registered=0 if healthy_at == (pool.generation, generation) else sum(one.registered for one in claims),
         stamps=foreign_stamps(pool.hash_version, claims, labels.NODEPOOL_HASH_VERSION),
         deleting=pool.deleting,
+        pause=pauses[0],
+        cluster_pause=pauses[1],
+        rules=rules.disruption if rules else None,
         **_static(pool, claims, static_capacity),
     )
 

@@ -8,7 +8,7 @@ from kube.facts import pool_fact
 from model.facts import ClaimFact, PoolFact
 from model.hashing import nodepool_hash
 from model.kinds import Budget, NodePool
-from model.labels import NODE_REGISTRATION_HEALTHY
+from model.labels import NODE_REGISTRATION_HEALTHY, PAUSE
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class PoolView:
     budgets: tuple[Budget, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     """The NodePool's own, which LifecyclePolicies select by."""
+    pause: str = ""
+    """Its annotation tenure.sh/pause."""
     healthy_at: tuple[int, int] | None = None
     """Generations of the pool and its NodeClass for which its condition NodeRegistrationHealthy is True."""
 
@@ -53,6 +55,7 @@ def pool_view(pool: Json) -> PoolView:
         budgets=disruption.budgets,
         policy=f"{disruption.consolidation_policy}/{after}",
         labels=typed.metadata.labels,
+        pause=typed.metadata.annotations.get(PAUSE, ""),
         healthy_at=_healthy_at(typed),
     )
 

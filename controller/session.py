@@ -16,6 +16,7 @@ from activities.ports import Instances, Offerings
 from controller import gates
 from controller.asking import Asking
 from controller.away import Away
+from controller.brake import ClusterBrake
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.consistency import Consistency
@@ -87,7 +88,9 @@ class Session:
         port, usual = kube.lifecycle_policies, settings.deadlines
         self._policies = Policies(self.caches, port, usual=usual, now=now, woken=self._awake.set)
         gauges = OverdueGauges(self.caches, meter_of(temporal))
-        self._lives = NodeLives(self._policies, Startup(self.caches, self._policies.deadlines_of), gauges)
+        self._brake = ClusterBrake(settings.namespace, self.caches, self._awake.set)
+        startup = Startup(self.caches, self._policies.deadlines_of)
+        self._lives = NodeLives(self._policies, startup, gauges, self._brake)
         self.caches.on_pod_bound = self._pod_bound
         self.caches.on_pod_gone = self._nominations.gone
         self._away = Away(self.caches, self._policies.grace_of)
@@ -262,6 +265,8 @@ class Session:
                 self._placing.look(dirty.claims)
             self._lives.look(dirty, known.policies)
             self._telling.tell(dirty, known, now)
+            if known.pauses:
+                self._brake.tell(self._settings.cluster, self._signaller, time.time_ns())
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
             self._asking.look(dirty, now, known=known.pods)
@@ -302,6 +307,7 @@ class Session:
             pools=synced["nodepools"],
             node_classes=synced["ec2nodeclasses"],
             policies=synced["lifecyclepolicies"] and synced["nodepools"],
+            pauses=synced["namespaces"],
             unplanned=young and (unsure or (self._planning.passes == 0 and bool(self.caches.pending))),
         )
 
@@ -310,7 +316,13 @@ class Session:
             return functools.partial(self._buffers.hear, kind)
         if kind == resources.LIFECYCLE_POLICIES.plural:
             return self._policies.hear
+        if kind == resources.NAMESPACES.plural:
+            return self._hear_namespaces
         return lambda deltas: self.caches.hear(kind, deltas)
+
+    def _hear_namespaces(self, deltas: list[Delta]) -> None:
+        self.caches.hear(resources.NAMESPACES.plural, deltas)
+        self._brake.hear(deltas)
 
     def _pod_bound(self, uid: str) -> None:
         target = self._nominations.bound(uid, self._now())

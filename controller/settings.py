@@ -22,6 +22,8 @@ class HostSettings:
     nominate_pods: bool = True
     """Tell kube-scheduler where pods that keep company, or keep apart, are expected."""
     not_ready_grace: timedelta = timedelta(minutes=5)
+    namespace: str = "tenure"
+    """The worker's own, which carries a pause of the whole cluster."""
     others_lease: str = OTHERS_LEASE
     """Karpenter's leader lease; empty switches the check off."""
     gates: frozenset[str] = frozenset()

@@ -54,6 +54,8 @@ class Known:
     """This host is new, pods are pending or buffers there, and no plan has said yet where they go."""
     policies: bool = True
     """LifecyclePolicies, and the NodePools that they select."""
+    pauses: bool = True
+    """Namespaces, one of which carries the cluster's."""
 
 
 class Telling:
@@ -96,7 +98,7 @@ class Telling:
             self._ready(dirty.claims, "claim", known.claims and known.nodes and known.policies),
             self._claim_teller(known, now),
         )
-        pools_known = known.pools and known.claims and known.node_classes
+        pools_known = known.pools and known.claims and known.node_classes and known.policies and known.pauses
         _each(self._ready(dirty.pools, "pool", pools_known), lambda name: self._tell_pool(name, now))
         classes_known = known.node_classes and known.claims
         _each(self._ready(dirty.node_classes, "class", classes_known), self._tell_node_class)
@@ -250,9 +252,9 @@ class Telling:
             return
         node_class = self._caches.node_classes.get(view.fact.node_class)
         claims = self._caches.claims_of_pool(name)
-        seen = pool_digest(
-            view.fact, claims, node_class, static_capacity=self._static_capacity, healthy_at=view.healthy_at
-        )
+        said = self._lives.of_pool(name, view.pause) if self._lives else {}
+        gate = self._static_capacity
+        seen = pool_digest(view.fact, claims, node_class, static_capacity=gate, healthy_at=view.healthy_at, **said)
         start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = seen.model_copy(update={"number": self._number()})
         signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, fingerprint(seen), start)

@@ -11,6 +11,7 @@ from kube.inventory import KubeInventory
 from kube.leases import KubeLeases
 from kube.lifecycle_policies import KubeLifecyclePolicies
 from kube.loads import KubeLoads
+from kube.namespaces import KubeNamespaces
 from kube.node_classes import KubeNodeClasses
 from kube.nodes import KubeNodes
 from kube.overlays import KubeOverlays
@@ -37,6 +38,7 @@ class KubeAdapters:
     inventory: KubeInventory
     budgets: KubeBudgets
     rollouts: KubeRollouts
+    namespaces: KubeNamespaces
 
     async def close(self) -> None:
         """Send the events that wait, for a moment, and end the session."""
@@ -63,6 +65,7 @@ def build(client: KubeClient) -> KubeAdapters:
         inventory=KubeInventory(client),
         budgets=KubeBudgets(client),
         rollouts=KubeRollouts(client),
+        namespaces=KubeNamespaces(client),
     )
 
 

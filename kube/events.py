@@ -19,6 +19,7 @@ from kube.resources import (
     EC2_NODE_CLASSES,
     EVENTS,
     LIFECYCLE_POLICIES,
+    NAMESPACES,
     NODE_CLAIMS,
     NODE_OVERLAYS,
     NODE_POOLS,
@@ -52,6 +53,7 @@ _API_VERSIONS: Final = {
         NODES,
         PODS,
         DAEMON_SETS,
+        NAMESPACES,
     )
 }
 

@@ -11,7 +11,7 @@ from kube.client import KubeClient
 from kube.errors import Json
 from kube.facts import node_fact
 from kube.objects import Objects
-from kube.patches import relabel
+from kube.patches import annotate, relabel
 from kube.resources import NODES
 from kube.shared import SharedRead
 from model import labels
@@ -54,6 +54,16 @@ class KubeNodes:
     async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         return await relabel(self._nodes, name, labels, uid=uid)
 
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        return await annotate(self._nodes, name, annotations, uid=uid, only=only)
+
     async def mark_disrupted(self, name: str) -> NodeState | None:
         node = await self._nodes.change(name, _disruption)
         return node_state(node) if node else None
@@ -95,7 +105,7 @@ def _registration(node: Json, claim: NodeClaim) -> Json | None:
     patch: Json = {
         "metadata": {
             "labels": {**claim.metadata.labels, labels.REGISTERED: "true"},
-            "annotations": dict(claim.metadata.annotations),
+            "annotations": {key: value for key, value in claim.metadata.annotations.items() if key != labels.PAUSE},
             "ownerReferences": _owners(metadata.get("ownerReferences") or [], claim),
         },
         "spec": {"taints": _taints(node, claim, sync=marks.get(labels.DO_NOT_SYNC_TAINTS) != "true")},

@@ -46,6 +46,28 @@ async def relabel(objects: Objects, name: str, labels: Mapping[str, str | None],
     return await objects.change(name, decide, uid=uid) is not None
 
 
+async def annotate(
+    objects: Objects,
+    name: str,
+    annotations: Mapping[str, str | None],
+    *,
+    uid: str = "",
+    only: Mapping[str, str] | None = None,
+) -> str:
+    """Set annotations, and take off those that are None, where the object's are as `only` has them. Its UID, empty when
+    it is gone."""
+
+    def decide(item: Json) -> Json | None:
+        held = item["metadata"].get("annotations") or {}
+        if any(held.get(key) != value for key, value in (only or {}).items()):
+            return None
+        changes = merge_patch(held, annotations)
+        return {"metadata": {"annotations": changes}} if changes else None
+
+    item = await objects.change(name, decide, uid=uid)
+    return str(item["metadata"]["uid"]) if item else ""
+
+
 async def patch_status(
     objects: Objects,
     name: str,

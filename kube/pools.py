@@ -6,7 +6,7 @@ from datetime import datetime
 from kube.client import KubeClient
 from kube.events import KubeEvents
 from kube.objects import Objects
-from kube.patches import patch_metadata, patch_status
+from kube.patches import annotate, patch_metadata, patch_status
 from kube.resources import NODE_POOLS
 from kube.turns import Teller
 from model.kinds import NodePool
@@ -48,3 +48,13 @@ class KubePools:
             teller=self._teller,
         )
         return item is not None
+
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        return await annotate(self._pools, name, annotations, uid=uid, only=only)

@@ -4,10 +4,12 @@ from datetime import datetime, timedelta
 
 from model.base import Message
 from model.catalogue import UnavailableOffering
+from model.disruption import Disrupted
 from model.launches import LaunchGroup
 from model.learnt import LearntKept
 from model.messages import Pause, PermitAsked
 from model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
+from model.pauses import Mirror
 from model.plans import LaunchDraft
 from model.registrations import Registrations
 from model.replicas import ReplicasState
@@ -48,6 +50,10 @@ class Permit(Message):
     claim_uid: str
     reason: str
     until: datetime
+    workflow_id: str = ""
+    """Who has it: the NodeClaim's own, or that of a command; empty where an earlier version gave it."""
+    since: datetime | None = None
+    """When it was given."""
 
 
 class PoolState(Message):
@@ -57,9 +63,13 @@ class PoolState(Message):
     asked: tuple[PermitAsked, ...] = ()
     """Wishes not granted yet, oldest first."""
     refused: tuple[str, ...] = ()
-    """UIDs of those that have been told why they wait; they are told once, not at every look."""
+    """Those that have been told why they wait, as UID and workflow; they are told once, not at every look."""
     permits: tuple[Permit, ...] = ()
+    past: tuple[Disrupted, ...] = ()
+    """What went by permits lately; as far back as rates of its LifecyclePolicy look."""
     pause: Pause | None = None
+    mirror: Mirror = Mirror()
+    """Of the pause, as an annotation of the NodePool."""
     blocked_by: str = ""
     replicas: ReplicasState = ReplicasState()
     """Of a static pool."""

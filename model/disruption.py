@@ -40,6 +40,14 @@ Cause = Literal[
 ]
 
 
+class Disrupted(Value):
+    """A node that was disrupted voluntarily."""
+
+    pool: str
+    reason: Method
+    at: datetime
+
+
 class Exclusion(Value):
     """Something that keeps a node from being disrupted."""
 

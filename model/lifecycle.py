@@ -14,6 +14,7 @@ from model.launches import Launched, LaunchGroup, LaunchRefused
 from model.messages import DisruptionReason, Pause, PermitAnswered
 from model.observations import ClaimSeen
 from model.pace import Expected
+from model.pauses import Mirror
 from model.repairs import Health
 
 
@@ -124,6 +125,10 @@ class ClaimState(Message):
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
     pause: Pause | None = None
+    mirror: Mirror = Mirror()
+    """Of the pause, as an annotation of the NodeClaim."""
+    recalled: str = ""
+    """Why its NodePool called its permit back; empty once that is heeded."""
     drain: DrainState | None = None
     gave_up: GaveUp | None = None
     """The last drain that was given up."""

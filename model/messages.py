@@ -50,7 +50,10 @@ class PermitAnswered(Message):
 
 
 class Pause(Message):
-    """Hold voluntary disruption: who, why, and until when. Launch, drain and clean-up go on."""
+    """Hold voluntary disruption: who, why, and until when. Launch, drain and clean-up go on.
+
+    `policy/pauses.py` has the rules, and the form of it that is an annotation.
+    """
 
     by: str
     reason: str

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.kinds import LifecycleRules
+from model.kinds.disruption_rules import DisruptionRules
 from model.pace import Expected
 from model.repairs import Unhealthy
 
@@ -65,6 +66,8 @@ class ClaimSeen(Message):
     """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
+    pause: str = ""
+    """The annotation tenure.sh/pause of the NodeClaim, or else of its Node."""
 
     expected: Expected | None = None
     """How long its start-up may take before it is slow, told with what is told anyhow; not part of what is compared."""
@@ -107,6 +110,12 @@ class PoolSeen(Message):
     """NodeClaims that are not being deleted."""
     going: int = 0
     """NodeClaims that are."""
+    pause: str = ""
+    """The annotation tenure.sh/pause of the NodePool, ..."""
+    cluster_pause: str = ""
+    """... and that of the worker's namespace, which is for the whole cluster."""
+    rules: DisruptionRules | None = None
+    """What LifecyclePolicies say of voluntary disruption there; None where none says anything."""
 
 
 class NodeClassSeen(Message):

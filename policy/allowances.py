@@ -10,13 +10,22 @@ from typing import Final, TypeVar
 
 from model.base import Value
 from model.coordination import PoolCount
-from model.disruption import METHODS, Allowances, Method, Room, ZonesAtOnce
+from model.disruption import METHODS, Allowances, Disrupted, Room, ZonesAtOnce
 from model.durations import parse_duration
 from model.kinds import Budget
 from model.kinds.disruption_rules import DisruptionFreeze, DisruptionRate, DisruptionRules, DisruptionWindow
-from policy.budgets import decide_allowance, share_of
+from policy.budgets import Allowance, decide_allowance, share_of
 from policy.windows import is_open, moment, next_hit
 
+__all__ = [
+    "Disrupted",
+    "NodeCounted",
+    "PoolWishes",
+    "decide_allowances",
+    "decide_limits",
+    "longest_rate",
+    "problems_of",
+]
 T = TypeVar("T")
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -29,14 +38,6 @@ class NodeCounted(Value):
     zone: str = ""
     consuming: bool = False
     """NotReady, or on its way out."""
-
-
-class Disrupted(Value):
-    """A node that was disrupted voluntarily."""
-
-    pool: str
-    reason: Method
-    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,30 @@ def decide_allowances(
     )
 
 
+def decide_limits(
+    pool: PoolWishes, nodes: Iterable[NodeCounted], past: Iterable[Disrupted], *, reason: str, now: datetime
+) -> Allowance:
+    """All that limits one NodePool for one reason, `Expired` included: it heeds rules that name no reasons."""
+    found = _Pool(pool, tuple(nodes), tuple(past), now)
+    room = found.room(reason)
+    return Allowance(
+        allowed=room.allowed,
+        count=found.count(),
+        why=room.why,
+        zones=found.zones(),
+        zones_at_once=found.zones_at_once(),
+        cluster=found.cluster(),
+        youngest=found.youngest(),
+    )
+
+
+def longest_rate(rules: DisruptionRules | None) -> timedelta:
+    """How far back rates look; nothing where there are none, or none that can be read."""
+    if rules is None or problems_of(rules):
+        return timedelta(0)
+    return max((_duration(one.within) for one in rules.rates or ()), default=timedelta(0))
+
+
 def problems_of(rules: DisruptionRules, field: str = "spec.disruption") -> tuple[str, ...]:
     """What is wrong beyond what the CRD checks: field, value, and what to write instead."""
     return tuple(_problems(rules, field))
@@ -82,11 +107,11 @@ class _Pool:
         self._wrong = problems_of(wishes.rules, "disruption") if wishes.rules else ()
         self._rules = wishes.rules if wishes.rules and not self._wrong else DisruptionRules()
 
-    def room(self, method: Method) -> Room:
+    def room(self, method: str) -> Room:
         """The strictest of all that is said."""
         if self._wrong:
             return Room(allowed=0, why=self._wrong[0])
-        base = decide_allowance(self.wishes.budgets, self._count(), reason=method, now=self.now)
+        base = decide_allowance(self.wishes.budgets, self.count(), reason=method, now=self.now)
         said = [Room(allowed=base.allowed, why=base.why), *self._freezes(method), *self._windows(method)]
         said += self._rates(method)
         return min(said, key=lambda one: one.allowed)
@@ -118,24 +143,24 @@ class _Pool:
     def errors(self) -> Iterator[str]:
         name = self.wishes.name
         yield from (f"NodePool {name}: {one}" for one in self._wrong)
-        answer = decide_allowance(self.wishes.budgets, self._count(), reason=METHODS[0], now=self.now)
+        answer = decide_allowance(self.wishes.budgets, self.count(), reason=METHODS[0], now=self.now)
         if answer.unreadable:
             yield f"NodePool {name}: spec.disruption.budgets: {answer.why}"
 
-    def _count(self) -> PoolCount:
+    def count(self) -> PoolCount:
         return PoolCount(
             standing=tuple(one.uid for one in self._nodes),
             consuming=tuple(one.uid for one in self._nodes if one.consuming),
         )
 
-    def _freezes(self, method: Method) -> Iterator[Room]:
+    def _freezes(self, method: str) -> Iterator[Room]:
         for one in self._rules.freezes or ():
             start, end = _span(one)
             if _concerns(one.reasons, method) and start <= self.now < end:
                 why = f": {one.why}" if one.why else ""
                 yield Room(allowed=0, why=f"frozen until {end.isoformat(timespec='minutes')}{why}")
 
-    def _windows(self, method: Method) -> Iterator[Room]:
+    def _windows(self, method: str) -> Iterator[Room]:
         concerned = [one for one in self._rules.windows or () if _concerns(one.reasons, method)]
         if not concerned or any(
             is_open(one.schedule, one.duration, self.now, one.time_zone or "") for one in concerned
@@ -146,7 +171,7 @@ class _Pool:
         when = f"the next opens at {opening.isoformat(timespec='minutes')}" if opening else "none opens again"
         yield Room(allowed=0, why=f"outside of its windows, {when}")
 
-    def _rates(self, method: Method) -> Iterator[Room]:
+    def _rates(self, method: str) -> Iterator[Room]:
         yield from (self._rate(one) for one in self._rules.rates or () if _concerns(one.reasons, method))
 
     def _rate(self, rate: DisruptionRate) -> Room:

@@ -7,12 +7,22 @@ cannot be read closes the pool.
 
 import math
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from model.base import Message
 from model.coordination import PoolCount
+from model.disruption import Room, ZonesAtOnce
 from model.kinds import Budget
 from policy.windows import is_open
+
+
+class Asking(Message):
+    """A NodeClaim that may go, as its permit is decided by."""
+
+    zone: str = ""
+    created: datetime | None = None
+    paused: str = ""
+    """In words: its annotation holds it."""
 
 
 class Allowance(Message):
@@ -26,6 +36,15 @@ class Allowance(Message):
     """The arithmetic in words, for the node and the pool that are blocked by it."""
     unreadable: bool = False
     """A budget cannot be read, and `why` says which and what to write."""
+    zones: dict[str, Room] = {}
+    """What is left in each zone; what is not mentioned is not limited, here and in what follows."""
+    zones_at_once: ZonesAtOnce | None = None
+    cluster: Room | None = None
+    """Of all NodePools together."""
+    youngest: timedelta | None = None
+    """How old a node has to be."""
+    asking: dict[str, Asking] = {}
+    """By UID: the NodeClaims that were asked about and stand."""
 
 
 def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str, now: datetime) -> Allowance:

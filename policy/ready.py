@@ -13,6 +13,7 @@ from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import ClaimState
 from model.messages import DisruptionReason
 from policy.expiry import expiry_of, has_expired, is_under_budget
+from policy.pauses import again_at, holds, words
 from policy.repair import Repair, decide_repair
 
 ASK_AGAIN_UNANSWERED = timedelta(seconds=30)
@@ -93,10 +94,10 @@ def _decide_empty(state: ClaimState, now: datetime) -> Verdict:
 
 
 def _paused(state: ClaimState, now: datetime) -> Verdict | None:
-    if state.pause is None or now >= state.pause.until:
+    if state.pause is None or not holds(state.pause, now):
         return None
-    held = f"paused by {state.pause.by}: {state.pause.reason}"
-    return _let_go(state, Verdict(do="wait", until=state.pause.until, why="Paused", blocked_by=held))
+    held = f"the node {words(state.pause)}"
+    return _let_go(state, Verdict(do="wait", until=again_at(state.pause), why="Paused", blocked_by=held))
 
 
 def _decide_permit(state: ClaimState, now: datetime, why: DisruptionReason) -> Verdict:

@@ -12,6 +12,7 @@ from model.durations import DurationError, parse_duration
 from model.kinds import LifecycleRules
 from model.kinds.lifecycle_rules import DrainRules, Overdue, PhaseRules, TerminationRules
 from model.lifecycle import Deadlines, Phase
+from policy.allowances import problems_of
 
 ACTIONS: Final[Mapping[Phase, Overdue]] = {
     Phase.LAUNCH: "terminate",
@@ -22,7 +23,7 @@ ACTIONS: Final[Mapping[Phase, Overdue]] = {
 }
 """What follows a deadline where no policy says. Launch and registration are Karpenter's liveness (reference 3.5)."""
 _DURATIONS: Final = frozenset(
-    {"deadline", "blockedFor", "nodeNotReady", "notReadyGrace", "within", "drainFor", "toleration"}
+    {"deadline", "blockedFor", "nodeNotReady", "notReadyGrace", "within", "drainFor", "toleration", "minimumNodeAge"}
 )
 
 
@@ -71,7 +72,8 @@ def problem_of(rules: LifecycleRules) -> str:
     blocked = said.get("drain.whenBlocked", "wait")
     if blocked != "wait" and "drain.blockedFor" not in said:
         return f"drain.whenBlocked: {blocked!r} needs a time; write drain.blockedFor, such as 2h"
-    return ""
+    wrong = problems_of(rules.disruption, "disruption") if rules.disruption else ()
+    return wrong[0] if wrong else ""
 
 
 def leaves(rules: LifecycleRules) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
 from policy.expiry import expiry_of
 from policy.overdue import blocked_by
+from policy.pauses import words
 from policy.ready import REPLACED_LATER
 from policy.rules import action_of
 
@@ -63,7 +64,7 @@ def of_claim(state: ClaimState) -> str:
     if expiry := expiry_of(state):
         rows.append(("expires", _moment(expiry)))
     if pause:
-        rows.append(("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}"))
+        rows.append(("paused", words(pause)))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])
     return f"{_table(rows)}\n\n{story}"
 

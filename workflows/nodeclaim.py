@@ -11,13 +11,16 @@ from datetime import datetime
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from model.disrupting import PermitRecalled
 from model.launches import Launched
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
-from model.messages import GroupAnswered, Pause, PermitAnswered, Resume, Verdict
+from model.messages import GroupAnswered, PermitAnswered
 from model.observations import ClaimSeen
 from policy.repair import noted
+from workflows.brakes import Braked
 from workflows.life import Life, RollOver
 from workflows.phases.away import note_absence, tell_absences
+from workflows.phases.braked import brake_of, give_back
 from workflows.phases.drain import drain
 from workflows.phases.drifted import tell_drift
 from workflows.phases.initialization import initialization
@@ -40,16 +43,18 @@ PHASES: dict[Phase, Callable[[Life], Awaitable[Phase]]] = {
 
 
 @workflow.defn
-class NodeClaimWorkflow:
+class NodeClaimWorkflow(Braked):
     @workflow.init
     def __init__(self, state: ClaimState) -> None:
         self._life = Life(state)
+        self._brake = brake_of(self._life)
 
     @workflow.run
     async def run(self, state: ClaimState) -> ClaimOutcome:
         life = self._life
         life.begin()
         beside = [asyncio.create_task(tell(life)) for tell in (tell_drift, tell_absences, tell_overdue, keep_time)]
+        beside.append(asyncio.create_task(self._brake.keep()))
         try:
             while life.state.phase is not Phase.GONE:
                 try:
@@ -60,7 +65,9 @@ class NodeClaimWorkflow:
                     life.enter(following, _cause(life.state, following))
                     await tell_replaced(life)
         except RollOver:
-            await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not life.telling)
+            await workflow.wait_condition(
+                lambda: workflow.all_handlers_finished() and not life.telling and not self._brake.busy
+            )
             workflow.continue_as_new(life.state)
         finally:
             for task in beside:
@@ -81,6 +88,8 @@ class NodeClaimWorkflow:
             )
             if self._life.state.seen.rules != known.seen.rules:
                 self._life.retime()
+            if seen.exists:
+                self._brake.see(seen.pause)
 
     def _remembered(self, seen: ClaimSeen) -> ClaimSeen:
         """A watch that just began does not know since when a node is empty; its time runs on. Rules outlive the
@@ -114,32 +123,10 @@ class NodeClaimWorkflow:
         if self._life.state.permit_asked:
             self._life.change(permit=answer)
 
-    @workflow.update
-    def pause(self, pause: Pause) -> Verdict:
-        """Hold voluntary disruption of this node until a moment."""
-        self._life.change(pause=pause)
-        self._life.show()
-        return Verdict(message=f"paused until {pause.until.isoformat()}")
-
-    @pause.validator
-    def _check_pause(self, pause: Pause) -> None:
-        if pause.until <= workflow.now():
-            raise ValueError(f"until: {pause.until.isoformat()} is past; write a moment to come")
-
     @workflow.signal
-    def pause_disruption(self, pause: Pause) -> None:
-        """The same as `pause`, for use in bulk and while no worker is up."""
-        self._life.change(pause=pause)
-
-    @workflow.update
-    def resume(self, resume: Resume) -> Verdict:
-        self._life.change(pause=None)
-        self._life.show()
-        return Verdict(message="resumed")
-
-    @workflow.signal
-    def resume_disruption(self, resume: Resume) -> None:
-        self._life.change(pause=None)
+    def recalled(self, recalled: PermitRecalled) -> None:
+        """Its NodePool called the permit back: what has not begun does not begin."""
+        give_back(self._life, recalled.why)
 
     @workflow.query
     def state(self) -> ClaimState:

@@ -25,10 +25,15 @@ CONFIRMED = timedelta(seconds=30)
 
 
 class Replicas:
-    """`state` and `change` are the NodePool's."""
+    """`state` and `change` are the NodePool's; `held`: why nothing may be deleted now, and until when."""
 
-    def __init__(self, state: Callable[[], PoolState], change: Callable[..., None]) -> None:
-        self._state, self._change = state, change
+    def __init__(
+        self,
+        state: Callable[[], PoolState],
+        change: Callable[..., None],
+        held: Callable[[], tuple[str, datetime | None]],
+    ) -> None:
+        self._state, self._change, self._held = state, change, held
         self._looked: PoolSeen | None = None
         self._again: datetime | None = None
 
@@ -58,7 +63,7 @@ class Replicas:
         """The end of a pause that a person made, or of one because NodeClaims did not last."""
         state = self._state()
         if state.seen.standing > state.seen.replicas:
-            return state.pause.until if state.pause else None
+            return self._held()[1]
         kept = state.replicas
         if kept.plan_id or kept.made_at is None or kept.made_for != _made_for(state.seen):
             return None

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from temporalio.testing import ActivityEnvironment
 
+from activities.allowances import AllowanceActivities
 from activities.commands import CommandActivities
 from activities.disruption import DisruptionActivities
 from activities.drain_ports import DrainPorts
@@ -89,12 +90,9 @@ class Scene:
             claims=self.claims, nodes=self.nodes, instances=self.instances, events=self.events
         )
         self.ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
-        self.pool_status = PoolActivities(
-            pools=self.pools,
-            claims=self.claims,
-            nodes=self.nodes,
-            node_classes=self.node_classes,
-            events=self.events,
+        self.pool_status = PoolActivities(pools=self.pools, claims=self.claims, node_classes=self.node_classes)
+        self.allowances = AllowanceActivities(
+            pools=self.pools, claims=self.claims, nodes=self.nodes, events=self.events
         )
         self.loads = FakeLoads(self.pods)
         self.replicas = ReplicaActivities(

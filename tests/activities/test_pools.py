@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from model.labels import NODEPOOL
+from model.permits import AllowanceAsked
 from model.steps import PoolAsked
 from tests.activities.builders import Scene, performed
 
 ASKED = PoolAsked(name="default")
+WISH = AllowanceAsked(name="default")
 
 
 def claim(scene: Scene, name: str, *, ready: bool = True, deleting: bool = False, **conditions: str) -> None:
@@ -68,7 +70,7 @@ async def test_a_pool_that_is_wrong_says_so(scene: Scene) -> None:
 async def test_a_pool_that_is_gone_has_no_status_and_permits_nothing(scene: Scene) -> None:
     claim(scene, "a")
     assert (await performed(scene.pool_status.update_pool, ASKED)).exists is False
-    answer = await performed(scene.pool_status.read_allowance, ASKED)
+    answer = await performed(scene.allowances.read_allowance, WISH)
     assert answer.allowed == 0 and "is gone" in answer.why
 
 
@@ -80,7 +82,7 @@ async def test_budgets_count_initialized_nodes_and_take_off_those_not_ready_or_g
     claim(scene, "going", deleting=True)
     claim(scene, "ended", deleting=True, InstanceTerminating="True")
     scene.claims.add("starting")
-    answer = await performed(scene.pool_status.read_allowance, ASKED)
+    answer = await performed(scene.allowances.read_allowance, WISH)
     assert answer.allowed == 1
     assert answer.count.total == 6 and answer.count.consuming == ("uid-going", "uid-unready")
     assert scene.events.said == []
@@ -90,16 +92,16 @@ async def test_a_node_that_is_drained_before_its_claim_is_deleted_uses_the_budge
     scene.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
     claim(scene, "a")
     claim(scene, "b")
-    assert (await performed(scene.pool_status.read_allowance, PoolAsked(name="default"))).allowed == 1
+    assert (await performed(scene.allowances.read_allowance, WISH)).allowed == 1
     await scene.nodes.mark_disrupted("node-a")
-    answer = await performed(scene.pool_status.read_allowance, PoolAsked(name="default"))
+    answer = await performed(scene.allowances.read_allowance, WISH)
     assert answer.allowed == 0 and answer.count.consuming == ("uid-a",)
 
 
 async def test_a_closed_budget_is_told_on_the_pool(scene: Scene) -> None:
     scene.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
     claim(scene, "a")
-    await performed(scene.pool_status.read_allowance, ASKED)
+    await performed(scene.allowances.read_allowance, WISH)
     assert scene.events.said == [
         ("default", "DisruptionBlocked", "budget 0 of 1 nodes allows 0, 0 in use (NotReady or going)")
     ]
@@ -108,9 +110,9 @@ async def test_a_closed_budget_is_told_on_the_pool(scene: Scene) -> None:
 async def test_the_reason_chooses_the_budget(scene: Scene) -> None:
     scene.pools.add("default", disruption={"budgets": [{"nodes": "0", "reasons": ["Drifted"]}]})
     claim(scene, "a")
-    assert (await performed(scene.pool_status.read_allowance, ASKED)).allowed == 1
-    drifted = PoolAsked(name="default", reason="Drifted")
-    assert (await performed(scene.pool_status.read_allowance, drifted)).allowed == 0
+    assert (await performed(scene.allowances.read_allowance, WISH)).allowed == 1
+    drifted = AllowanceAsked(name="default", reason="Drifted")
+    assert (await performed(scene.allowances.read_allowance, drifted)).allowed == 0
 
 
 @pytest.mark.parametrize(("off", "shown"), [(False, "True"), (True, "False NodePoolValidationFailed")])
@@ -123,5 +125,5 @@ async def test_a_static_pool_is_wrong_while_its_gate_is_off(scene: Scene, off: b
 async def test_no_node_of_a_static_pool_goes_for_being_empty_whatever_its_budgets_say(scene: Scene) -> None:
     scene.pools.add("default", replicas=1, disruption={"budgets": [{"nodes": "100%"}]})
     claim(scene, "a")
-    answer = await performed(scene.pool_status.read_allowance, ASKED)
+    answer = await performed(scene.allowances.read_allowance, WISH)
     assert (answer.allowed, answer.why) == (0, "NodePool default is static: its nodes are not consolidated")

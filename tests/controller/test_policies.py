@@ -73,7 +73,8 @@ GPU: dict[str, Any] = {"nodePoolSelector": {"names": ["gpu"]}}
 def test_a_policy_makes_the_claims_of_its_pools_due_and_no_others(stage: Stage) -> None:
     stage.write(policy("p", **GPU, launch={"deadline": "4m"}))
     assert stage.woken == 1
-    assert stage.look().claims == {"g1"}
+    due = stage.look()
+    assert (due.claims, due.pools) == ({"g1"}, {"gpu"})
     assert stage.policies.deadlines_of("gpu").launch == timedelta(minutes=4)
     assert stage.policies.rules_of("general") is None
     stage.remove("p")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from temporalio.common import MetricMeter
 
+from controller.brake import ClusterBrake
 from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.overdue_gauges import OverdueGauges
@@ -310,7 +311,9 @@ def test_a_watch_that_began_after_a_node_emptied_says_that_it_did_not_see_it(sta
 def with_policies(stage: Stage) -> Policies:
     policies = Policies(stage.caches, Unwritten(), usual=Deadlines(), now=lambda: stage.now)
     startup = Startup(stage.caches, policies.deadlines_of)
-    stage.telling._lives = NodeLives(policies, startup, OverdueGauges(stage.caches, MetricMeter.noop))
+    stage.telling._lives = NodeLives(
+        policies, startup, OverdueGauges(stage.caches, MetricMeter.noop), ClusterBrake("tenure", stage.caches)
+    )
     return policies
 
 

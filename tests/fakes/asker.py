@@ -2,6 +2,7 @@
 
 from temporalio import workflow
 
+from model.disrupting import PermitRecalled
 from model.messages import PermitAnswered
 
 
@@ -9,6 +10,7 @@ from model.messages import PermitAnswered
 class AskerWorkflow:
     def __init__(self) -> None:
         self._answers: list[PermitAnswered] = []
+        self._recalls: list[PermitRecalled] = []
 
     @workflow.run
     async def run(self) -> None:
@@ -17,6 +19,14 @@ class AskerWorkflow:
     @workflow.signal
     def permitted(self, answer: PermitAnswered) -> None:
         self._answers.append(answer)
+
+    @workflow.signal
+    def recalled(self, recalled: PermitRecalled) -> None:
+        self._recalls.append(recalled)
+
+    @workflow.query
+    def recalls(self) -> list[PermitRecalled]:
+        return self._recalls
 
     @workflow.query
     def answers(self) -> list[PermitAnswered]:

@@ -24,6 +24,13 @@ def relabelled(held: Mapping[str, str], changes: Mapping[str, str | None]) -> di
     return {key: value for key, value in {**held, **changes}.items() if value is not None}
 
 
+def reannotated(
+    held: Mapping[str, str], changes: Mapping[str, str | None], only: Mapping[str, str] | None
+) -> dict[str, str]:
+    """As `activities.pauses.Annotated` has it."""
+    return relabelled(held, changes) if matches(held, only) else dict(held)
+
+
 @dataclass
 class FakeClaims(Faulty):
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -98,6 +105,21 @@ class FakeClaims(Faulty):
             claim["metadata"]["labels"] = relabelled(claim["metadata"]["labels"], labels)
         return claim is not None
 
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        claim = self.found.get(name)
+        if claim is None or uid not in ("", claim["metadata"]["uid"]):
+            return ""
+        meta = claim["metadata"]
+        meta["annotations"] = reannotated(meta["annotations"], annotations, only)
+        return str(meta["uid"])
+
     async def delete(self, name: str, uid: str) -> bool:
         claim = self._mine(name, uid)
         if claim is None:
@@ -171,6 +193,20 @@ class FakeNodes(Faulty):
             return False
         self.found[name] = node.model_copy(update={"labels": relabelled(node.labels, labels)})
         return True
+
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        node = self.found.get(name)
+        if node is None or uid not in ("", node.uid):
+            return ""
+        self.change(name, annotations=reannotated(node.annotations, annotations, only))
+        return node.uid
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
         node = self.found.get(name)
@@ -285,6 +321,22 @@ class FakePools(Faulty):
     async def list(self) -> Sequence[NodePool]:
         return list(self.found.values())
 
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        pool = self.found.get(name)
+        if pool is None:
+            return ""
+        held = reannotated(pool.metadata.annotations, annotations, only)
+        metadata = pool.metadata.model_copy(update={"annotations": held})
+        self.found[name] = pool.model_copy(update={"metadata": metadata})
+        return pool.metadata.uid
+
     async def patch_status(
         self,
         name: str,
@@ -342,3 +394,23 @@ class FakeNodeClasses(Faulty):
     async def release(self, name: str) -> bool:
         self.finalizers.discard(name)
         return self.found.pop(name, None) is not None
+
+
+@dataclass
+class FakeNamespaces(Faulty):
+    """Annotations by namespace; there is the worker's own."""
+
+    found: dict[str, dict[str, str]] = field(default_factory=lambda: {"tenure": {}})
+
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        if name not in self.found:
+            return ""
+        self.found[name] = reannotated(self.found[name], annotations, only)
+        return f"uid-{name}"

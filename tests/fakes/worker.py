@@ -12,6 +12,7 @@ from temporalio.worker import Worker
 
 from activities.lives import Lives
 from activities.machines import KeptMachines
+from activities.pauses import PauseActivities
 from activities.registry import Ports, activities_of, deciding_of, launches_of
 from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
@@ -25,7 +26,15 @@ from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeRe
 from tests.fakes.disrupting import FakeDisruption
 from tests.fakes.drains import FakeBudgets, FakeRollouts
 from tests.fakes.granter import GranterWorkflow
-from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from tests.fakes.kubernetes import (
+    FakeClaims,
+    FakeEvents,
+    FakeNamespaces,
+    FakeNodeClasses,
+    FakeNodes,
+    FakePods,
+    FakePools,
+)
 from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
 from tests.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
@@ -47,6 +56,7 @@ class World:
     pods: FakePods = field(default_factory=FakePods)
     events: FakeEvents = field(default_factory=FakeEvents)
     pools: FakePools = field(default_factory=FakePools)
+    namespaces: FakeNamespaces = field(default_factory=FakeNamespaces)
     node_classes: FakeNodeClasses = field(default_factory=FakeNodeClasses)
     instances: FakeInstances = field(default_factory=FakeInstances)
     resolver: FakeResolver = field(default_factory=FakeResolver)
@@ -114,6 +124,14 @@ class World:
             reservations=self.reservations,
             lives=self.lives,
             machines=self.machines,
+            pauses=PauseActivities(
+                claims=self.claims,
+                nodes=self.nodes,
+                pools=self.pools,
+                namespaces=self.namespaces,
+                events=self.events,
+                namespace="tenure",
+            ),
             upkeep=UpkeepPorts(
                 inventory=self.inventory, leftovers=self.leftovers, groups=self.groups, temporal=self.client
             ),

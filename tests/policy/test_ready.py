@@ -9,6 +9,7 @@ from model.kinds import LifecycleRules
 from model.lifecycle import ClaimState
 from model.messages import Pause, PermitAnswered
 from model.repairs import Health, Stretch
+from policy.pauses import again_at, words
 from policy.ready import Verdict, consolidate_after, decide_ready
 from tests.policy.builders import NOW, REFUSED, after, before, empty_for, node, permit
 
@@ -114,7 +115,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     ),
     "expired, paused, and rules have it ask": (
         node({"rules": ASKS}, expires=NOW, pause=PAUSE),
-        Verdict(do="wait", until=after(hours=1), why="Paused", blocked_by="paused by ops: upgrade"),
+        Verdict(do="wait", until=again_at(PAUSE), why="Paused", blocked_by=f"the node {words(PAUSE)}"),
     ),
     "unhealthy beyond what is tolerated": (
         node(health=ill(minutes=30)),
@@ -162,7 +163,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     ),
     "paused": (
         node(empty_for(hours=9), pause=PAUSE),
-        Verdict(do="wait", until=after(hours=1), why="Paused", blocked_by="paused by ops: upgrade"),
+        Verdict(do="wait", until=again_at(PAUSE), why="Paused", blocked_by=f"the node {words(PAUSE)}"),
     ),
     "the pause is over": (node(empty_for(hours=9), pause=OVER), Verdict(do="ask", why="Empty")),
     "asked and not answered": (

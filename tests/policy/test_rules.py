@@ -99,3 +99,9 @@ def test_a_phase_s_deadline_follows_the_rules_that_its_workflow_was_told() -> No
     assert deadline_of(state, Phase.INITIALIZATION, NOW) == NOW + minutes(7)
     assert deadline_of(state, Phase.DRAIN, NOW) == NOW + minutes(9)
     assert deadline_of(state, Phase.TERMINATION, NOW) == NOW + USUAL.termination
+
+
+def test_a_rule_of_disruption_that_cannot_be_read_is_named_with_its_field() -> None:
+    wrong = problem_of(rules(disruption={"windows": [{"schedule": "0 25 * * *", "duration": "1h"}]}))
+    assert wrong.startswith("disruption.windows[0]: schedule '0 25 * * *'") and "write five cron fields" in wrong
+    assert problem_of(rules(disruption={"windows": [{"schedule": "@daily", "duration": "4h"}]})) == ""

@@ -22,6 +22,7 @@ from model.observations import DemandSeen, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.replay.away_path import nodeclaim_away
+from tests.replay.brake_path import nodeclaim_braked
 from tests.replay.disruption_paths import (
     cluster_decides,
     disruption_done,
@@ -358,6 +359,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_drifted,
         nodeclaim_escalated,
         nodeclaim_drain_given_up,
+        nodeclaim_braked,
         nodeclaim_continued,
         nodeclaim_repaired,
         nodeclaim_expired_by_permit,

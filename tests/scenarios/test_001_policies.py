@@ -32,7 +32,7 @@ async def stuck(product: Product) -> dict[str, list[str]]:
     """What `tenure stuck` tells: names of NodeClaims, and what follows for the overdue ones."""
     plan = product.sandbox.plan
     connection = Connection(product.sandbox.temporal_address, plan.namespace, plan.cluster_name)
-    overdue, slow, follows = await find(connection)
+    overdue, slow, follows, _ = await find(connection)
     return {
         "overdue": [one.name for one in overdue],
         "slow": [one.name for one in slow],

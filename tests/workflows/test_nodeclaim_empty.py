@@ -103,7 +103,7 @@ async def test_a_paused_node_stays_until_the_pause_ends(fake: World, skipping: W
     assert verdict.accepted
     await emptied(fake, skipping, handle)
     await skipping.sleep(timedelta(hours=2))
-    assert await blocked(handle, "paused by ops@example.com: database upgrade")
+    assert await blocked(handle, "the node is paused by ops@example.com until")
     outcome = await handle.result()
     assert outcome.reason == "Empty" and outcome.story[-1].at >= pause.until
 

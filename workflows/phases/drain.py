@@ -11,6 +11,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.workflow import ActivityCancellationType
 
 from activities.draining import DrainActivities
 from model.drains import DrainState, GaveUp
@@ -21,6 +22,7 @@ from policy.drain import DrainStep, again_at, decide_drain
 from policy.ready import drain_rules
 from workflows.life import Life
 from workflows.options import DRAIN, PATCH, named
+from workflows.phases.braked import BRAKED, drain_held
 from workflows.phases.giving_up import ref
 from workflows.phases.ready import withdraw
 
@@ -42,7 +44,7 @@ async def drain(life: Life) -> Phase:
             return Phase.TERMINATION
         if answer is not None:
             _remember(life, answer)
-        step = decide_drain(_rules(life), life.state.drain or DrainState(), life.now)
+        step = _braked(life) or decide_drain(_rules(life), life.state.drain or DrainState(), life.now)
         if step.do == "give up" and await _give_up(life, step):
             return Phase.READY
         if life.overdue():
@@ -67,17 +69,28 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
         escalate=step.do == "escalate",
         rules=rules,
     )
+    if known and known.keep and workflow.patched(BRAKED):
+        # What is given up must not be taken out of service again by a look that was still under way.
+        options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     under_way = workflow.start_activity_method(DrainActivities.drain_node, asked, **options)
-    await workflow.wait_condition(lambda: under_way.done() or _rules(life) != rules)
-    if not under_way.done() and workflow.patched(TOLD_ANEW):
-        under_way.cancel()
+    await workflow.wait_condition(lambda: under_way.done() or _rules(life) != rules or bool(drain_held(life)))
+    if not under_way.done():
+        told_anew = _rules(life) != rules and workflow.patched(TOLD_ANEW)
+        if told_anew or _braked(life):
+            under_way.cancel()
     try:
         answer: Drained = await under_way
         return answer
     except ActivityError as error:
-        if is_cancelled_exception(error) and _rules(life) != rules:
+        if is_cancelled_exception(error) and (_rules(life) != rules or drain_held(life)):
             return None
         raise
+
+
+def _braked(life: Life) -> DrainStep | None:
+    """A pause came, or the permit is called back."""
+    why = drain_held(life)
+    return DrainStep(do="give up", why=why) if why and workflow.patched(BRAKED) else None
 
 
 def _remember(life: Life, answer: Drained) -> None:
@@ -90,7 +103,7 @@ def _remember(life: Life, answer: Drained) -> None:
 
 async def _give_up(life: Life, step: DrainStep) -> bool:
     """Uncordon the node and hand the permit back; False where the NodeClaim has come to be deleted meanwhile."""
-    rules = _rules(life)
+    rules, held = _rules(life), drain_held(life)
     asked = GiveUpAsked(claim=ref(life), why=step.why)
     kept = await workflow.execute_activity_method(
         DrainActivities.keep_node, asked, **named(PATCH, "give the drain up: keep the node")
@@ -98,7 +111,9 @@ async def _give_up(life: Life, step: DrainStep) -> bool:
     if not kept:
         life.change(drain=life.state.drain.model_copy(update={"keep": False}) if life.state.drain else None)
         return False
-    gave_up = GaveUp(at=life.now, again=again_at(rules, life.now), why=step.why)
-    life.change(drain=None, gave_up=gave_up, disruption="")
+    # What a pause ended goes on when that is over.
+    again = life.now if held else again_at(rules, life.now)
+    gave_up = GaveUp(at=life.now, again=again, why=step.why)
+    life.change(drain=None, gave_up=gave_up, disruption="", recalled="")
     await withdraw(life)
     return True

@@ -6,19 +6,21 @@
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, RetryState
+from temporalio.exceptions import ActivityError, ApplicationError, RetryState, is_cancelled_exception
+from temporalio.workflow import ActivityCancellationType
 
 from activities.disruption import DisruptionActivities
 from model import labels
 from model.drains import DrainState
 from model.lifecycle import Phase
 from model.messages import DisruptionReason, PermitAnswered, PermitAsked, PermitWithdrawn
-from model.steps import DisruptionAsked, Report
+from model.steps import Disrupted, DisruptionAsked, Report
 from policy.drain import keeps
 from policy.expiry import expiry_of
 from policy.ready import EMPTY, EXPIRED, Verdict, decide_ready, drain_rules
 from workflows.life import Life
 from workflows.options import PATCH, named
+from workflows.phases.braked import is_held
 from workflows.phases.giving_up import dead, disrupt, lost, ref
 from workflows.phases.repair import repair
 
@@ -88,7 +90,7 @@ async def _ask(life: Life, verdict: Verdict) -> None:
         reason=reason,
         since=since or life.now,
     )
-    life.change(permit=None, permit_asked=life.now, permit_for=reason)
+    life.change(permit=None, permit_asked=life.now, permit_for=reason, recalled="")
     if not await _tell_pool(life, "asked", asked):
         refused = PermitAnswered(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
         life.change(permit=refused)
@@ -97,7 +99,8 @@ async def _ask(life: Life, verdict: Verdict) -> None:
 async def withdraw(life: Life) -> None:
     """Hand the permit back, or take the wish for one."""
     life.change(permit=None, permit_asked=None, blocked_by="")
-    await _tell_pool(life, "withdrawn", PermitWithdrawn(claim_uid=life.uid))
+    withdrawn = PermitWithdrawn(claim_uid=life.uid, workflow_id=workflow.info().workflow_id)
+    await _tell_pool(life, "withdrawn", withdrawn)
 
 
 async def _disrupt(life: Life, verdict: Verdict) -> bool:
@@ -106,11 +109,19 @@ async def _disrupt(life: Life, verdict: Verdict) -> bool:
     permit = life.state.permit
     if permit and permit.until:
         options = {**options, "schedule_to_close_timeout": permit.until - life.now}
+    options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     keep = keeps(drain_rules(life.state))
     asked = DisruptionAsked(claim=ref(life), reason=verdict.why, voluntary=verdict.why != EXPIRED, keep=keep)
+    answering = workflow.start_activity_method(DisruptionActivities.disrupt_claim, asked, **options)
+    await workflow.wait_condition(lambda: answering.done() or is_held(life))
+    if not answering.done():
+        # What is being tried goes to its end; it is not tried again.
+        answering.cancel()
     try:
-        answer = await workflow.execute_activity_method(DisruptionActivities.disrupt_claim, asked, **options)
+        answer: Disrupted = await answering
     except ActivityError as error:
+        if is_cancelled_exception(error) and is_held(life):
+            return False
         if error.retry_state is not RetryState.TIMEOUT:
             raise
         await withdraw(life)

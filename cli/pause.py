@@ -1,0 +1,156 @@
+"""`tenure pause` and `tenure resume`: hold voluntary disruption of the cluster, a NodePool or a node, and let it go on.
+
+Both are updates of the workflow, which answers. Where no worker is there to answer it is sent as a signal, which counts
+as soon as there is one.
+"""
+
+import asyncio
+import getpass
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+import typer
+from temporalio.client import (
+    Client,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from cli.connection import Address, ClusterName, Connection, Namespace
+from cli.exits import Refused
+from cli.lives import Lives
+from model.durations import DurationError, parse_duration
+from model.messages import Pause, Resume, Verdict
+from policy.pauses import problem_of
+from workflows import ids
+
+pausing = typer.Typer()
+resuming = typer.Typer()
+ANSWER_WITHIN = timedelta(seconds=10)
+Whole = Annotated[bool, typer.Option("--cluster", help="The whole cluster.")]
+Pool = Annotated[str, typer.Option("--nodepool", help="This NodePool.")]
+Node = Annotated[str, typer.Option("--node", help="This node: its name, that of its NodeClaim, or its instance id.")]
+Lasting = Annotated[str, typer.Option("--for", help="For how long, such as 2h.")]
+Until = Annotated[str, typer.Option("--until", help="Until when, such as 2026-06-01T18:00:00Z.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; shown wherever something waits for the end.")]
+By = Annotated[str, typer.Option("--by", help="Who; unset: you, on this machine.")]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is paused; exactly one of these."""
+
+    whole: bool = False
+    pool: str = ""
+    node: str = ""
+
+    def check(self, verb: str) -> None:
+        """Raises `Refused`."""
+        if sum((self.whole, bool(self.pool), bool(self.node))) != 1:
+            raise Refused(f"{verb}: what? Give one of --cluster, --nodepool NAME and --node NAME")
+
+
+@pausing.command()
+def pause(
+    cluster: Whole = False,
+    nodepool: Pool = "",
+    node: Node = "",
+    lasting: Lasting = "",
+    until: Until = "",
+    reason: Reason = "",
+    by: By = "",
+    address: Address = "127.0.0.1:7233",
+    namespace: Namespace = "default",
+    cluster_name: ClusterName = "",
+) -> None:
+    """Hold voluntary disruption for a while. Launches, drains that have begun, and repair go on."""
+    target = Target(cluster, nodepool, node)
+    target.check("pause")
+    wanted = wanted_pause(lasting, until, reason, by or myself(), datetime.now(UTC))
+    typer.echo(asyncio.run(tell(Connection(address, namespace, cluster_name), target, "pause", wanted)))
+
+
+@resuming.command()
+def resume(
+    cluster: Whole = False,
+    nodepool: Pool = "",
+    node: Node = "",
+    by: By = "",
+    address: Address = "127.0.0.1:7233",
+    namespace: Namespace = "default",
+    cluster_name: ClusterName = "",
+) -> None:
+    """Let voluntary disruption go on that was paused."""
+    target = Target(cluster, nodepool, node)
+    target.check("resume")
+    wanted = Resume(by=by or myself())
+    typer.echo(asyncio.run(tell(Connection(address, namespace, cluster_name), target, "resume", wanted)))
+
+
+def wanted_pause(lasting: str, until: str, reason: str, by: str, now: datetime) -> Pause:
+    """Raises `Refused` with the option and what to write."""
+    if bool(lasting) == bool(until):
+        raise Refused("pause: until when? Give one of --for 2h and --until 2026-06-01T18:00:00Z")
+    try:
+        moment = now + (parse_duration(lasting) or timedelta(0)) if lasting else datetime.fromisoformat(until)
+    except DurationError as error:
+        raise Refused(f"--for: {error}") from error
+    except (ValueError, OverflowError) as error:
+        raise Refused(f"--until: {until!r} is no moment; write one such as 2026-06-01T18:00:00Z") from error
+    wanted = Pause(by=by, reason=reason, until=moment)
+    if wrong := problem_of(wanted, now):
+        raise Refused(f"pause: --{wrong}")
+    return wanted
+
+
+def myself() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}".replace(",", " ")
+
+
+async def tell(connection: Connection, target: Target, verb: Literal["pause", "resume"], wanted: Pause | Resume) -> str:
+    """The answer. Raises `Refused` where there is nothing of this name, or it says no."""
+    client = await connection.client()
+    workflow_id = await _workflow_of(client, connection.cluster, target)
+    handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
+    try:
+        answer = handle.execute_update(verb, wanted, result_type=Verdict, rpc_timeout=ANSWER_WITHIN)
+        verdict: Verdict = await asyncio.wait_for(answer, ANSWER_WITHIN.total_seconds())
+    except WorkflowUpdateFailedError as refused:
+        raise Refused(f"{verb}: {refused.cause}") from refused
+    except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
+        return await _send(handle, verb, wanted)
+    except RPCError as error:
+        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            return await _send(handle, verb, wanted)
+        raise Refused(_unknown(verb, workflow_id, target, error)) from error
+    return verdict.message
+
+
+async def _send(
+    handle: WorkflowHandle[object, object], verb: Literal["pause", "resume"], wanted: Pause | Resume
+) -> str:
+    await handle.signal(f"{verb}_disruption", wanted)
+    return f"no worker answers within {ANSWER_WITHIN.seconds} s; it was sent as a signal and counts as soon as one does"
+
+
+def _unknown(verb: str, workflow_id: str, target: Target, error: RPCError) -> str:
+    if error.status is not RPCStatusCode.NOT_FOUND:
+        return f"{verb}: {error.message}"
+    what = f"--nodepool {target.pool}" if target.pool else "--cluster" if target.whole else f"--node {target.node}"
+    return f"{what}: no workflow {workflow_id} runs; is the name right, and --cluster-name, and does a worker run?"
+
+
+async def _workflow_of(client: Client, cluster: str, target: Target) -> str:
+    if target.whole:
+        return ids.cluster(cluster)
+    if target.pool:
+        return ids.nodepool(cluster, target.pool)
+    lives = await Lives(client, cluster).running()
+    found = [one for one in lives if target.node in (one.name, one.node_name, one.instance_id)]
+    if not found:
+        raise Refused(f"--node {target.node}: no NodeClaim, Node or instance of this name runs in cluster {cluster}")
+    return found[-1].workflow_id

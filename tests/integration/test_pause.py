@@ -1,0 +1,163 @@
+"""The brake on the real parts: by the command, by annotation, of a pool, a node and the whole cluster; and how soon."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from cli.connection import Connection
+from cli.pause import Target, tell, wanted_pause
+from kube.resources import NAMESPACES, NODE_CLAIMS, NODES
+from model.drains import DrainState
+from model.kinds.lifecycle_rules import DrainRules
+from model.labels import PAUSE
+from model.lifecycle import ClaimState
+from model.messages import Resume
+from tests.integration.acts import Act
+from tests.integration.eventually import eventually, throughout
+from tests.integration.objects import lifecycle_policy
+from tests.integration.product import Product
+from tests.integration.scene import Scene
+
+ACT = Act("pause")
+WHOLE = Act("pause-cluster")
+"""Alone: nothing goes meanwhile."""
+SOON = 5.0
+"""Seconds in which what is under way has to have stopped."""
+
+
+async def pause(product: Product, target: Target) -> str:
+    wanted = wanted_pause("1h", "", "a test, of pauses", "ann@example.com", datetime.now(UTC))
+    return await tell(connection(product), target, "pause", wanted)
+
+
+async def resume(product: Product, target: Target) -> str:
+    return await tell(connection(product), target, "resume", Resume(by="ann@example.com"))
+
+
+def connection(product: Product) -> Connection:
+    plan = product.sandbox.plan
+    return Connection(product.sandbox.temporal_address, plan.namespace, plan.cluster_name)
+
+
+async def annotate(product: Product, path: str, text: str | None) -> None:
+    await product.patch(path, {"metadata": {"annotations": {PAUSE: text}}})
+
+
+async def annotated(product: Product, path: str, *words: str) -> None:
+    found = await product.kube.request("GET", path)
+    text = (found["metadata"].get("annotations") or {}).get(PAUSE, "")
+    assert all(word in text for word in words) and bool(text) == bool(words), text
+
+
+def text(**lasting: float) -> str:
+    until = (datetime.now(UTC) + timedelta(**lasting)).isoformat(timespec="seconds")
+    return f"until={until}, by=ann, reason=a test, of pauses"
+
+
+async def kept(scene: Scene, name: str, *words: str) -> None:
+    """It is empty and due, says why it stays, and stays."""
+    await eventually(partial(scene.is_blocked_by, name, *words))
+    await throughout(partial(scene.claims_stand, [name]), seconds=5)
+
+
+@ACT.scenario
+async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: Product) -> None:
+    async with product.scene("paused") as scene:
+        (claim,) = await scene.run(1)
+        name, path, pool = claim["metadata"]["name"], scene.pool_path, scene.name
+        assert f"NodePool {pool} is paused until" in await pause(product, Target(pool=pool))
+        await eventually(partial(annotated, product, path, "by=ann@example.com", "reason=a test, of pauses"))
+        await scene.scale(0)
+        await kept(scene, name, f"NodePool {pool} is paused by ann@example.com")
+        await eventually(partial(scene.event, pool, "DisruptionPaused", "a test, of pauses"))
+        assert await resume(product, Target(pool=pool)) == f"NodePool {pool} goes on"
+        await eventually(partial(scene.claims_are_gone, [name]))
+        await annotated(product, path)
+
+
+@ACT.scenario
+async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product: Product) -> None:
+    async with product.scene("annotated") as scene:
+        (claim,) = await scene.run(1)
+        name, path = claim["metadata"]["name"], scene.pool_path
+        await annotate(product, path, "until next week")
+        await eventually(partial(scene.event, scene.name, "DisruptionPaused", "has no reason; write it last"))
+        await scene.scale(0)
+        await kept(scene, name, "is paused by the annotation")
+        until = time.monotonic() + 15
+        await annotate(product, path, text(seconds=15))
+        await eventually(partial(scene.is_blocked_by, name, "is paused by ann until"))
+        await eventually(partial(scene.claims_are_gone, [name]))
+        assert time.monotonic() > until - 1
+        await eventually(partial(annotated, product, path))
+
+
+@ACT.scenario
+async def test_an_annotation_of_a_node_holds_that_node_alone(product: Product) -> None:
+    async with product.scene("one-node") as scene:
+        claims = await scene.run(2)
+        held, other = (one["metadata"]["name"] for one in claims)
+        await annotate(product, NODES.path(claims[0]["status"]["nodeName"]), text(hours=1))
+        await eventually(partial(scene.event, held, "DisruptionPaused"))
+        await scene.scale(0)
+        await eventually(partial(scene.claims_are_gone, [other]))
+        await kept(scene, held, "the node is paused by ann")
+        assert await resume(product, Target(node=held)) == f"NodeClaim {held} goes on"
+        await eventually(partial(scene.claims_are_gone, [held]))
+
+
+@ACT.scenario
+async def test_what_is_under_way_stops_within_seconds(product: Product) -> None:
+    async with product.scene("under-way") as scene:
+        (claim,) = await scene.run(1)
+        name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
+        await _keeps(scene, name, whenBlocked="giveUp", blockedFor="1h")
+        await scene.scale(0)
+        await eventually(partial(_drains, scene, name))
+        began = time.monotonic()
+        await pause(product, Target(pool=scene.name))
+        await eventually(partial(scene.node_is_in_service, node))
+        took = time.monotonic() - began
+        print(f"a drain under way was given up {took:.1f} s after the pause was asked for")
+        assert took < SOON
+        await kept(scene, name, f"NodePool {scene.name} is paused by ann@example.com")
+        await resume(product, Target(pool=scene.name))
+        await eventually(partial(scene.claims_are_gone, [name]))
+
+
+@WHOLE.scenario
+async def test_the_namespaces_annotation_pauses_the_whole_cluster(product: Product) -> None:
+    path = NAMESPACES.path("tenure")
+    async with product.scene("whole") as scene:
+        (claim,) = await scene.run(1)
+        name = claim["metadata"]["name"]
+        await annotate(product, path, text(hours=1))
+        try:
+            await scene.scale(0)
+            await kept(scene, name, "the cluster is paused by ann")
+        finally:
+            await annotate(product, path, None)
+        await eventually(partial(scene.claims_are_gone, [name]))
+
+
+async def _keeps(scene: Scene, claim: str, **drain: Any) -> None:
+    """These rules hold for its drain, and its workflow has been told."""
+    await scene.make(lifecycle_policy(scene.name, scene.name, drain=drain))
+    life = scene.product.temporal.get_workflow_handle((await scene.life(claim)).workflow_id)
+    wanted = DrainRules.model_validate(drain)
+
+    async def told() -> None:
+        rules = (await life.query("state", result_type=ClaimState)).seen.rules
+        assert rules is not None and rules.drain == wanted, rules
+
+    await eventually(told)
+
+
+async def _drains(scene: Scene, claim: str) -> None:
+    """Its drain is under way, and its NodeClaim is not deleted yet."""
+    life = scene.product.temporal.get_workflow_handle((await scene.life(claim)).workflow_id)
+    state = await life.query("state", result_type=ClaimState)
+    assert (state.drain or DrainState()).keep, state.phase
+    found = await scene.product.kube.request("GET", NODE_CLAIMS.path(claim))
+    assert "deletionTimestamp" not in found["metadata"]

@@ -1,0 +1,87 @@
+"""Pauses: what makes sense, and the annotation that a person can write."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.messages import Pause
+from policy.pauses import NEVER, ends, found_in, hold_of, holds, problem_of, read_pause, tidied, words, write_pause
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+TEXT = "until=2026-06-01T18:00:00Z, by=ann, reason=training runs, all of them"
+
+
+def pause(**said: object) -> Pause:
+    return Pause.model_validate({"by": "ann", "reason": "why", "until": NOW + timedelta(hours=1), **said})
+
+
+def test_an_annotation_is_read_as_a_person_writes_it() -> None:
+    found = read_pause(TEXT)
+    assert found == Pause(by="ann", reason="training runs, all of them", until=datetime(2026, 6, 1, 18, tzinfo=UTC))
+    assert read_pause("by=ann,until=2026-06-01T20:00+02:00,reason=training runs, all of them") == found
+    assert write_pause(found) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("2h", "'2h' has no reason; write it last"),
+        ("until=2026-06-01T18:00:00Z, by=ann", "has no reason"),
+        ("until=2026-06-01T18:00:00Z, reason=x", "has no by"),
+        ("by=ann, reason=x", "has no until"),
+        ("until=tomorrow, by=ann, reason=x", "until='tomorrow' is no moment"),
+        ("until=2026-06-01T18:00:00, by=ann, reason=x", "has no time zone"),
+        ("until=2026-06-01T18:00:00Z, who=ann, reason=x", "'who=ann' is not understood"),
+        ("until=2026-06-01T18:00:00Z, by=ann, reason= ", "write why"),
+        ("until=2226-06-01T18:00:00Z, by=ann, reason=x", "too far away"),
+    ],
+)
+def test_one_that_cannot_be_read_says_what_to_write_and_holds_without_an_end(text: str, named: str) -> None:
+    with pytest.raises(ValueError, match="write") as wrong:
+        read_pause(text)
+    assert named in str(wrong.value)
+    found = found_in(text)
+    assert found is not None and found.until == NEVER and ends(found) is None
+    assert holds(found, NOW + timedelta(days=10_000)) and named in words(found) and "tenure.sh/pause" in words(found)
+
+
+def test_no_annotation_is_no_pause_and_one_that_is_over_holds_nothing() -> None:
+    assert found_in("") is None
+    over = found_in(TEXT)
+    assert over is not None and not holds(over, over.until)
+    assert hold_of("pool", "gpu", TEXT, over.until) is None
+    held = hold_of("pool", "gpu", TEXT, NOW)
+    assert held is not None and (held.name, held.until) == ("gpu", over.until) and "by ann until" in held.why
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ({"by": " "}, "by: ' ' is no name"),
+        ({"by": "ann, bob"}, "by: 'ann, bob' is no name"),
+        ({"reason": ""}, "reason: '' of 0 characters; write why"),
+        ({"reason": "x" * 301}, "of 301 characters; write why, in 1 to 300"),
+        ({"until": NOW}, "is past; write a moment to come"),
+        ({"until": NOW.replace(tzinfo=None)}, "has no time zone; write one"),
+        ({}, ""),
+    ],
+)
+def test_what_is_asked_for_is_checked_by_field_value_and_what_to_write(said: dict[str, object], named: str) -> None:
+    problem = problem_of(pause(**said), NOW)
+    assert named in problem and bool(problem) == bool(named)
+
+
+@given(
+    by=st.text(max_size=120),
+    reason=st.text(max_size=400),
+    until=st.datetimes(min_value=datetime(2000, 1, 2), max_value=datetime(2099, 12, 30)),
+    zone=st.sampled_from([UTC, timezone(timedelta(hours=-9, minutes=-30)), None]),
+)
+def test_whatever_is_paused_reads_from_its_annotation_as_it_was_written(
+    by: str, reason: str, until: datetime, zone: timezone | None
+) -> None:
+    meant = tidied(Pause(by=by, reason=reason, until=until.replace(tzinfo=zone)))
+    assert found_in(write_pause(meant)) == meant
+    assert meant.until >= until.replace(tzinfo=zone or UTC)
