@@ -163,6 +163,7 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         replicas.keep_replicas,
         classes.resolve_node_class,
         classes.remove_node_class,
+        classes.pin_images,
     ]
 
 

@@ -224,6 +224,34 @@ class RolloutLook(Value):
     news: tuple[News, ...] = ()
 
 
+class RolloutAsked(Message):
+    """Look at a NodePool for its roll-out."""
+
+    name: str
+    pods: bool = False
+    """Whether it matters how the pods on new nodes are."""
+
+
+class RolloutTold(Message):
+    """Say on the NodePool what became of its roll-out."""
+
+    name: str
+    news: tuple[News, ...] = ()
+    kept: str = ""
+    """The state, for a workflow that has lost it; empty when there is none."""
+
+
+class PinAsked(Message):
+    """Take these images again on an EC2NodeClass."""
+
+    node_class: str
+    images: dict[str, str]
+    """Those that failed, and for each the last good one."""
+    by: str
+    why: str
+    lasts: timedelta
+
+
 class ApproveRollout(Message):
     """Update or signal of a person: go on with this plan."""
 

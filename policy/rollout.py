@@ -1,8 +1,8 @@
 """How a roll-out of drift goes through a NodePool: in waves, watched, halted when it fails, and back where it can.
 
 `look` is asked when something changed and at the moment that it named itself. It decides how many drifted nodes may go
-beside what budgets say; `granted` tells it of permits, `rollout_people.py` of what people said. Pure. Every state has a
-moment to look again, or names what a person is to do.
+beside what budgets say; `rollout_heard.py` takes in permits, answers of Prometheus, and what people say. Pure. Every
+state has a moment to look again, or names what a person is to do.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from model.rollouts import (
-    GateAnswer,
     Halted,
     News,
     NewsReason,
@@ -33,6 +32,8 @@ STALLED: Final = timedelta(hours=24)
 """A wave in which no node goes for so long is overdue."""
 SLOW: Final = timedelta(hours=1)
 """So long after its soak time a wave that cannot be ended is overdue; likewise a roll-back that does not begin."""
+SETTLED: Final = timedelta(minutes=15)
+"""After a change: by then all that drifts from it is known (`controller/drift.py` looks at everything every 5 min)."""
 IDLE: Final = timedelta(minutes=15)
 """Between looks at a roll-out that has begun, while no node of it moves."""
 
@@ -49,21 +50,6 @@ def look(pool: str, state: RolloutState, seen: RolloutSeen, now: datetime) -> Ro
         why = "what nodes are made from cannot be told: the EC2NodeClass is not resolved as it is now"
         return RolloutLook(state=state, room=0, why=why, again=now + IDLE if seen.drifted else None)
     return _Rollout(pool, state, seen, seen.target, read(seen.rules), now).look()
-
-
-def granted(state: RolloutState, uids: tuple[str, ...], now: datetime) -> RolloutState:
-    """These NodeClaims got permits to go for drift."""
-    if state.target is None or state.finished or not uids:
-        return state
-    moving = tuple(dict.fromkeys((*state.moving, *uids)))
-    return state.model_copy(update={"moving": moving, "granted_at": now})
-
-
-def heard(state: RolloutState, answers: tuple[GateAnswer, ...]) -> RolloutState:
-    """What Prometheus said, each in the place of what it said before."""
-    new = {one.gate for one in answers}
-    kept = tuple(one for one in state.answers if one.gate not in new)
-    return state.model_copy(update={"answers": (*kept, *answers)})
 
 
 @dataclass
@@ -86,8 +72,7 @@ class _Rollout:
         if self.state.halted is not None:
             return self._halted(self.state.halted)
         if not self.size:
-            soon = self.now + self.rules.every if self.seen.wished else None
-            return self._answer(0, "no drifted node is seen yet", again=soon)
+            return self._without_drift()
         if self.state.wave_began is None:
             self._begin()
         health = health_of(self.rules, self.state, self.seen, self.now)
@@ -155,6 +140,16 @@ class _Rollout:
     def _begin(self) -> None:
         self._change(wave_began=self.now)
         self._tell("RolloutBegan", f"{self.words.what} begins: {self.size} nodes have drifted, {self.last + 1} waves")
+
+    def _without_drift(self) -> RolloutLook:
+        """Nodes that are there and have not drifted for a while are what is asked for: it changed nothing for them."""
+        settled = (self.state.began or self.now) + SETTLED
+        if self.seen.new and self.now >= settled:
+            self._change(finished=True, good=self.target)
+            return self._answer(None)
+        looks = [settled] if self.seen.new else []
+        looks += [self.now + self.rules.every] if self.seen.wished else []
+        return self._answer(0, "no drifted node is seen yet", again=min(looks, default=None))
 
     # --- waves ---
 

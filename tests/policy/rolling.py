@@ -17,8 +17,8 @@ from model.rollouts import (
     RolloutState,
     Target,
 )
-from policy.rollout import granted, heard, look
-from policy.rollout_people import approve, refusal_of, reject
+from policy.rollout import look
+from policy.rollout_heard import approve, granted, heard, refusal_of, reject
 from tests.policy.builders import NOW
 
 GOOD = Target(pool="p1", requirements="r1", node_class="default", class_hash="c1", images=(Image(id="ami-good"),))

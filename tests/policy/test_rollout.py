@@ -118,11 +118,29 @@ def test_nodes_that_drift_later_and_for_reasons_of_their_own_go_by_budgets_alone
 def test_no_roll_out_ends_before_its_drift_is_seen() -> None:
     """Some drift is found only when instances are listed: until then nothing has been shown."""
     pool = drifted({})
-    old, pool.old = pool.old, {}
-    assert pool.wait(minutes=10).again is None
-    assert pool.look().room == 0
-    pool.old = old
+    old, pool.old, pool.new = pool.old, {}, 3
+    assert pool.wait(minutes=14).room == 0
+    pool.old, pool.new = old, 0
     assert pool.look().room == 10
+
+
+def test_what_no_node_drifts_from_is_good_after_a_while() -> None:
+    """Such as a wider choice of instance types: a roll-out after it is compared with it."""
+    wider = GOOD.model_copy(update={"requirements": "r2"})
+    pool = Pool(WAVES).towards(wider)
+    pool.old, pool.new = {}, 10
+    pool.wait(minutes=15)
+    assert pool.state.good == wider
+    assert pool.told() == []
+    pool.towards(wider.model_copy(update={"images": BAD.images}))
+    pool.step()
+    assert pool.reject(roll_back=True) == ""
+
+
+def test_a_pool_without_nodes_has_shown_nothing() -> None:
+    pool = Pool(WAVES, nodes=0).towards(BAD)
+    assert pool.wait(hours=5).again is None
+    assert pool.state.good == GOOD
 
 
 def test_a_target_that_cannot_be_told_holds_and_is_no_other_target() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from model.rollouts import ApproveRollout, Image
-from policy.rollout_people import refusal_of
+from policy.rollout_heard import refusal_of
 from tests.policy.rolling import BAD, GOOD, WAVES, Pool, drifted
 
 ASKED = {**WAVES, "approval": {"required": True, "expires": "4h"}}

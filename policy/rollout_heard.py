@@ -1,12 +1,27 @@
-"""What people say of a roll-out: that a plan is approved, or rejected, or that a halted one is to go on. Pure.
+"""What a roll-out hears between two looks: permits, answers of Prometheus, and what people say of its plans. Pure.
 
-The ids that they name are `RolloutPlan.id` and `Halted.plan`: one of a plan that is no more is refused.
+People name `RolloutPlan.id` and `Halted.plan`: what they say of a plan that is no more is refused.
 """
 
 from datetime import datetime
 
-from model.rollouts import Approval, ApproveRollout, Halted, RejectRollout, RolloutState
+from model.rollouts import Approval, ApproveRollout, GateAnswer, Halted, RejectRollout, RolloutState
 from policy.rollout_back import images_back
+
+
+def granted(state: RolloutState, uids: tuple[str, ...], now: datetime) -> RolloutState:
+    """These NodeClaims got permits to go for drift."""
+    if state.target is None or state.finished or not uids:
+        return state
+    moving = tuple(dict.fromkeys((*state.moving, *uids)))
+    return state.model_copy(update={"moving": moving, "granted_at": now})
+
+
+def heard(state: RolloutState, answers: tuple[GateAnswer, ...]) -> RolloutState:
+    """What Prometheus said, each in the place of what it said before."""
+    new = {one.gate for one in answers}
+    kept = tuple(one for one in state.answers if one.gate not in new)
+    return state.model_copy(update={"answers": (*kept, *answers)})
 
 
 def refusal_of(state: RolloutState, said: ApproveRollout | RejectRollout, now: datetime) -> str:
