@@ -11,6 +11,7 @@ from activities.absences import AbsenceActivities
 from activities.disruption import DisruptionActivities
 from activities.drain_ports import Budgets, DrainPorts, Rollouts
 from activities.draining import DrainActivities
+from activities.gates import GateActivities
 from activities.joining import JoiningActivities
 from activities.launching import LaunchActivities
 from activities.lives import Lives
@@ -34,6 +35,7 @@ from activities.repairing import RepairActivities
 from activities.replica_ports import Loads
 from activities.replicas import ReplicaActivities
 from activities.reservations import ReservationActivities
+from activities.rollouts import RolloutActivities
 from activities.termination import TerminationActivities
 from activities.upkeep_claims import ClaimUpkeep
 from activities.upkeep_instances import InstanceUpkeep
@@ -64,6 +66,9 @@ class Ports:
     loads: Loads
     budgets: Budgets
     rollouts: Rollouts
+    """Of Deployments, which drains restart."""
+    gates: GateActivities
+    """Of roll-outs through NodePools."""
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
@@ -157,6 +162,14 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         resolver=ports.resolver,
         events=ports.events,
     )
+    rolling = RolloutActivities(
+        pools=ports.pools,
+        claims=ports.claims,
+        nodes=ports.nodes,
+        pods=ports.pods,
+        node_classes=ports.node_classes,
+        events=ports.events,
+    )
     return [
         pools.update_pool,
         pools.read_allowance,
@@ -164,6 +177,9 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         classes.resolve_node_class,
         classes.remove_node_class,
         classes.pin_images,
+        rolling.look_at_rollout,
+        rolling.tell_rollout,
+        ports.gates.ask_gate,
     ]
 
 

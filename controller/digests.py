@@ -170,6 +170,7 @@ def pool_digest(
     *,
     static_capacity: bool = False,
     healthy_at: tuple[int, int] | None = None,
+    rules: LifecycleRules | None = None,
 ) -> PoolSeen:
     """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by."""
     claims = tuple(claims)
@@ -186,6 +187,7 @@ def pool_digest(
         registered=0 if healthy_at == (pool.generation, generation) else sum(one.registered for one in claims),
         stamps=foreign_stamps(pool.hash_version, claims, labels.NODEPOOL_HASH_VERSION),
         deleting=pool.deleting,
+        rollout=rules.rollout if rules else None,
         **_static(pool, claims, static_capacity),
     )
 

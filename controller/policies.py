@@ -83,6 +83,7 @@ class Policies:
         for pool in self._labels:
             if before.get(pool) != self._rules.get(pool):
                 dirty.claims |= {claim.name for claim in self._caches.claims_of_pool(pool)}
+                dirty.pools.add(pool)
                 dirty.pods = True
         return True
 

@@ -249,9 +249,8 @@ class Telling:
             return
         node_class = self._caches.node_classes.get(view.fact.node_class)
         claims = self._caches.claims_of_pool(name)
-        seen = pool_digest(
-            view.fact, claims, node_class, static_capacity=self._static_capacity, healthy_at=view.healthy_at
-        )
+        rules, gate = self._lives.policies.rules_of(name) if self._lives else None, self._static_capacity
+        seen = pool_digest(view.fact, claims, node_class, static_capacity=gate, healthy_at=view.healthy_at, rules=rules)
         start = Start("NodePoolWorkflow", PoolState(cluster=self._cluster, name=name), summary=f"NodePool {name}")
         numbered = seen.model_copy(update={"number": self._number()})
         signal = Signal(ids.nodepool(self._cluster, name), "seen", numbered, fingerprint(seen), start)

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.kinds import LifecycleRules
+from model.kinds.rollout_rules import RolloutRules
 from model.pace import Expected
 from model.repairs import Unhealthy
 
@@ -105,6 +106,8 @@ class PoolSeen(Message):
     """NodeClaims that are not being deleted."""
     going: int = 0
     """NodeClaims that are."""
+    rollout: RolloutRules | None = None
+    """What LifecyclePolicies say of roll-outs there; None where none says anything."""
 
 
 class NodeClassSeen(Message):

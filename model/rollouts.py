@@ -195,6 +195,7 @@ NewsReason = Literal[
     "RolloutSuperseded",
     "RolloutApproved",
     "RolloutRejected",
+    "RolloutRefused",
 ]
 
 

@@ -111,7 +111,7 @@ def _of_waves(waves: tuple[RolloutWave, ...], field: str) -> Iterator[str]:
 
 
 def _of_query(query: RolloutQuery, field: str) -> Iterator[str]:
-    yield from _time(query.timeout, f"{field}.timeout", "10s")
+    yield from _time(query.timeout, f"{field}.timeout", "10s", most=timedelta(minutes=1))
     if (query.below is None) == (query.above is None):
         yield f"{field}: it passes by one of the two; write below, such as below: '0.01', or above, such as above: '1'"
     for name, limit in (("below", query.below), ("above", query.above)):
@@ -121,7 +121,9 @@ def _of_query(query: RolloutQuery, field: str) -> Iterator[str]:
             yield f"{field}.{name}: {limit!r} is no number: write one such as '0.01'"
 
 
-def _time(text: str | None, field: str, example: str, least: timedelta = timedelta(0)) -> Iterator[str]:
+def _time(
+    text: str | None, field: str, example: str, least: timedelta = timedelta(0), most: timedelta | None = None
+) -> Iterator[str]:
     if text is None:
         return
     try:
@@ -129,8 +131,11 @@ def _time(text: str | None, field: str, example: str, least: timedelta = timedel
     except ValueError as error:
         yield f"{field}: {error}"
         return
-    if span is None or span < least:
-        yield f"{field}: {text!r} is {'too short' if span is not None else 'no length of time'}; write {example} or so"
+    wrong = "no length of time" if span is None else "too short" if span < least else ""
+    if span is not None and most is not None and span > most:
+        wrong = "too long"
+    if wrong:
+        yield f"{field}: {text!r} is {wrong}; write {example} or so"
 
 
 def _share(text: str | None, field: str) -> Iterator[str]:

@@ -35,6 +35,7 @@ PASSED_THROUGH = (
     "workflows.options",
     "workflows.phases",
     "workflows.replicas",
+    "workflows.rollouts",
 )
 """Loaded once and shared by all runs; kept deterministic by the linter's bans, which cover what the sandbox would."""
 

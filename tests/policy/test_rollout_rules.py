@@ -101,6 +101,10 @@ def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
             {"health": {"queries": [QUERY | {"below": "little"}]}},
             "spec.rollout.health.queries[0].below: 'little' is no number: write one such as '0.01'",
         ),
+        (
+            {"health": {"queries": [QUERY | {"below": "1", "timeout": "5m"}]}},
+            "spec.rollout.health.queries[0].timeout: '5m' is too long; write 10s or so",
+        ),
         ({"approval": {"expires": "5s"}}, "spec.rollout.approval.expires: '5s' is too short; write 24h or so"),
         (
             {"approval": {"staleAfter": "x"}},
