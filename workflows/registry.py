@@ -27,6 +27,7 @@ PASSED_THROUGH = (
     "policy",
     "scheduling",
     "cronsim",
+    "workflows.approvals",
     "workflows.attributes",
     "workflows.details",
     "workflows.ids",

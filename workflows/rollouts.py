@@ -62,12 +62,13 @@ class Rollouts:
 
     # --- what is heard ---
 
-    def refusal(self, said: ApproveRollout | RejectRollout) -> str:
-        """Why this cannot be done, for validators; empty when it can."""
-        return refusal_of(self._state().rollout, said, workflow.now())
+    def check(self, said: ApproveRollout | RejectRollout) -> None:
+        """Raises ValueError with the reason where this cannot be done."""
+        if refused := refusal_of(self._state().rollout, said, workflow.now()):
+            raise ValueError(refused)
 
     def approve(self, said: ApproveRollout) -> Verdict:
-        if refused := self.refusal(said):
+        if refused := refusal_of(self._state().rollout, said, workflow.now()):
             return self._refuse(said, refused)
         self._remember(approve(self._state().rollout, said, workflow.now()))
         plan = self._state().rollout.plan
@@ -76,7 +77,7 @@ class Rollouts:
         return self._heard(News(reason="RolloutApproved", message=_with(message, said.reason)))
 
     def reject(self, said: RejectRollout) -> Verdict:
-        if refused := self.refusal(said):
+        if refused := refusal_of(self._state().rollout, said, workflow.now()):
             return self._refuse(said, refused)
         self._remember(reject(self._state().rollout, said, workflow.now()))
         back = ", and the last good image is taken again" if said.roll_back else ""

@@ -6,15 +6,15 @@ from datetime import timedelta
 from temporalio import workflow
 
 from model.coordination import Permit, PoolCount, PoolState
-from model.messages import PermitAsked, Verdict
+from model.messages import PermitAsked
 from model.observations import PoolSeen
-from model.rollouts import ApproveRollout, RejectRollout
 from policy.budgets import Allowance
+from workflows.approvals import Approving
 from workflows.rollouts import Rollouts
 
 
 @workflow.defn
-class RollingWorkflow:
+class RollingWorkflow(Approving):
     """Grants what the roll-out leaves of a budget of ten, as often as something is due or somebody wishes."""
 
     @workflow.init
@@ -71,23 +71,6 @@ class RollingWorkflow:
     @workflow.signal
     def roll(self) -> None:
         self._roll = True
-
-    @workflow.update
-    def approve(self, said: ApproveRollout) -> Verdict:
-        return self._rollouts.approve(said)
-
-    @approve.validator
-    def _check_approve(self, said: ApproveRollout) -> None:
-        if refused := self._rollouts.refusal(said):
-            raise ValueError(refused)
-
-    @workflow.update
-    def reject(self, said: RejectRollout) -> Verdict:
-        return self._rollouts.reject(said)
-
-    @workflow.signal
-    def approve_rollout(self, said: ApproveRollout) -> None:
-        self._rollouts.approve(said)
 
     @workflow.query
     def state(self) -> PoolState:
