@@ -62,13 +62,12 @@ class Ports:
     reservations: Reservations
     lives: Lives
     machines: Machines
+    gates: GateActivities
+    """Of roll-outs through NodePools; `rollouts` are those of Deployments, which drains restart."""
     upkeep: UpkeepPorts
     loads: Loads
     budgets: Budgets
     rollouts: Rollouts
-    """Of Deployments, which drains restart."""
-    gates: GateActivities
-    """Of roll-outs through NodePools."""
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:

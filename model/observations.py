@@ -99,6 +99,8 @@ class PoolSeen(Message):
     stamps: str = ""
     """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False
+    rollout: RolloutRules | None = None
+    """What LifecyclePolicies say of roll-outs there; None where none says anything."""
     static: Literal["", "off", "on"] = ""
     """`on`: a static pool; `off`: likewise, and the gate StaticCapacity is off. What follows is told of `on` alone."""
     replicas: int = 0
@@ -106,8 +108,6 @@ class PoolSeen(Message):
     """NodeClaims that are not being deleted."""
     going: int = 0
     """NodeClaims that are."""
-    rollout: RolloutRules | None = None
-    """What LifecyclePolicies say of roll-outs there; None where none says anything."""
 
 
 class NodeClassSeen(Message):
