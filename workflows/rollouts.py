@@ -55,6 +55,8 @@ class Rollouts:
         self._at: datetime | None = None
         """Of the last look."""
         self._again: datetime | None = None
+        self._base: tuple[object, ...] = ()
+        """Of the NodePool, as it was then."""
         self._anew = True
         self._wished = False
         self._news: tuple[News, ...] = ()
@@ -84,10 +86,6 @@ class Rollouts:
         message = _with(f"plan {said.plan} is rejected by {said.by}{back}", said.reason)
         return self._heard(News(reason="RolloutRejected", message=message, warning=True))
 
-    def look_again(self) -> None:
-        """The NodePool, its rules or its nodes changed: what matters is found by a look."""
-        self._anew = True
-
     def granted(self, uids: Iterable[str]) -> None:
         """These NodeClaims got permits for Drifted."""
         self._remember(granted(self._state().rollout, tuple(uids), workflow.now()))
@@ -116,7 +114,14 @@ class Rollouts:
             return None
         if state.seen.rollout is None:
             return workflow.now() if state.rollout != RolloutState() else None
-        return workflow.now() if self._anew or self._last is None else self._again
+        return workflow.now() if self._anew or self._base != self._basis() else self._again
+
+    def _basis(self) -> tuple[object, ...]:
+        """What a look may find something new by. Its nodes are none of it while no roll-out goes on."""
+        state = self._state()
+        seen, rollout = state.seen, state.rollout
+        fixed = (seen.rollout, seen.generation, seen.node_class, seen.node_class_ready, seen.class_generation)
+        return fixed if rollout.finished else (*fixed, seen.usage, state.registrations.outcomes)
 
     # --- what is done ---
 
@@ -167,7 +172,7 @@ class Rollouts:
         return await self._look(wished=wished)
 
     async def _look(self, *, wished: bool) -> RolloutLook:
-        self._anew = False
+        self._anew, self._base = False, self._basis()
         try:
             seen = await self._seen(wished)
         except ActivityError as error:
@@ -246,7 +251,7 @@ class Rollouts:
         """The rules are gone, and the state with them."""
         self._remember(RolloutState())
         self._keep(RolloutLook(state=RolloutState()))
-        self._news = ()
+        self._news, self._anew = (), True
         told = RolloutTold(name=self._state().name)
         await workflow.execute_activity_method(
             RolloutActivities.tell_rollout, told, **named(PATCH, "the roll-out is over")
@@ -255,6 +260,8 @@ class Rollouts:
 
     def _keep(self, found: RolloutLook) -> RolloutLook:
         self._last, self._at, self._again = found, workflow.now(), found.again
+        if found.state.finished:
+            self._base = self._basis()
         return found
 
     def _remember(self, rollout: RolloutState) -> None:

@@ -61,7 +61,6 @@ class RollingWorkflow(Approving):
     @workflow.signal
     def seen(self, seen: PoolSeen) -> None:
         self._change(seen=seen)
-        self._rollouts.look_again()
 
     @workflow.signal
     def asked(self, asked: PermitAsked) -> None:

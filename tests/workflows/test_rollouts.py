@@ -196,3 +196,20 @@ async def test_rules_that_are_taken_away_end_it(waved: Rolling, skipping: Workfl
     await in_time(skipping, lambda: waved.has_permits(5), seconds=20)
     assert (await waved.state()).rollout == RolloutState()
     assert waved.pool.told[-1].kept == ""
+    await waved.handle.signal(RollingWorkflow.seen, seen(**WAVES, onFailure="rollBack"))
+    await in_time(skipping, lambda: _wave_began(waved), seconds=5)
+
+
+async def test_another_node_of_a_pool_that_is_well_is_no_news_and_another_spec_is(
+    waved: Rolling, skipping: WorkflowEnvironment
+) -> None:
+    known = (await waved.state()).seen
+    await waved.handle.signal(RollingWorkflow.seen, known.model_copy(update={"usage": "11 nodes"}))
+    await skipping.sleep(timedelta(minutes=1))
+    assert waved.pool.looks == 1
+    await waved.handle.signal(RollingWorkflow.seen, known.model_copy(update={"generation": 2}))
+    await in_time(skipping, lambda: _wave_began(waved), seconds=5)
+
+
+async def _wave_began(one: Rolling) -> bool:
+    return (await one.state()).rollout.wave_began is not None
