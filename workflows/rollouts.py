@@ -34,6 +34,7 @@ from model.rollouts import (
 from policy.budgets import Allowance
 from policy.rollout import look
 from policy.rollout_heard import approve, granted, heard, refusal_of, reject
+from workflows import measures
 from workflows.options import GATE, LOOK, PATCH, RESOLVE, named
 
 PINNED_FOR: Final = timedelta(days=30)
@@ -209,6 +210,8 @@ class Rollouts:
         found = look(self._state().name, self._state().rollout, seen, workflow.now())
         self._remember(found.state)
         self._news = (*self._news, *found.news)
+        for one in found.news:
+            measures.count_rollout(self._state().name, one.reason)
         return found
 
     async def _ask(self, gate: Gate) -> GateAnswer:

@@ -124,6 +124,7 @@ def test_a_halted_one_goes_on_when_a_person_says_so_and_halts_again_under_anothe
     pool.wait(minutes=2)
     first = pool.plan
     assert pool.approve() == ""
+    assert pool.state.counted_from == pool.now, "starts that failed before count no more"
     pool.wait(minutes=1)
     assert pool.state.halted is None
     pool.wait(minutes=2)
