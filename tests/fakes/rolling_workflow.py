@@ -8,7 +8,9 @@ from temporalio import workflow
 from model.coordination import Permit, PoolCount, PoolState
 from model.messages import PermitAsked
 from model.observations import PoolSeen
+from model.registrations import StartEnded
 from policy.budgets import Allowance
+from policy.registrations import added
 from workflows.approvals import Approving
 from workflows.rollouts import Rollouts
 
@@ -66,6 +68,10 @@ class RollingWorkflow(Approving):
     def asked(self, asked: PermitAsked) -> None:
         self._change(asked=(*self._state.asked, asked))
         self._anew = True
+
+    @workflow.signal
+    def start_failed(self, failed: StartEnded) -> None:
+        self._change(registrations=added(self._state.registrations, (failed,)))
 
     @workflow.signal
     def roll(self) -> None:

@@ -11,6 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 from model.kinds.rollout_rules import RolloutRules
 from model.messages import Verdict
 from model.observations import PoolSeen
+from model.registrations import StartEnded
 from model.rollouts import ApproveRollout, GateAnswer, Image, RejectRollout, RolloutState, Target
 from tests.fakes.rolling import Rolling, RollingPool, rolling
 from tests.fakes.rolling_workflow import RollingWorkflow
@@ -111,6 +112,30 @@ async def test_a_canary_that_sickens_is_rolled_back_within_two_minutes(
     waved.pool.see(target=GOOD, drifted=("bad",), new=9, ready=9)
     await in_time(skipping, lambda: _finished(waved), seconds=20)
     assert "RolloutRollsBack" in waved.pool.events()
+
+
+async def fail_to_start(one: Rolling, now: datetime, *uids: str) -> None:
+    for uid in uids:
+        ended = StartEnded(uid=uid, at=now, reason="RegistrationTimeout")
+        await one.handle.signal(RollingWorkflow.start_failed, ended)
+
+
+async def test_nodes_that_never_come_up_halt_it_until_a_person_says_to_go_on(
+    approved: Rolling, skipping: WorkflowEnvironment
+) -> None:
+    await fail_to_start(approved, LONG_AGO, "x", "y")
+    await approved.wish(*NODES[:3], since=LONG_AGO)
+    await in_time(skipping, lambda: approved.says("tenure approve web-"), seconds=20)
+    await approve(approved, await plan_of(approved))
+    await in_time(skipping, lambda: approved.has_permits(1), seconds=20)
+    await skipping.sleep(timedelta(minutes=3))
+    assert not await approved.says("halted"), "what failed before it began is nothing of it"
+    await fail_to_start(approved, await skipping.get_current_time(), "v", "w")
+    await in_time(skipping, lambda: approved.says("2 new NodeClaims did not come to be nodes"), seconds=20)
+    await in_time(skipping, lambda: approved.says("is halted since"), seconds=20)
+    await approve(approved, await plan_of(approved))
+    await skipping.sleep(timedelta(minutes=5))
+    assert not await approved.says("halted"), "what failed before a person said to go on"
 
 
 async def test_gates_are_asked_and_what_they_say_holds(gated: Rolling, skipping: WorkflowEnvironment) -> None:
