@@ -111,7 +111,7 @@ class _Rollout:
     def _turn_to_target(self) -> None:
         """A newer target starts over with the first wave; one that ran well before is trusted."""
         if self.state.target is None:
-            self.state = _restored(self.seen.kept)
+            self.state = _restored(self.seen)
         known = self.state
         if known.target == self.target:
             return
@@ -284,9 +284,10 @@ class _Rollout:
         return RolloutLook(state=self.state, room=room, why=why, news=self.news, **more)
 
 
-def _restored(kept: str) -> RolloutState:
-    """What the NodePool itself carries; nothing where that cannot be read."""
+def _restored(seen: RolloutSeen) -> RolloutState:
+    """What the NodePool itself carries, with those that are on their way; nothing where it cannot be read."""
     try:
-        return RolloutState.model_validate_json(kept) if kept else RolloutState()
+        kept = RolloutState.model_validate_json(seen.kept) if seen.kept else RolloutState()
     except ValidationError:
         return RolloutState()
+    return kept if kept.finished or kept.target is None else kept.model_copy(update={"moving": seen.out})

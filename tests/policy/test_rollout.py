@@ -404,6 +404,18 @@ def test_a_workflow_that_has_lost_its_state_takes_it_from_the_node_pool() -> Non
     pool.wait(minutes=2)
     kept, pool.state = pool.state.model_dump_json(), RolloutState()
     assert pool.look(kept=kept).room == 0
+    assert pool.state.good == GOOD
     assert pool.says("halted since")
     pool.state = RolloutState()
     assert pool.look(kept="{not json").room == 0, "as one that is first heard of, with a node that is not well"
+
+
+def test_nodes_that_were_on_their_way_when_the_state_was_lost_count_in_their_wave() -> None:
+    pool = drifted({"waves": [{"nodes": "3", "soak": "10m"}, {}]})
+    assert pool.grant(2) == 2
+    kept = pool.state.model_copy(update={"moving": ()}).model_dump_json()
+    pool.state = RolloutState()
+    assert pool.look(kept=kept).room == 1
+    pool.arrive()
+    pool.look()
+    assert (pool.state.done, pool.look().room) == (2, 1)
