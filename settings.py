@@ -207,6 +207,9 @@ class Settings(BaseSettings):
     not_ready_grace: DurationOrNone = _named(
         "NOT_READY_GRACE", default=timedelta(minutes=5), description="a NotReady node still counts for so long"
     )
+    prometheus_url: str = _named(
+        "PROMETHEUS_URL", default="", description="asked by health gates of roll-outs; none are answered if empty"
+    )
     activity_slots: int = _named("ACTIVITY_SLOTS", default=100, ge=4, description="pools and threads derive from it")
 
     @classmethod

@@ -20,6 +20,7 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 import aws.adapters
 import kube.adapters
+from activities.gates import GateActivities
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
@@ -196,6 +197,7 @@ def ports(
         loads=cluster.loads,
         budgets=cluster.budgets,
         rollouts=cluster.rollouts,
+        gates=GateActivities(settings.prometheus_url),
         events=cluster.events,
         pools=cluster.pools,
         node_classes=cluster.node_classes,

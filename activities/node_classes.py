@@ -12,7 +12,9 @@ from activities.stamps import restamp_class
 from model import labels
 from model.faults import Fault
 from model.hashing import HASH_VERSION, nodeclass_hash
+from model.image_pins import added, pin_in_force, terms_of
 from model.kinds import EC2NodeClass
+from model.rollouts import PinAsked
 from model.steps import NodeClassAsked, NodeClassResolved
 
 USER_DATA: Final = "karpenter_ec2nodeclasses_userdata_bytes"
@@ -84,6 +86,31 @@ class NodeClassActivities:
             raise
         await self._node_classes.release(asked.name)
         return True
+
+    @activity.defn
+    @faults_mapped
+    async def pin_images(self, asked: PinAsked) -> bool:
+        """Take images again instead of others, and resolve the class at once. False when it is gone or going."""
+        async with heartbeating():
+            node_class = await self._node_classes.get(asked.node_class)
+            if node_class is None or node_class.metadata.deleting:
+                return False
+            await self._pin(node_class, asked)
+            await self._resolve(NodeClassAsked(name=asked.node_class))
+            return True
+
+    async def _pin(self, node_class: EC2NodeClass, asked: PinAsked) -> None:
+        """Said again, nothing is written."""
+        now = datetime.now(UTC)
+        known = pin_in_force(node_class, now)
+        if known is not None and known.images.items() >= asked.images.items():
+            return
+        said = {"terms": terms_of(node_class), "by": asked.by, "reason": asked.why}
+        pin = added(known, asked.images, **said, since=now, until=now + asked.lasts)
+        written = {labels.IMAGE_PIN: pin.model_dump_json()}
+        await self._node_classes.patch_status(asked.node_class, annotations=written, now=now)
+        images = ", ".join(f"{good} instead of {bad}" for bad, good in sorted(asked.images.items()))
+        await self._say(node_class, labels.ROLLED_BACK, f"{images}, by {asked.by}: {asked.why}")
 
     async def _stamps(
         self, node_class: EC2NodeClass, ca_bundle: str | None, asked: NodeClassAsked

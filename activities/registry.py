@@ -15,6 +15,7 @@ from activities.disrupting_ports import DisruptionHost
 from activities.disruption import DisruptionActivities
 from activities.drain_ports import Budgets, DrainPorts, Rollouts
 from activities.draining import DrainActivities
+from activities.gates import GateActivities
 from activities.joining import JoiningActivities
 from activities.launching import LaunchActivities
 from activities.lives import Lives
@@ -39,6 +40,7 @@ from activities.repairing import RepairActivities
 from activities.replica_ports import Loads
 from activities.replicas import ReplicaActivities
 from activities.reservations import ReservationActivities
+from activities.rollouts import RolloutActivities
 from activities.termination import TerminationActivities
 from activities.upkeep_claims import ClaimUpkeep
 from activities.upkeep_instances import InstanceUpkeep
@@ -65,6 +67,8 @@ class Ports:
     reservations: Reservations
     lives: Lives
     machines: Machines
+    gates: GateActivities
+    """Of roll-outs through NodePools; `rollouts` are those of Deployments, which drains restart."""
     upkeep: UpkeepPorts
     loads: Loads
     budgets: Budgets
@@ -168,6 +172,14 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         resolver=ports.resolver,
         events=ports.events,
     )
+    rolling = RolloutActivities(
+        pools=ports.pools,
+        claims=ports.claims,
+        nodes=ports.nodes,
+        pods=ports.pods,
+        node_classes=ports.node_classes,
+        events=ports.events,
+    )
     return [
         pools.update_pool,
         allowances.read_allowance,
@@ -175,6 +187,10 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
         replicas.keep_replicas,
         classes.resolve_node_class,
         classes.remove_node_class,
+        classes.pin_images,
+        rolling.look_at_rollout,
+        rolling.tell_rollout,
+        ports.gates.ask_gate,
     ]
 
 

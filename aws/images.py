@@ -19,6 +19,7 @@ from aws.tags import tag_filters
 from model import labels
 from model.base import Value
 from model.faults import BadInput
+from model.image_pins import ImagePin
 from model.kinds import EC2NodeClass, Requirement
 from model.kinds.ec2nodeclass import ResolvedAmi
 from model.kinds.selectors import AmiTerm
@@ -55,6 +56,14 @@ class Images:
         """Newest first; empty when nothing is found."""
         key = (node_class.uid, node_class.metadata.generation)
         return await self._resolved.get_or(key, lambda: self._find(node_class.spec.ami_selector_terms))
+
+    async def pinned(self, pin: ImagePin, found: Sequence[ResolvedAmi]) -> tuple[Sequence[ResolvedAmi], Sequence[str]]:
+        """What is used instead of the images that a pin names, and those of its images that are no longer there: in
+        their place what was found is used."""
+        wanted = {pin.images[one.id] for one in found if one.id in pin.images}
+        there = {image.id: image for image in await self._by_id(wanted)}
+        instead = {bad: there[good] for bad, good in pin.images.items() if good in there}
+        return [_instead(one, instead.get(one.id)) for one in found], sorted(wanted - there.keys())
 
     async def _find(self, terms: Sequence[AmiTerm]) -> Sequence[ResolvedAmi]:
         alias = next((term.alias for term in terms if term.alias), "")
@@ -140,6 +149,14 @@ class Images:
             PaginationConfig={"PageSize": 1000},
             **({"Owners": list(owners)} if owners else {}),
         )
+
+
+def _instead(found: ResolvedAmi, image: FoundImage | None) -> ResolvedAmi:
+    """For the same nodes."""
+    if image is None:
+        return found
+    deprecated = {"deprecated": True} if image.deprecated else {}
+    return ResolvedAmi(id=image.id, name=image.name, requirements=found.requirements, **deprecated)
 
 
 def _image(raw: Mapping[str, Any]) -> FoundImage:

@@ -4,7 +4,8 @@ Every method raises model.faults where AWS does not answer; `node_class.py` keep
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from aws.image_aliases import AliasError
@@ -15,7 +16,9 @@ from aws.profiles import Profiles
 from aws.reservations import Reservations
 from model import labels
 from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound
+from model.image_pins import ImagePin, pin_in_force
 from model.kinds import EC2NodeClass
+from model.kinds.ec2nodeclass import ResolvedAmi
 from model.kinds.meta import KubeModel
 from model.outcomes import ConditionPatch
 
@@ -41,8 +44,21 @@ class Parts:
             found = await self.images.resolve(node_class)
         except AliasError as error:
             return Part({"amis": []}, (false(labels.AMIS_READY, labels.UNSUPPORTED_ALIAS, str(error)),))
+        used, said = await self._pinned(node_class, found)
         missing = "spec.amiSelectorTerms match no image"
-        return _listed("amis", found, labels.AMIS_READY, labels.AMI_NOT_FOUND, missing)
+        part = _listed("amis", used, labels.AMIS_READY, labels.AMI_NOT_FOUND, missing)
+        return replace(part, conditions=(*part.conditions, *said))
+
+    async def _pinned(
+        self, node_class: EC2NodeClass, found: Sequence[ResolvedAmi]
+    ) -> tuple[Sequence[ResolvedAmi], tuple[ConditionPatch, ...]]:
+        """Where a roll-out was rolled back the last good images take the place of those that failed."""
+        pin = pin_in_force(node_class, datetime.now(UTC))
+        if pin is None or not any(one.id in pin.images for one in found):
+            left = node_class.condition(labels.IMAGES_PINNED) is not None
+            return found, (ConditionPatch(type=labels.IMAGES_PINNED, status=""),) if left else ()
+        used, gone = await self.images.pinned(pin, found)
+        return used, (_images_pinned(pin, found, gone),)
 
     async def subnets(self, node_class: EC2NodeClass) -> Part:
         found = [subnet.resolved() for subnet in await self.networks.subnets(node_class)]
@@ -93,6 +109,25 @@ def true(condition: str) -> ConditionPatch:
 
 def false(condition: str, reason: str, message: str) -> ConditionPatch:
     return ConditionPatch(type=condition, status="False", reason=reason, message=message)
+
+
+def _images_pinned(pin: ImagePin, found: Sequence[ResolvedAmi], gone: Sequence[str]) -> ConditionPatch:
+    pairs = ", ".join(
+        f"{pin.images[one.id]} instead of {one.id}"
+        for one in found
+        if one.id in pin.images and pin.images[one.id] not in gone
+    )
+    told = f"rolled back by {pin.by} at {pin.since.isoformat(timespec='minutes')}: {pin.reason}" if pairs else ""
+    lost = f"{', '.join(gone)} would be used instead and is no longer there" if gone else ""
+    until = (
+        f"until {pin.until.isoformat(timespec='minutes')}, another image, other amiSelectorTerms, or the annotation "
+        f"{labels.IMAGE_PIN} is taken away"
+    )
+    message = "; ".join(part for part in (pairs, told, lost, until) if part)
+    reason = labels.ROLLED_BACK if pairs else labels.IMAGE_GONE
+    return ConditionPatch(
+        type=labels.IMAGES_PINNED, status="True" if pairs else "False", reason=reason, message=message
+    )
 
 
 def _no_group(reason: str, fault: Fault) -> Part:

@@ -36,6 +36,8 @@ class Verb:
 
 
 VERBS = {
+    "approve": Verb("cli.approve"),
+    "reject": Verb("cli.approve", "rejecting"),
     "demo": Verb("cli.demo"),
     "sandbox": Verb("cli.sandbox"),
     "doctor": Verb("cli.doctor"),

@@ -199,6 +199,7 @@ def pool_digest(
         pause=pauses[0],
         cluster_pause=pauses[1],
         rules=rules.disruption if rules else None,
+        rollout=rules.rollout if rules else None,
         **_static(pool, claims, static_capacity),
     )
 

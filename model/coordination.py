@@ -13,6 +13,7 @@ from model.pauses import Mirror
 from model.plans import LaunchDraft
 from model.registrations import Registrations
 from model.replicas import ReplicasState
+from model.rollouts import RolloutState
 
 
 class BatchWindow(Message):
@@ -74,6 +75,8 @@ class PoolState(Message):
     replicas: ReplicasState = ReplicasState()
     """Of a static pool."""
     registrations: Registrations = Registrations()
+    rollout: RolloutState = RolloutState()
+    """Of drift, while a LifecyclePolicy speaks of roll-outs."""
 
 
 class NodeClassState(Message):

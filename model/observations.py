@@ -11,6 +11,7 @@ from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.kinds import LifecycleRules
 from model.kinds.disruption_rules import DisruptionRules
+from model.kinds.rollout_rules import RolloutRules
 from model.pace import Expected
 from model.repairs import Unhealthy
 
@@ -103,6 +104,8 @@ class PoolSeen(Message):
     stamps: str = ""
     """Versions of the static hash that are not ours, found on the pool or its NodeClaims; empty when all is well."""
     deleting: bool = False
+    rollout: RolloutRules | None = None
+    """What LifecyclePolicies say of roll-outs there; None where none says anything."""
     static: Literal["", "off", "on"] = ""
     """`on`: a static pool; `off`: likewise, and the gate StaticCapacity is off. What follows is told of `on` alone."""
     replicas: int = 0

@@ -15,10 +15,12 @@ from model.kinds import LifecycleRules
 from model.labels import CONFLICT, RUNTIME_VALIDATION
 from model.lifecycle import Deadlines
 from model.policies import PolicyFact, PolicyVerdict
+from policy.rollout_rules import problems_of
 from policy.rules import deadlines_of, leaves, problem_of, same, spans
 
 NODE_POOL_NOT_FOUND: Final = "NodePoolNotFound"
 DEADLINE_CUT: Final = "DeadlineCut"
+ROLLOUTS_HELD: Final = "RolloutsHeld"
 """Reasons of a policy that is heeded and has something to be told all the same."""
 SAID: Final = 3
 """Conflicts that are written out."""
@@ -118,6 +120,10 @@ def _verdict(one: PolicyFact, told: _Told, pools: Mapping[str, object]) -> Polic
     counted = tuple(sorted(told.pools))
     if told.conflicts:
         return PolicyVerdict(refused=True, reason=CONFLICT, message=_listed(told.conflicts), node_pools=counted)
+    held = problems_of(one.rules.rollout) if one.rules.rollout else ()
+    if held:
+        message = f"{_listed(held)}. Nothing is rolled out in its NodePools until that can be read"
+        return PolicyVerdict(reason=ROLLOUTS_HELD, message=message, node_pools=counted)
     missing = sorted(set(one.names) - pools.keys())
     notes = [f"there is no NodePool {name}: it counts as soon as there is one" for name in missing]
     reason = NODE_POOL_NOT_FOUND if missing else DEADLINE_CUT if told.cuts else ""

@@ -1,12 +1,15 @@
-"""What NodeClaim workflows count and measure in the worker's metrics; nothing of it while a history is replayed."""
+"""What workflows count and measure in the worker's metrics; nothing of it while a history is replayed."""
 
 from typing import Final
 
 from temporalio import workflow
 
 from model.lifecycle import ClaimState, Phase
+from model.rollouts import NewsReason
 
 OVERDUE: Final = "tenure_overdue_total"
+ROLLOUTS: Final = "tenure_rollouts_total"
+STOPPED: Final[tuple[NewsReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
 STARTUP: Final = "tenure_startup_duration_seconds"
 STARTUP_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0)
 """Upper ends, in seconds; the last ones are the usual deadlines."""
@@ -22,6 +25,13 @@ def count_overdue(state: ClaimState) -> None:
     """A phase passed its deadline."""
     counter = workflow.metric_meter().create_counter(OVERDUE, "Phases of nodes' lives that passed their deadline")
     counter.add(1, {"phase": state.phase.value, "nodepool": state.identity.pool})
+
+
+def count_rollout(pool: str, happened: NewsReason) -> None:
+    """What became of a roll-out. Those that alerts go by are shown as 0 before, since Prometheus sees no rise else."""
+    counter = workflow.metric_meter().create_counter(ROLLOUTS, "What became of roll-outs, by their events")
+    for reason in dict.fromkeys((*STOPPED, happened)):
+        counter.add(int(reason == happened), {"nodepool": pool, "event": reason})
 
 
 def time_startup(state: ClaimState, following: Phase) -> None:

@@ -83,6 +83,15 @@ WATCH: Options = {
     "retry_policy": _retry(0.5, 2, 5),
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
 }
+LOOK: Options = {
+    "start_to_close_timeout": timedelta(seconds=60),
+    "retry_policy": _retry(0.5, 2, 10, attempts=5),
+}
+"""Then the workflow says what is wrong, and looks again soon."""
+GATE: Options = {
+    "start_to_close_timeout": timedelta(minutes=2),
+    "retry_policy": _retry(1, 2, 5, attempts=2),
+}
 RESOLVE: Options = {
     "start_to_close_timeout": timedelta(seconds=60),
     "heartbeat_timeout": 3 * HEARTBEAT,

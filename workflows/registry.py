@@ -33,6 +33,7 @@ PASSED_THROUGH = (
     "policy",
     "scheduling",
     "cronsim",
+    "workflows.approvals",
     "workflows.attributes",
     "workflows.command",
     "workflows.brakes",
@@ -45,6 +46,7 @@ PASSED_THROUGH = (
     "workflows.permits",
     "workflows.phases",
     "workflows.replicas",
+    "workflows.rollouts",
 )
 """Loaded once and shared by all runs; kept deterministic by the linter's bans, which cover what the sandbox would."""
 

@@ -1,4 +1,5 @@
-"""What a LifecyclePolicy may say of the nodes of a NodePool: deadlines, drains, expiry, repair and disruption.
+"""What a LifecyclePolicy may say of the nodes of a NodePool: deadlines, drains, expiry, repair,
+disruption and roll-outs.
 
 The same models are read from the API server and told to NodeClaim workflows, so that there is one form of them.
 What is not written falls to a policy that selects less precisely, and then to the defaults in `policy/rules.py`.
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from model.kinds.disruption_rules import DisruptionRules
 from model.kinds.meta import KubeModel
+from model.kinds.rollout_rules import RolloutRules
 from model.kinds.schema import DURATION, Crd, Rule
 
 Overdue = Literal["alarm", "replace", "terminate"]
@@ -160,6 +162,7 @@ class LifecycleRules(KubeModel):
     expiry: Annotated[ExpiryRules | None, Crd()] = None
     repair: Annotated[RepairRules | None, Crd()] = None
     disruption: Annotated[DisruptionRules | None, Crd()] = None
+    rollout: Annotated[RolloutRules | None, Crd()] = None
 
     def merged_over(self, other: "LifecycleRules") -> "LifecycleRules":
         """These rules, and where they are silent the other's, field by field."""

@@ -1,6 +1,7 @@
 """Images by alias and by term: what is asked when, what a variant is lost by and what not, and which image wins."""
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from aws.cluster import ClusterFacts
 from aws.image_aliases import AliasError, parameters_of
 from aws.images import Images
+from aws.node_class_parts import Parts
 from model import labels
 from model.faults import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
+from model.image_pins import ImagePin, terms_of
+from model.kinds import EC2NodeClass
 from model.kinds.ec2nodeclass import ResolvedAmi
 from tests.aws.builders import node_class
 from tests.aws.fakes import Named
@@ -377,3 +381,77 @@ async def test_each_variant_asks_for_its_kind_of_node() -> None:
     assert wants["ami-1"] == {labels.ARCH: ("In", ("amd64",)), gpus: ("Exists", ())}
     assert wants["ami-2"] == {labels.ARCH: ("In", ("amd64",)), chips: ("Exists", ())}
     assert wants["ami-3"][labels.ARCH] == ("In", ("arm64",))
+
+
+def pin(**images: str) -> ImagePin:
+    """`ami_1="ami-0"`: ami-0 instead of ami-1."""
+    now = datetime.now(UTC)
+    return ImagePin(
+        images={bad.replace("_", "-"): good for bad, good in images.items()},
+        terms=terms_of(node_class()),
+        by="ann",
+        reason="its kubelet dies",
+        since=now,
+        until=now + timedelta(days=1),
+    )
+
+
+async def test_a_pin_takes_the_place_of_the_images_it_names_for_the_same_nodes() -> None:
+    cloud = published()
+    cloud.image("ami-old", created="2025-01-01")
+    one = images(cloud)
+    before = await found(one, LATEST)
+    used, gone = await one.pinned(pin(ami_1="ami-old", ami_77="ami-0"), before)
+    assert [image.id for image in used] == ["ami-3", "ami-2", "ami-old", "ami-0"]
+    assert [image.requirements for image in used] == [image.requirements for image in before]
+    assert gone == []
+
+
+async def test_a_pinned_image_that_is_gone_is_not_used() -> None:
+    cloud = published()
+    one = images(cloud)
+    before = await found(one, LATEST)
+    used, gone = await one.pinned(pin(ami_1="ami-old"), before)
+    assert (used, gone) == (before, ["ami-old"])
+
+
+def parts(one: Images) -> Parts:
+    others: Any = None
+    return Parts(images=one, networks=others, profiles=others, placement=others, reservations=others)
+
+
+def annotated(written: str, **more: Any) -> EC2NodeClass:
+    raw = node_class(**more).to_object()
+    return EC2NodeClass.from_object(
+        {**raw, "metadata": {**raw["metadata"], "annotations": {labels.IMAGE_PIN: written}}}
+    )
+
+
+async def test_a_class_with_a_pin_shows_the_images_that_are_used_and_says_why() -> None:
+    cloud = published()
+    cloud.image("ami-old", created="2025-01-01")
+    part = await parts(images(cloud)).amis(annotated(pin(ami_1="ami-old").model_dump_json()))
+    assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-old", "ami-0"]
+    said = part.conditions[-1]
+    assert (said.type, said.status, said.reason) == ("ImagesPinned", "True", "RolledBack")
+    assert said.message.startswith("ami-old instead of ami-1; rolled back by ann at ")
+    assert "its kubelet dies" in said.message
+
+
+async def test_a_class_whose_pin_cannot_be_kept_says_so() -> None:
+    part = await parts(images(published())).amis(annotated(pin(ami_1="ami-old").model_dump_json()))
+    assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-1", "ami-0"]
+    said = part.conditions[-1]
+    assert (said.status, said.reason) == ("False", "ImageGone")
+    assert said.message.startswith("ami-old would be used instead and is no longer there; until ")
+
+
+async def test_a_pin_ends_when_the_selectors_find_other_images() -> None:
+    cloud = published()
+    one = images(cloud)
+    part = await parts(one).amis(annotated(pin(ami_77="ami-0").model_dump_json()))
+    assert [each.type for each in part.conditions] == ["AMIsReady"]
+    there = [{"type": "ImagesPinned", "status": "True", "reason": "RolledBack"}]
+    was = EC2NodeClass.from_object({**node_class().to_object(), "status": {"conditions": there}})
+    part = await parts(one).amis(was)
+    assert (part.conditions[-1].type, part.conditions[-1].status) == ("ImagesPinned", "")

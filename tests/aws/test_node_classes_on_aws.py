@@ -1,11 +1,14 @@
 """EC2NodeClasses against the stand-in: what selectors find, what is said of what they do not find, and images."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from aws.adapters import AwsAdapters
 from model import labels
+from model.image_pins import ImagePin, terms_of
+from model.kinds import EC2NodeClass
 from sandbox.aws.control import AwsControl
 from tests.aws.builders import node_class
 from tests.aws.conftest import adapters
@@ -68,6 +71,30 @@ async def test_selectors_by_id_and_name_find_the_same(cloud: AwsAdapters) -> Non
     assert found.status.security_groups == status.security_groups
     assert [image.id for image in found.status.amis] == [status.amis[0].id]
     assert [need.key for need in found.status.amis[0].requirements] == [labels.ARCH]
+
+
+async def test_a_pinned_image_is_used_for_the_same_nodes(cloud: AwsAdapters) -> None:
+    """As after a roll-out that was rolled back: another standard image of the account, and the types that it is for."""
+    plain = await resolved(cloud, node_class(uid="plain"))
+    bad, good = plain.status.amis[0], plain.status.amis[-1]
+    now = datetime.now(UTC)
+    pin = ImagePin(
+        images={bad.id: good.id},
+        terms=terms_of(plain),
+        by="ann",
+        reason="its kubelet dies",
+        since=now,
+        until=now + timedelta(days=1),
+    )
+    raw = node_class(uid="pinned").to_object()
+    raw["metadata"]["annotations"] = {labels.IMAGE_PIN: pin.model_dump_json()}
+    found = await cloud.resolver.resolve(EC2NodeClass.from_object(raw))
+    amis = EC2NodeClass.from_object({**raw, "status": found.status}).status.amis
+    assert [image.id for image in amis] == [good.id, *(image.id for image in plain.status.amis[1:])]
+    assert [image.requirements for image in amis] == [image.requirements for image in plain.status.amis]
+    said = {one.type: one for one in found.conditions}
+    assert (said["ImagesPinned"].status, said["ImagesPinned"].reason) == ("True", "RolledBack")
+    assert said["AMIsReady"].status == "True"
 
 
 async def test_a_role_that_changes_gets_a_profile_of_its_own_and_both_go_with_the_class(

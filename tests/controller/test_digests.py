@@ -9,7 +9,7 @@ from controller.digests import View, claim_digest, fingerprint, node_class_diges
 from kube.facts import pool_fact
 from model.facts import NodeFact, Taint
 from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass
+from model.kinds import EC2NodeClass, LifecycleRules
 from model.labels import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION
 from model.observations import ClaimSeen
 from policy.drift import Drift
@@ -171,6 +171,14 @@ def test_a_pool_is_told_when_its_usage_or_its_node_class_changes() -> None:
     assert pool_digest(pool, [used], None).node_class_ready == "NotFound"
     going = EC2NodeClass.from_object(builders.node_class(deleting=True))
     assert pool_digest(pool, [used], going).node_class_ready == "Terminating"
+
+
+def test_a_pool_is_told_what_policies_say_of_its_roll_outs_and_of_nothing_else() -> None:
+    fact = pool_fact(builders.pool())
+    rules = LifecycleRules.model_validate({"rollout": {"onFailure": "halt"}, "notReadyGrace": "9m"})
+    assert pool_digest(fact, [], None, rules=rules).rollout == rules.rollout
+    other = rules.model_copy(update={"not_ready_grace": "8m"})
+    assert pool_digest(fact, [], None, rules=other) == pool_digest(fact, [], None, rules=rules)
 
 
 def test_a_static_pool_is_told_how_many_stand_and_go_and_a_dynamic_one_is_not() -> None:

@@ -168,3 +168,10 @@ async def test_a_pool_that_comes_or_goes_is_told_on_the_policy(stage: Stage, cha
     stage.look()
     await stage.policies.say()
     assert len(stage.told.said) == 2 and stage.told.said[0][1].node_pools != stage.told.said[1][1].node_pools
+
+
+def test_a_node_pool_is_told_when_other_rules_hold_for_it(stage: Stage) -> None:
+    stage.write(policy("p", **GPU, rollout={"waves": [{"nodes": "1"}]}))
+    assert stage.look().pools == {"gpu"}
+    stage.write(policy("p", generation=2, **GPU, rollout={"waves": [{"nodes": "1"}]}))
+    assert stage.look().pools == set()

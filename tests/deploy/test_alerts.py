@@ -20,7 +20,7 @@ from controller.overdue_gauges import OverdueGauges
 from controller.temporal import metrics_at
 from tests.controller.builders import World
 from tests.controller.test_startup import overdue
-from workflows.measures import OVERDUE, STARTUP, STARTUP_BUCKETS
+from workflows.measures import OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
 
 HERE = Path(__file__).parent
 FILES = sorted((HERE.parents[1] / "deploy" / "alerts").glob("*.yaml"))
@@ -49,6 +49,7 @@ def shown() -> Samples:
     place = {"phase": "Drain", "nodepool": "general"}
     meter.create_counter(OVERDUE).add(1, place)
     meter.create_histogram_float(STARTUP, unit="s").record(400.0, {**place, "instance_type": "m5.large"})
+    meter.create_counter(ROLLOUTS).add(1, {"nodepool": "general", "event": "RolloutHalted"})
     text = read(port)
     del runtime
     found: dict[str, list[Mapping[str, str]]] = {}

@@ -348,6 +348,11 @@ class FakePools(Faulty):
     ) -> bool:
         shown = {one.type: f"{one.status} {one.reason}".strip() for one in conditions}
         self.statuses[name] = {**(status or {}), **shown}
+        if name in self.found and annotations:
+            raw = self.found[name].to_object()
+            held = raw["metadata"].get("annotations") or {}
+            raw["metadata"] = {**raw["metadata"], "annotations": {**held, **annotations}}
+            self.found[name] = NodePool.model_validate(raw)
         return name in self.found
 
 
@@ -389,6 +394,11 @@ class FakeNodeClasses(Faulty):
         now: datetime,
     ) -> bool:
         self.statuses[name] = {**(status or {}), **{one.type: one.status for one in conditions}}
+        if name in self.found and annotations:
+            raw = self.found[name].to_object()
+            held = raw["metadata"].get("annotations") or {}
+            raw["metadata"] = {**raw["metadata"], "annotations": {**held, **annotations}}
+            self.found[name] = EC2NodeClass.model_validate(raw)
         return name in self.found
 
     async def release(self, name: str) -> bool:

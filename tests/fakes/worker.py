@@ -10,6 +10,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
+from activities.gates import GateActivities
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.pauses import PauseActivities
@@ -138,6 +139,7 @@ class World:
             loads=FakeLoads(self.pods),
             budgets=self.budgets,
             rollouts=self.rollouts,
+            gates=GateActivities(),
         )
 
     @asynccontextmanager

@@ -179,3 +179,16 @@ def test_whoever_comes_in_which_order_the_same_holds_and_each_field_is_some_poli
             sayers = [one for one in policies if one.selects(pool, POOLS[pool]) and name in leaves(one.rules)]
             best = min(sayers, key=lambda one: (-one.precision, one.created, one.name))
             assert leaves(best.rules)[name] == value
+
+
+def test_roll_outs_that_make_no_sense_are_held_and_the_policy_says_so_and_counts_all_the_same() -> None:
+    """Were it not heeded at all, its NodePools would be rolled out without any waves."""
+    resolved = of(policy("p", names=("gpu",), rollout={"waves": [{"nodes": "0"}]}, notReadyGrace="9m"))
+    assert said(resolved, "gpu")["notReadyGrace"] == "9m"
+    assert resolved.rules["gpu"].rollout is not None
+    verdict = resolved.verdicts["p"]
+    assert (verdict.refused, verdict.reason, verdict.node_pools) == (False, "RolloutsHeld", ("gpu",))
+    assert verdict.message == (
+        "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out. Nothing is "
+        "rolled out in its NodePools until that can be read"
+    )

@@ -132,7 +132,47 @@ DISRUPTION = (
     no("no zone at once", "greater than or equal to 1", disruption={"perZone": {"zonesAtOnce": 0}}),
     no("more than the cluster", "should match", disruption={"clusterNodes": "101%"}),
 )
-ROWS = (*SELECTORS, *PHASES, *DRAINS, *EXPIRY, *REPAIR, *DISRUPTION)
+QUERY = {"query": "sum(rate(errors[5m]))", "below": "0.01"}
+ROLLOUTS = (
+    ok(
+        "a roll-out",
+        rollout={
+            "waves": [{"nodes": "1", "soak": "10m"}, {"nodes": "20%", "soak": "30m"}, {}],
+            "health": {
+                "nodesReady": "100%",
+                "podsReady": "90%",
+                "failedStarts": 2,
+                "every": "30s",
+                "failingFor": "5m",
+                "queries": [QUERY | {"name": "errors", "timeout": "5s"}, {"query": "up", "above": "-1.5e-3"}],
+            },
+            "onFailure": "rollBack",
+            "approval": {"required": True, "approvers": 2, "expires": "24h", "staleAfter": "20%"},
+        },
+    ),
+    ok("a roll-out with nothing", rollout={}),
+    no("a wave of half a node", "should match", rollout={"waves": [{"nodes": "0.5"}]}),
+    no("a wave of more than all", "should match", rollout={"waves": [{"nodes": "101%"}]}),
+    no("a wave in numbers", "must be of type string", rollout={"waves": [{"nodes": 1}]}),
+    no("a soak in days", "should match", rollout={"waves": [{"soak": "1d"}]}),
+    no("21 waves", "at most 20", rollout={"waves": [{"nodes": "1"}] * 21}),
+    *(
+        no(f"{key} as a number", "should match", rollout={"health": {key: "90"}})
+        for key in ("nodesReady", "podsReady", "every", "failingFor")
+    ),
+    no("no failed start", "greater than or equal to 1", rollout={"health": {"failedStarts": 0}}),
+    no("more failed starts than are known", "less than or equal to 4", rollout={"health": {"failedStarts": 5}}),
+    no("a query of nothing", "query: Required", rollout={"health": {"queries": [{"below": "1"}]}}),
+    no("an empty query", "at least 1", rollout={"health": {"queries": [QUERY | {"query": ""}]}}),
+    no("a query without limit", "write below", rollout={"health": {"queries": [{"query": "up"}]}}),
+    no("a query with both limits", "write below", rollout={"health": {"queries": [QUERY | {"above": "1"}]}}),
+    no("a limit in words", "should match", rollout={"health": {"queries": [QUERY | {"below": "little"}]}}),
+    no("11 queries", "at most 10", rollout={"health": {"queries": [QUERY] * 11}}),
+    no("an unknown end", "Unsupported value", rollout={"onFailure": "pray"}),
+    no("no approver", "greater than or equal to 1", rollout={"approval": {"required": True, "approvers": 0}}),
+    no("a plan for days", "should match", rollout={"approval": {"expires": "2d"}}),
+)
+ROWS = (*SELECTORS, *PHASES, *DRAINS, *EXPIRY, *REPAIR, *DISRUPTION, *ROLLOUTS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -1,0 +1,120 @@
+"""What may be written of roll-outs, what is usual where nothing is, and what is wrong with the rest."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from model.kinds.rollout_rules import RolloutRules
+from policy.rollout_rules import problems_of, read
+
+QUERY = {"query": "up"}
+
+
+def rules(**said: Any) -> RolloutRules:
+    return RolloutRules.model_validate(said)
+
+
+def test_what_is_usual() -> None:
+    found = read(rules())
+    assert [(one.nodes, one.soak) for one in found.waves] == [(None, timedelta(0))]
+    assert (found.nodes_ready, found.pods_ready, found.failed_starts, found.gates) == (90, None, 2, ())
+    assert (found.every, found.failing_for) == (timedelta(minutes=1), timedelta(minutes=2))
+    assert (found.rolls_back, found.approvers) == (False, 0)
+
+
+def test_all_that_can_be_said() -> None:
+    said = rules(
+        waves=[{"nodes": "1", "soak": "10m"}, {"nodes": "20%"}],
+        health={
+            "nodesReady": "100%",
+            "podsReady": "80%",
+            "failedStarts": 1,
+            "every": "30s",
+            "failingFor": "0s",
+            "queries": [{"query": "up", "above": "0.5", "timeout": "3s"}, {"name": "b", "query": "x", "below": "1e-3"}],
+        },
+        onFailure="rollBack",
+        approval={"required": True, "approvers": 2, "expires": "1h", "staleAfter": "5%"},
+    )
+    assert problems_of(said) == ()
+    found = read(said)
+    assert [(one.nodes, one.soak) for one in found.waves][-1] == (None, timedelta(0)), "the rest goes at last"
+    assert (found.nodes_ready, found.pods_ready, found.failed_starts, found.failing_for) == (100, 80, 1, timedelta(0))
+    gates = [(one.name, one.below, one.above, one.timeout.seconds) for one in found.gates]
+    assert gates == [("up", None, 0.5, 3), ("b", 0.001, None, 10)]
+    assert (found.rolls_back, found.approvers, found.expires, found.stale_after) == (True, 2, timedelta(hours=1), "5%")
+
+
+def test_nobody_is_asked_unless_it_is_required() -> None:
+    assert read(rules(approval={"approvers": 3})).approvers == 0
+    assert read(rules(approval={"required": True})).approvers == 1
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size", "goal"),
+    [("1", 10, 1), ("20%", 10, 2), ("20%", 11, 3), ("1%", 3, 1), ("15", 10, 10), (None, 7, 7), ("100%", 7, 7)],
+)
+def test_the_goal_of_a_wave(nodes: str | None, size: int, goal: int) -> None:
+    (first, *_) = read(rules(waves=[{"nodes": nodes} if nodes else {}])).waves
+    assert first.goal(size) == goal
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (
+            {"waves": [{"nodes": "0"}]},
+            "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out",
+        ),
+        (
+            {"waves": [{}, {"nodes": "5"}]},
+            "spec.rollout.waves[0].nodes: only the last wave takes all that are left; write a number or a share such "
+            "as 20%",
+        ),
+        (
+            {"waves": [{"nodes": "20%"}, {"nodes": "20%"}]},
+            "spec.rollout.waves[1].nodes: '20%' is not more than the '20%' of the wave before, which counts too; write "
+            "more",
+        ),
+        (
+            {"waves": [{"nodes": "half"}]},
+            "spec.rollout.waves[0].nodes: 'half' is no number of nodes: write one such as '5', or a share such as "
+            "'10%'",
+        ),
+        (
+            {"waves": [{"soak": "1d"}]},
+            "spec.rollout.waves[0].soak: '1d' is not a duration, days are not a unit: write '24h'",
+        ),
+        ({"health": {"every": "1s"}}, "spec.rollout.health.every: '1s' is too short; write 1m or so"),
+        (
+            {"health": {"failingFor": "Never"}},
+            "spec.rollout.health.failingFor: 'Never' is no length of time; write 2m or so",
+        ),
+        ({"health": {"nodesReady": "3"}}, "spec.rollout.health.nodesReady: '3' is no share: write one such as '90%'"),
+        (
+            {"health": {"queries": [QUERY]}},
+            "spec.rollout.health.queries[0]: it passes by one of the two; write below, such as below: '0.01', or "
+            "above, such as above: '1'",
+        ),
+        (
+            {"health": {"queries": [QUERY | {"below": "little"}]}},
+            "spec.rollout.health.queries[0].below: 'little' is no number: write one such as '0.01'",
+        ),
+        (
+            {"health": {"queries": [QUERY | {"below": "1", "timeout": "5m"}]}},
+            "spec.rollout.health.queries[0].timeout: '5m' is too long; write 10s or so",
+        ),
+        ({"approval": {"expires": "5s"}}, "spec.rollout.approval.expires: '5s' is too short; write 24h or so"),
+        (
+            {"approval": {"staleAfter": "x"}},
+            "spec.rollout.approval.staleAfter: 'x' is no share: write one such as '90%'",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_named_with_what_to_write(said: dict[str, Any], problem: str) -> None:
+    assert problems_of(rules(**said)) == (problem,)
+
+
+def test_numbers_and_shares_are_not_compared() -> None:
+    assert problems_of(rules(waves=[{"nodes": "5"}, {"nodes": "1%"}, {"nodes": "2%"}, {}])) == ()
