@@ -97,14 +97,16 @@ def draining(state: ClaimState) -> tuple[str, ...]:
     return verdict.lines if verdict else ()
 
 
-def of_pool(state: PoolState, paused: str, waits_for: str) -> str:
-    """`waits_for` is what a static pool waits for that has not as many nodes as it should."""
+def of_pool(state: PoolState, paused: str, waits_for: str, rollout: str = "") -> str:
+    """`waits_for` is what a static pool waits for that has not as many nodes as it should; `rollout`: how it goes."""
     seen = state.seen
     rows = [
         ("generation", str(seen.generation)),
         ("paused", paused or "no"),
         ("blocked by", state.blocked_by or "nothing"),
     ]
+    if rollout:
+        rows.append(("roll-out", rollout))
     if seen.static:
         numbers = f"{seen.replicas} desired, **{seen.standing}** running, {seen.going} going"
         rows.append(("static pool", numbers if seen.static == "on" else "no nodes are made"))

@@ -21,14 +21,16 @@ from model.steps import PoolAsked
 from policy.pauses import again_at, found_in, holds, words
 from policy.registrations import added
 from workflows import details
+from workflows.approvals import Approving
 from workflows.brakes import Brake, Braked
 from workflows.options import PATCH, ROLL_AT_EVENTS, named
 from workflows.permits import Permits
 from workflows.replicas import Replicas
+from workflows.rollouts import Rollouts
 
 
 @workflow.defn
-class NodePoolWorkflow(Braked):
+class NodePoolWorkflow(Braked, Approving):
     @workflow.init
     def __init__(self, state: PoolState) -> None:
         self._state = state
@@ -37,7 +39,8 @@ class NodePoolWorkflow(Braked):
         """A NodeClaim failed to start since the status was last written."""
         target = MirrorAsked(kind="NodePool", name=state.name)
         self._brake = Brake(lambda: target, lambda: self._state, self._change, changed=self._braked, note=self._note)
-        self._permits = Permits(lambda: self._state, self._change, self._held)
+        self._rollouts = Rollouts(lambda: self._state, self._change, opened=lambda: self._permits.look_again())
+        self._permits = Permits(lambda: self._state, self._change, self._held, self._rollouts)
         self._replicas = Replicas(lambda: self._state, self._change, self._held)
 
     @workflow.run
@@ -58,6 +61,8 @@ class NodePoolWorkflow(Braked):
             self._permits.look_again()
         if self._replicas.due():
             await self._replicas.step(self._held()[0])
+        if self._rollouts.due():
+            await self._rollouts.step()
         await self._permits.step()
         if self._roll_due():
             await workflow.wait_condition(
@@ -103,7 +108,7 @@ class NodePoolWorkflow(Braked):
     async def _news(self) -> None:
         """Sleep until something changed; while wishes wait, also until the budget is due for another look."""
         budget = self._permits.next
-        moments = [moment for moment in (budget, self._replicas.next()) if moment is not None]
+        moments = [one for one in (budget, self._replicas.next(), self._rollouts.next()) if one is not None]
         try:
             await workflow.wait_condition(
                 lambda: (
@@ -111,6 +116,7 @@ class NodePoolWorkflow(Braked):
                     or self._failed_anew
                     or self._permits.news
                     or self._replicas.due()
+                    or self._rollouts.due()
                     or self._roll_due()
                 ),
                 timeout=max(min(moments) - workflow.now(), timedelta(0)) if moments else None,
@@ -164,4 +170,5 @@ class NodePoolWorkflow(Braked):
 
     def _describe(self) -> None:
         held, _ = self._held()
-        workflow.set_current_details(details.of_pool(self._state, held, self._replicas.waits_for(held)))
+        waits_for = self._replicas.waits_for(held)
+        workflow.set_current_details(details.of_pool(self._state, held, waits_for, self._rollouts.words))

@@ -21,6 +21,7 @@ from policy.allowances import longest_rate
 from policy.budgets import Allowance
 from policy.permits import Decision, after, decide_permits, is_held_by, key_of, permit_of
 from workflows.options import PATCH, named
+from workflows.rollouts import Rollouts
 
 LEASE = timedelta(minutes=2)
 """A permit lapses after this long, unless its NodeClaim is being deleted by then and so counts by itself."""
@@ -40,8 +41,10 @@ class Permits:
         state: Callable[[], PoolState],
         change: Callable[..., None],
         held: Callable[[], tuple[str, datetime | None]],
+        rollouts: Rollouts,
     ) -> None:
         self._state, self._change, self._held = state, change, held
+        self._rollouts = rollouts
         self._anew = bool(state().asked)
         self._again: datetime | None = None
         self._renewed: list[tuple[PermitAsked, PermitAnswered]] = []
@@ -136,8 +139,10 @@ class Permits:
         self._again = workflow.now() + LOOK_AGAIN
         reasons: set[DisruptionReason] = {one.reason for one in self._state().asked} or {"Empty"}
         allowances: dict[str, Allowance] = {reason: await self._allowance(reason) for reason in sorted(reasons)}
-        now, state = workflow.now(), self._state()
         held, until = self._held()
+        if "Drifted" in allowances:
+            allowances["Drifted"] = await self._rollouts.narrow(allowances["Drifted"], held=held)
+        now, state = workflow.now(), self._state()
         if held and until and until > now:
             self._again = min(self._again, until)
         decision = decide_permits(state.name, state.asked, state.permits, allowances, now, held=held)
@@ -148,6 +153,7 @@ class Permits:
         """Take the decision into the state; who is to be told. What makes one wait is told once."""
         state, until = self._state(), now + LEASE
         going = {one.claim_uid for one in decision.granted}
+        self._rollouts.granted(one.claim_uid for one in decision.granted if one.reason == "Drifted")
         answers = [
             (one, PermitAnswered(granted=True, claim_uid=one.claim_uid, reason=one.reason, until=until))
             for one in decision.granted
