@@ -119,6 +119,7 @@ class Session:
             away=self._away,
             policies=self._policies,
             signaller=self._signaller,
+            brake=self._brake,
             meter=meter_of(temporal),
             now=now,
         )

@@ -12,8 +12,10 @@ from temporalio.common import MetricMeter
 from controller import gates
 from controller.allowing import Allowing
 from controller.away import Away
+from controller.brake import ClusterBrake
 from controller.caches import Caches
 from controller.disrupting import Disrupting, settings
+from controller.holding import Holding
 from controller.nominations import Nominations
 from controller.planning import Planning
 from controller.policies import Policies
@@ -37,6 +39,7 @@ class Voluntary:
         away: Away,
         policies: Policies,
         signaller: Signaller,
+        brake: ClusterBrake,
         meter: MetricMeter,
         now: Callable[[], datetime],
     ) -> None:
@@ -53,6 +56,7 @@ class Voluntary:
             not_ready_grace=host.not_ready_grace,
             graces=policies.graces,
             now=now,
+            paused=Holding(caches, brake),
             decided=self.verdicts.take,
         )
         self.showing = Showing(caches, self.disrupting)
