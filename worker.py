@@ -8,10 +8,11 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, cast
 
 import structlog
 from temporalio.client import Client
@@ -19,12 +20,13 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 import aws.adapters
 import kube.adapters
+from activities.disrupting_ports import DisruptionHost
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
 from activities.pauses import PauseActivities
 from activities.ports import Offerings
-from activities.registry import Ports, activities_of, launches_of
+from activities.registry import Ports, activities_of, deciding_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
@@ -48,6 +50,8 @@ from workflows.registry import WORKFLOWS, runner
 
 log = structlog.get_logger("worker")
 
+PLANNING = 8
+"""Activities of the plan queue at once: those that wait for the planner must keep no plan from being taken on."""
 WORKFLOW_TASKS = 4
 """At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
 CACHED_WORKFLOWS = 2000
@@ -134,7 +138,9 @@ async def serve(
         temporal=temporal,
         offerings=cloud.offerings,
         instances=cloud.instances,
-        plan_worker=lambda: plan_worker(temporal, settings, watch),
+        plan_worker=lambda: plan_worker(
+            temporal, settings, [watch.plan_capacity, *deciding_of(cast(DisruptionHost, host))]
+        ),
     )
     watch = WatchActivities(host)
     made = ports(settings, temporal, cluster, cloud)
@@ -227,13 +233,15 @@ def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
 
 
 @asynccontextmanager
-async def plan_worker(temporal: Client, settings: Settings, watch: WatchActivities) -> AsyncIterator[None]:
+async def plan_worker(
+    temporal: Client, settings: Settings, activities: Sequence[Callable[..., Any]]
+) -> AsyncIterator[None]:
     """Polls the plan queue while this process hosts the watch."""
     async with Worker(
         temporal,
         task_queue=ids.plan_queue(settings.cluster_name),
-        activities=[watch.plan_capacity],
-        max_concurrent_activities=2,
+        activities=activities,
+        max_concurrent_activities=PLANNING,
         graceful_shutdown_timeout=timedelta(seconds=1),
     ):
         yield

@@ -11,6 +11,7 @@ from model import labels
 from model.faults import Fault
 from model.kinds import NodeClaim
 from model.steps import ClaimRef, Disrupted, DisruptionAsked, Report
+from policy.drain import read_moment
 
 
 class DisruptionActivities:
@@ -44,8 +45,8 @@ class DisruptionActivities:
     async def _stamp(self, claim: NodeClaim) -> None:
         """The end of the grace period is now (reference 3.12); one that is written and earlier stays."""
         now, meta = datetime.now(UTC), claim.metadata
-        written = meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP)
-        if written is None or datetime.fromisoformat(written) > now:
+        written = read_moment(meta.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
+        if written is None or written > now:
             stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: now.isoformat().replace("+00:00", "Z")}
             await self._claims.patch(meta.name, meta.uid, annotations=stamp, now=now)
 

@@ -10,6 +10,7 @@ from model import labels
 from model.kinds import NodeClaim, Taint
 from model.quantity import parse_resources
 from model.steps import ClaimRef, Initialized, Registered
+from policy.consistency import decide_lacking
 from policy.initialization import decide_undeclared, decide_waiting_for, undeclared_message
 
 
@@ -78,8 +79,7 @@ class JoiningActivities:
         if not await self._nodes.mark_initialized(node.name):
             return Initialized(outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster")
         await self._explain_taints(claim, node)
-        done = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
-        await self._claims.patch(ref.name, ref.uid, conditions=(done,), now=datetime.now(UTC))
+        await self._claims.patch(ref.name, ref.uid, conditions=_done(claim, node), now=datetime.now(UTC))
         return _initialized(claim, node)
 
     async def _claim(self, ref: ClaimRef) -> NodeClaim | None:
@@ -128,6 +128,15 @@ def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
 def _initialized(claim: NodeClaim, node: NodeState) -> Initialized:
     lifetime = claim.spec.expire_after_delta
     return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at, lifetime=lifetime)
+
+
+def _done(claim: NodeClaim, node: NodeState) -> tuple[ConditionPatch, ...]:
+    """Written together, so that the watch's host has nothing to add; of a node that lacks something it tells."""
+    initialized = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
+    requests, expected = parse_resources(claim.spec.resources.requests), parse_resources(claim.status.capacity)
+    if decide_lacking(requests, expected, node.capacity):
+        return (initialized,)
+    return (initialized, ConditionPatch(type=labels.CONSISTENT_STATE_FOUND, status="True"))
 
 
 def _is_initialized(claim: NodeClaim) -> bool:

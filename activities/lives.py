@@ -6,7 +6,7 @@ from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 
 from model.kinds import NodeClaim
-from model.labels import LAUNCH_GROUP, NODECLASS, NODEPOOL, WHY
+from model.labels import LAUNCH_GROUP, NODECLASS, NODEPOOL, REPLACES, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.messages import GroupAnswered
 
@@ -42,6 +42,7 @@ class Lives:
             group_id=meta.annotations.get(LAUNCH_GROUP, ""),
             created=meta.creation_timestamp,
             why=meta.annotations.get(WHY, ""),
+            replaces=meta.annotations.get(REPLACES, ""),
         )
 
     async def answered(self, claim: NodeClaim, answer: GroupAnswered) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 
 from activities.absences import AbsenceActivities
 from activities.allowances import AllowanceActivities
+from activities.commands import CommandActivities
+from activities.disrupting import DisruptingActivities
+from activities.disrupting_ports import DisruptionHost
 from activities.disruption import DisruptionActivities
 from activities.drain_ports import Budgets, DrainPorts, Rollouts
 from activities.draining import DrainActivities
@@ -80,6 +83,12 @@ def launches_of(ports: Ports) -> list[Callable[..., Any]]:
     return [launching.launch_alone, launching.launch_group]
 
 
+def deciding_of(host: DisruptionHost) -> list[Callable[..., Any]]:
+    """Those of voluntary disruption that only the process that hosts the watch can answer: for the plan queue."""
+    deciding = DisruptingActivities(host)
+    return [deciding.decide_disruption, deciding.make_replacements]
+
+
 def _launching(ports: Ports) -> LaunchActivities:
     return LaunchActivities(
         claims=ports.claims,
@@ -105,6 +114,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     )
     joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
+    commands = CommandActivities(claims=claims, nodes=nodes, pods=pods, events=events)
     draining = DrainActivities(
         DrainPorts(
             claims=claims,
@@ -129,6 +139,9 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         AbsenceActivities(claims=claims).record_absences,
         disruption.disrupt_claim,
         disruption.report,
+        commands.begin_command,
+        commands.finish_command,
+        commands.undo_command,
         repairing.repair_node,
         draining.drain_node,
         draining.keep_node,

@@ -15,6 +15,7 @@ from model.faults import Fault, TryLater
 from model.ids import instance_id_of
 from model.kinds import NodeClaim
 from model.repairs import RepairAsked, Repaired
+from policy.drain import read_moment
 from policy.repair import decide_breaker, is_unhealthy
 
 SAME_EPISODE = timedelta(hours=1)
@@ -75,7 +76,7 @@ class RepairActivities:
         own = claim.spec.termination_grace_delta
         wanted = asked.graceful_for if asked.graceful_for and node.ready else timedelta(0)
         grace = wanted if own is None else min(wanted, own)
-        before = _moment(claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
+        before = read_moment(claim.metadata.annotations.get(labels.NODECLAIM_TERMINATION_TIMESTAMP, ""))
         ends = min(now + grace, before or now + grace)
         stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: ends.isoformat(timespec="seconds").replace("+00:00", "Z")}
         await self._claims.patch(asked.name, asked.uid, annotations=stamp, now=now)
@@ -97,14 +98,5 @@ def _is_well(node: NodeState, asked: RepairAsked) -> bool:
 
 def _was_rebooted(claim: NodeClaim, asked: RepairAsked, now: datetime) -> bool:
     rung, _, at = claim.metadata.annotations.get(labels.REBOOTED, "").partition("@")
-    moment = _moment(at)
+    moment = read_moment(at)
     return bool(moment and rung.isdigit() and int(rung) >= asked.rung and moment + SAME_EPISODE > now)
-
-
-def _moment(text: str) -> datetime | None:
-    """None for what a person wrote and nobody can read."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -4,11 +4,9 @@ Every step looks at live objects first, so that a repeated one finds what the on
 it creates is named after the plan's id and a place in the plan: two tries at once make the same objects.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import count, islice
-from typing import Final, TypeVar
 
 from temporalio import activity
 
@@ -16,6 +14,7 @@ from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools
 from activities.replica_ports import Loads
+from activities.several import each
 from model import labels
 from model.kinds import NodeClaim, NodePool
 from model.naming import claim_name
@@ -25,10 +24,6 @@ from model.resources import NODES
 from policy.node_pool import decide_node_class_ready, validate_node_pool
 from policy.replicas import MOST_DELETED, MOST_MADE, Candidate, decide_missing, in_order, life_left
 from scheduling.static_claim import static_claim
-
-AT_ONCE: Final = 16
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class ReplicaActivities:
@@ -84,7 +79,7 @@ class ReplicaActivities:
             static_claim(pool, name=name, plan_id=plan_id)
             for name in islice(_names(pool.metadata.name, plan_id, taken), number)
         ]
-        await _each(made, self._claims.create)
+        await each(made, self._claims.create)
         return ReplicasKept(
             desired=desired,
             standing=standing + number,
@@ -106,7 +101,7 @@ class ReplicaActivities:
             return ReplicasKept(desired=desired, standing=len(standing), waits_for=hold)
         surplus = len(standing) - desired
         victims = (await self._candidates(standing, surplus))[: min(surplus, MOST_DELETED)]
-        gone = sum(await _each(victims, lambda one: self._delete(one, pool.metadata.name, desired)))
+        gone = sum(await each(victims, lambda one: self._delete(one, pool.metadata.name, desired)))
         left = len(standing) - gone
         return ReplicasKept(desired=desired, standing=left, deleted=gone, more=left > desired)
 
@@ -163,22 +158,6 @@ class ReplicaActivities:
             message=f"{kept.standing} of {kept.desired} nodes: {kept.waits_for}",
             warning=True,
         )
-
-
-async def _each(ones: Sequence[T], call: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Some at a time. A fault of one keeps none of the others from being done; the first is raised after all."""
-    room = asyncio.Semaphore(AT_ONCE)
-
-    async def one(item: T) -> R:
-        async with room:
-            return await call(item)
-
-    results: list[R] = []
-    for result in await asyncio.gather(*(one(item) for item in ones), return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
-        results.append(result)
-    return results
 
 
 def _names(pool: str, plan_id: str, taken: set[str]) -> Iterator[str]:

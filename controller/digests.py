@@ -70,7 +70,8 @@ def claim_digest(view: View, now: datetime) -> Digest:
     """The observation without its number."""
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
-        return Digest(ClaimSeen(deleting=True, rules=view.rules, pause=_pause(view)))
+        gone = ClaimSeen(deleting=True, disruption=claim.disruption, rules=view.rules, pause=_pause(view))
+        return Digest(gone)
     drift = view.drift
     found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
     bare = ClaimSeen(rules=view.rules, pause=_pause(view)).model_copy(update=found)

@@ -24,7 +24,7 @@ from controller.signaller import Signal, Signaller, Start
 from model.base import Message
 from model.coordination import NodeClassState, PoolState
 from model.facts import ClaimFact
-from model.labels import LAUNCH_GROUP, NODECLASS, WHY
+from model.labels import LAUNCH_GROUP, NODECLASS, REPLACES, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
 from model.pace import Expected
@@ -135,6 +135,7 @@ class Telling:
             alike=alike(claim),
             created=claim.created,
             why=claim.annotations.get(WHY, ""),
+            replaces=claim.annotations.get(REPLACES, ""),
         )
 
     def workflow_id(self, claim: ClaimFact) -> str:

@@ -14,9 +14,11 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
+from model.commands import DisruptionState
 from model.coordination import BatchWindow, ProvisioningState
 from model.faults import BadInput
 from workflows import attributes, ids, measures
+from workflows.cluster import ClusterWorkflow
 from workflows.provisioning import ProvisioningWorkflow
 from workflows.watch import WatchWorkflow
 
@@ -81,7 +83,7 @@ async def register_attributes(temporal: Client) -> None:
 
 
 async def start_singletons(temporal: Client, cluster: str, window: BatchWindow) -> None:
-    """Watch and Provisioning: one each, whoever comes first."""
+    """Watch, Provisioning and Cluster: one each, whoever comes first."""
     queue, policy = ids.task_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
     await temporal.start_workflow(
         WatchWorkflow.run, cluster, id=ids.watch(cluster), task_queue=queue, id_conflict_policy=policy
@@ -90,6 +92,13 @@ async def start_singletons(temporal: Client, cluster: str, window: BatchWindow) 
         ProvisioningWorkflow.run,
         ProvisioningState(cluster=cluster, window=window),
         id=ids.provisioning(cluster),
+        task_queue=queue,
+        id_conflict_policy=policy,
+    )
+    await temporal.start_workflow(
+        ClusterWorkflow.run,
+        DisruptionState(cluster=cluster),
+        id=ids.cluster(cluster),
         task_queue=queue,
         id_conflict_policy=policy,
     )

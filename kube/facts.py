@@ -53,6 +53,7 @@ def claim_fact(claim: Json) -> ClaimFact:
     metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
     overdue = _condition(status, labels.OVERDUE)
     drifted = _condition(status, labels.DRIFTED) if _is_true(status, labels.DRIFTED) else {}
+    reason = _condition(status, labels.DISRUPTION_REASON) if _is_true(status, labels.DISRUPTION_REASON) else {}
     marks = metadata.get("labels") or {}
     return ClaimFact.model_validate(
         {
@@ -82,6 +83,7 @@ def claim_fact(claim: Json) -> ClaimFact:
             "overdue": overdue.get("reason", "") if overdue.get("status") == "True" else "",
             "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
             "consistent": _condition(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
+            "disruption": reason.get("reason", ""),
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "deleting": "deletionTimestamp" in metadata,

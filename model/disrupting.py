@@ -105,6 +105,12 @@ class ReplacementSaid(Message):
     why: str = ""
 
 
+class Stirred(Message):
+    """Signal to the Cluster workflow: something changed that could matter for voluntary disruption."""
+
+    number: int = 0
+
+
 class PermitRecalled(Message):
     """Signal of a NodePool to who holds a permit: stop at the next safe point."""
 

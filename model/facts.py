@@ -219,6 +219,8 @@ class ClaimFact(Value):
     """Empty: a drain waits for ever."""
     overdue: str = ""
     """The phase that its condition says is past its deadline."""
+    disruption: str = ""
+    """The reason of the condition DisruptionReason, while it is True."""
     deleting: bool = False
     deletion: datetime | None = None
     finalizers: tuple[str, ...] = ()

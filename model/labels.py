@@ -323,6 +323,8 @@ WHY: Final = "tenure.sh/why"
 PAUSE: Final = "tenure.sh/pause"
 """Annotation that holds voluntary disruption: of a NodePool, a NodeClaim or a Node, and, for the whole cluster, of the
 worker's namespace. `policy/pauses.py` has its form."""
+REPLACES: Final = "tenure.sh/replaces"
+"""Annotation of a NodeClaim: the workflow of the disruption that it replaces nodes for."""
 AWAY: Final = "tenure.sh/away"
 """Annotation of a NodeClaim: when its node was NotReady, or under a taint that passes, after initialization."""
 HAS_REBOOTED: Final = "Rebooted"

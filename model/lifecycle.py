@@ -55,6 +55,8 @@ class ClaimIdentity(Message):
     created: datetime
     why: str = ""
     """What the plan bought it for; empty where no plan made it."""
+    replaces: str = ""
+    """The workflow of the disruption that it replaces nodes for."""
 
 
 class Step(Message):
@@ -130,6 +132,8 @@ class ClaimState(Message):
     drain: DrainState | None = None
     gave_up: GaveUp | None = None
     """The last drain that was given up."""
+    said_ready: bool | None = None
+    """Of a replacement: what it told the disruption that waits for it."""
     story: tuple[Step, ...] = ()
 
 

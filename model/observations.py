@@ -14,7 +14,7 @@ from model.kinds.disruption_rules import DisruptionRules
 from model.pace import Expected
 from model.repairs import Unhealthy
 
-UNCOMPARED: Final = {"number", "ready_since", "expected"}
+UNCOMPARED: Final = {"number", "ready_since", "expected", "disruption"}
 """What an observation may differ in and yet be no news."""
 
 
@@ -27,6 +27,8 @@ class ClaimSeen(Message):
     """False: the NodeClaim is gone from the API server."""
     deleting: bool = False
     """The NodeClaim, or its Node, carries a deletionTimestamp."""
+    disruption: str = ""
+    """Why it is being deleted, where its NodeClaim says so; not part of what is compared."""
     provider_id: str = ""
     node_name: str = ""
     """The Node whose spec.providerID is this claim's; empty while there is none."""

@@ -25,7 +25,7 @@ LOOK_AGAIN_UNREADY = timedelta(minutes=2)
 
 EMPTY: Final = "Empty"
 EXPIRED: Final = "Expired"
-REPLACED_LATER = "replacement comes with voluntary disruption"
+REPLACED_LATER = "waits for its replacement to be planned"
 
 
 class Verdict(Value):
@@ -41,7 +41,7 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
     """Deletion first, then what the machine says, then expiry, then its health, then the pool's wish to shrink."""
     seen = state.seen
     if seen.deleting or not seen.exists:
-        return Verdict(do="drain", why="Deleted")
+        return Verdict(do="drain", why=seen.disruption or "Deleted")
     if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
         return Verdict(do="initialize", why="Rebooted")
     expired = has_expired(state, now)
@@ -122,7 +122,10 @@ def _held(state: ClaimState) -> str:
         return f"room for CapacityBuffer {state.seen.kept_for}" if state.seen.kept_for else ""
     if state.seen.do_not_disrupt:
         return "the annotation karpenter.sh/do-not-disrupt on the Node"
-    return "" if state.seen.policy else "no NodePool: a standalone NodeClaim goes only by hand or expiry"
+    if not state.seen.policy:
+        return "no NodePool: a standalone NodeClaim goes only by hand or expiry"
+    never = consolidate_after(state.seen.policy) is None
+    return f"consolidateAfter of NodePool {state.identity.pool} is Never" if never else ""
 
 
 def empty_due(state: ClaimState) -> datetime | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
+from model.commands import CommandState
 from model.lifecycle import ClaimIdentity, ClaimState, Phase
 from policy.overdue import blocked_by
 
@@ -68,3 +69,20 @@ def shown(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
             INSTANCE_ID.value_set(launched.provider_id.rpartition("/")[2]),
         ]
     return {update.key.name: update for update in values}
+
+
+def command_start(pool: str, now: datetime) -> TypedSearchAttributes:
+    """Of a command of voluntary disruption: the NodePool of its first node."""
+    pairs = (SearchAttributePair(PHASE, "Permit"), SearchAttributePair(PHASE_SINCE, now))
+    return TypedSearchAttributes([SearchAttributePair(NODE_POOL, pool), *pairs])
+
+
+def of_command(state: CommandState) -> list[SearchAttributeUpdate[Any]]:
+    """What a step shows, as one batch."""
+    since = [PHASE_SINCE.value_set(state.since)] if state.since else []
+    return [
+        PHASE.value_set(state.step),
+        BLOCKED_BY.value_set(state.blocked_by) if state.blocked_by else BLOCKED_BY.value_unset(),
+        DEADLINE.value_set(state.deadline) if state.deadline else DEADLINE.value_unset(),
+        *since,
+    ]

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from model.absence import lasting
+from model.commands import CommandState, DisruptionState
 from model.coordination import NodeClassState, PoolState, ProvisioningState
+from model.disrupting import Proposal
 from model.lifecycle import ClaimState, Phase
 from model.upkeep import UpkeepDone
 from policy.expiry import expiry_of
@@ -146,6 +148,52 @@ def of_node_class(state: NodeClassState) -> str:
             ("stumbles", _stumbling(state)),
         ]
     )
+
+
+def of_command(state: CommandState) -> str:
+    proposal, over = state.proposal, state.over
+    rows = [
+        ("step", f"**{state.step}**"),
+        ("since", _moment(state.since)),
+        ("deadline", _moment(state.deadline) if state.deadline else "none"),
+        ("blocked by", state.blocked_by or "nothing"),
+        ("reason", f"{proposal.reason} ({proposal.kind}): {proposal.why}"),
+        ("price", f"{proposal.price_before:.4f} USD/h before, {proposal.price_after:.4f} after"),
+    ]
+    if over:
+        rows.append(("ends", f"{over.ending}: {over.why}" if over.why else over.ending))
+    nodes = (f"{one.node}: {one.instance_type} of {one.pool} in {one.zone}" for one in proposal.candidates[:SHOWN])
+    made = (f"{name}: {'ready' if name in state.ready else 'starts'}" for name in state.claims[:SHOWN])
+    return (
+        f"{_table(rows)}\n\n**Nodes that go**\n{_list(proposal.candidates, nodes)}"
+        f"\n\n**Replacements**\n{_list(state.claims, made)}"
+    )
+
+
+def of_cluster(state: DisruptionState) -> str:
+    pause = state.pause
+    rows = [
+        ("paused", words(pause) if pause else "no"),
+        ("blocked by", state.blocked_by or "nothing"),
+        ("passes", str(state.passes)),
+        ("last", _moment(state.last)),
+        ("next", _moment(state.again) if state.again else "when something changes"),
+        ("nodes", f"{state.eligible} could go, {state.excluded} are kept back"),
+    ]
+    running = (f"{_proposed(one.under_way.proposal)} since {_moment(one.since)}" for one in state.under_way[:SHOWN])
+    bounced = (
+        f"{'replacements of NodePool ' + one.pool if one.pool else ', '.join(one.claims[:3])}"
+        f" until {_moment(one.until)}, {one.times} times: {one.why}"
+        for one in state.bounced[:SHOWN]
+    )
+    return (
+        f"{_table(rows)}\n\n**Commands under way**\n{_list(state.under_way, running)}"
+        f"\n\n**Came to nothing**\n{_list(state.bounced, bounced)}"
+    )
+
+
+def _proposed(proposal: Proposal) -> str:
+    return f"{proposal.reason} of {', '.join(one.node for one in proposal.candidates[:3])}"
 
 
 def _stumbling(state: NodeClassState) -> str:

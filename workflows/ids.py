@@ -18,12 +18,18 @@ def nodeclass(cluster: str, name: str) -> str:
     return f"{cluster}/nodeclass/{name}"
 
 
-def cluster(name: str) -> str:
-    return f"{name}/cluster"
-
-
 def watch(cluster: str) -> str:
     return f"{cluster}/watch"
+
+
+def cluster(cluster: str) -> str:
+    """Voluntary disruption of the whole cluster."""
+    return f"{cluster}/cluster"
+
+
+def disruption(cluster: str, proposal_id: str) -> str:
+    """One command. What is proposed again has the same, and may run once the one before is closed."""
+    return f"{cluster}/disruption/{proposal_id}"
 
 
 def upkeep(cluster: str, task: str) -> str:

@@ -29,6 +29,7 @@ from workflows.phases.overdue import keep_time, tell_overdue
 from workflows.phases.ready import ready
 from workflows.phases.recall import stands
 from workflows.phases.registration import registration
+from workflows.phases.replacing import tell_replaced
 from workflows.phases.termination import termination
 
 PHASES: dict[Phase, Callable[[Life], Awaitable[Phase]]] = {
@@ -62,6 +63,7 @@ class NodeClaimWorkflow(Braked):
                     await life.stumble(error)
                 else:
                     life.enter(following, _cause(life.state, following))
+                    await tell_replaced(life)
         except RollOver:
             await workflow.wait_condition(
                 lambda: workflow.all_handlers_finished() and not life.telling and not self._brake.busy

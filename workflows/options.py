@@ -65,6 +65,18 @@ PLAN: Options = {
     "heartbeat_timeout": HEARTBEAT,
     "retry_policy": _retry(0.5, 2, 5, attempts=3),
 }
+DECIDE: Options = {
+    "start_to_close_timeout": timedelta(minutes=5),
+    "schedule_to_start_timeout": timedelta(seconds=5),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(0.5, 2, 5, attempts=2),
+}
+"""Then the workflow says what is wrong, and asks again by its own timer."""
+COMMAND: Options = {
+    "start_to_close_timeout": timedelta(minutes=2),
+    "heartbeat_timeout": HEARTBEAT,
+    "retry_policy": _retry(0.5, 2, 10),
+}
 WATCH: Options = {
     "start_to_close_timeout": timedelta(days=1),
     "heartbeat_timeout": HEARTBEAT,

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import SandboxImportNotificationPolicy
 
+from workflows.cluster import ClusterWorkflow
+from workflows.disruption import DisruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
@@ -14,6 +16,8 @@ from workflows.upkeep import UpkeepWorkflow
 from workflows.watch import WatchWorkflow
 
 WORKFLOWS: Sequence[type] = (
+    ClusterWorkflow,
+    DisruptionWorkflow,
     NodeClaimWorkflow,
     NodeClassWorkflow,
     NodePoolWorkflow,
@@ -29,7 +33,9 @@ PASSED_THROUGH = (
     "cronsim",
     "workflows.attributes",
     "workflows.brakes",
+    "workflows.command",
     "workflows.details",
+    "workflows.disruption",
     "workflows.ids",
     "workflows.launch_groups",
     "workflows.life",

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from temporalio.testing import ActivityEnvironment
 
 from activities.allowances import AllowanceActivities
+from activities.commands import CommandActivities
 from activities.disruption import DisruptionActivities
 from activities.drain_ports import DrainPorts
 from activities.draining import DrainActivities
@@ -72,6 +73,7 @@ class Scene:
         )
         self.joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
         self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
+        self.commands = CommandActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
         self.budgets, self.rollouts = FakeBudgets(), FakeRollouts()
         self.draining = DrainActivities(
             DrainPorts(
@@ -109,9 +111,9 @@ class Scene:
             events=self.events,
         )
 
-    def running(self, name: str = "a", **node: Any) -> None:
+    def running(self, name: str = "a", *, spec: dict[str, Any] | None = None, **node: Any) -> None:
         """A NodeClaim with its finalizer, instance and Node."""
-        self.claims.add(name)
+        self.claims.add(name, **(spec or {}))
         self.claims.found[name]["metadata"]["finalizers"] = [TERMINATION_FINALIZER]
         self.claims.give(name, provider_id=PROVIDER)
         self.instances.running["i-0000"] = InstanceFacts(instance_id="i-0000", state="running")

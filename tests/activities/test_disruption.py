@@ -126,10 +126,14 @@ async def test_an_end_that_nothing_may_hold_up_is_stamped_before_the_deletion(sc
     assert "deletionTimestamp" in metadata and datetime.now(UTC) - stamped < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("sooner", [True, False])
-async def test_the_earlier_end_of_a_grace_period_stays(scene: Scene, sooner: bool) -> None:
+@pytest.mark.parametrize(
+    ("written", "sooner"), [("an hour ago", True), ("in an hour", False), ("soon", False), ("2026-01-01T00:00", False)]
+)
+async def test_the_earlier_end_of_a_grace_period_stays(scene: Scene, written: str, sooner: bool) -> None:
+    """What is no moment with a time zone is written anew."""
     scene.running()
-    written = (datetime.now(UTC) + timedelta(hours=-1 if sooner else 1)).isoformat()
+    hours = {"an hour ago": -1, "in an hour": 1}.get(written)
+    written = (datetime.now(UTC) + timedelta(hours=hours)).isoformat() if hours else written
     annotations = scene.claims.found["a"]["metadata"]["annotations"]
     annotations[NODECLAIM_TERMINATION_TIMESTAMP] = written
     await performed(scene.disruption.disrupt_claim, EXPIRED.model_copy(update={"at_once": True}))

@@ -98,6 +98,19 @@ async def test_initialized_once_a_node_that_is_not_ready_since_stays_so_unless_i
     assert scene.claims.condition("a", "Initialized").startswith("True"), "it never reverts"
 
 
+@pytest.mark.parametrize(("cpu", "said"), [(2000, "True"), (1000, "")])
+async def test_an_initialized_node_is_what_was_bought_unless_the_watch_tells_otherwise(
+    scene: Scene, cpu: int, said: str
+) -> None:
+    scene.running()
+    claim = scene.claims.found["a"]
+    claim["spec"]["resources"] = {"requests": {"cpu": "1"}}
+    claim["status"]["capacity"] = {"cpu": "2"}
+    scene.nodes.change("node-a", taints=(), capacity={"cpu": cpu}, allocatable={"cpu": cpu})
+    await performed(scene.joining.initialize_node, REF)
+    assert scene.claims.condition("a", "ConsistentStateFound").strip() == said
+
+
 async def test_a_node_that_never_expires_has_no_expiry(scene: Scene) -> None:
     scene.running()
     scene.nodes.change("node-a", taints=())

@@ -51,7 +51,7 @@ def test_a_node_that_has_drifted_says_from_what_and_what_comes_of_it() -> None:
     identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
     seen = ClaimSeen(drift="AMIDrift", drift_message="m6i.large runs ami-1")
     lines = story(life, (), drift=drifted(ClaimState(identity=identity, seen=seen))).splitlines()
-    assert "  drifted     AMIDrift: m6i.large runs ami-1; replacement comes with voluntary disruption" in lines
+    assert "  drifted     AMIDrift: m6i.large runs ami-1; waits for its replacement to be planned" in lines
     assert "drifted" not in story(life, (), drift=drifted(ClaimState(identity=identity)))
 
 

@@ -132,6 +132,11 @@ def test_what_is_being_deleted_says_nothing_else_any_more(claim: dict[str, Any],
     assert seen(claim, node, occupied=False) == ClaimSeen(deleting=True)
 
 
+def test_why_it_is_deleted_is_told_along_and_is_no_news() -> None:
+    told = seen({"deleting": True, "disruption": "Drifted"})
+    assert told.disruption == "Drifted" and not told.differs(seen({"deleting": True}))
+
+
 def test_an_undisturbed_life_costs_five_signals() -> None:
     life = [
         seen({"provider_id": ""}),

@@ -90,7 +90,8 @@ def running(stage: Stage) -> None:
 
 
 def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(stage: Stage) -> None:
-    stage.hear("nodeclaims", claim("c1", annotations={"tenure.sh/launch-group": "p-0"}))
+    marks = {"tenure.sh/launch-group": "p-0", "tenure.sh/replaces": "prod/disruption/1"}
+    stage.hear("nodeclaims", claim("c1", annotations=marks))
     stage.tell()
     signal = next(one for one in stage.told.signals if one.workflow_id == CLAIM)
     assert signal.name == "seen" and signal.start is not None and not signal.start.again
@@ -100,6 +101,7 @@ def test_a_new_claim_starts_its_life_with_all_that_is_known_of_it(stage: Stage) 
     identity = state.identity
     assert (identity.cluster, identity.name, identity.uid, identity.pool) == ("prod", "c1", "uid-c1", "general")
     assert (identity.node_class, identity.group_id, identity.created) == ("default", "p-0", at(-100))
+    assert identity.replaces == "prod/disruption/1"
 
 
 def test_numbers_rise(stage: Stage) -> None:

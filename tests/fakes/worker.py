@@ -13,7 +13,7 @@ from temporalio.worker import Worker
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.pauses import PauseActivities
-from activities.registry import Ports, activities_of, launches_of
+from activities.registry import Ports, activities_of, deciding_of, launches_of
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from model.kinds import NodeClaim
@@ -22,7 +22,9 @@ from model.observations import ClaimSeen
 from model.pace import Expected
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
+from tests.fakes.disrupting import FakeDisruption
 from tests.fakes.drains import FakeBudgets, FakeRollouts
+from tests.fakes.granter import GranterWorkflow
 from tests.fakes.kubernetes import (
     FakeClaims,
     FakeEvents,
@@ -73,6 +75,7 @@ class World:
         self.lives = Lives(self.client, self.cluster, Names(self.cluster), self.deadlines)
         self.machines = KeptMachines(self.client, ids.provisioning(self.cluster))
         self.node_classes.add("default")
+        self.disruption = FakeDisruption(self.claims)
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
     async def start(
@@ -145,7 +148,7 @@ class World:
             Worker(
                 self.client,
                 task_queue=ids.task_queue(self.cluster),
-                workflows=[*WORKFLOWS, AskerWorkflow],
+                workflows=[*WORKFLOWS, AskerWorkflow, GranterWorkflow],
                 activities=self.activities(),
                 workflow_runner=runner(),
                 max_concurrent_workflow_tasks=4,
@@ -160,7 +163,7 @@ class World:
         async with Worker(
             self.client,
             task_queue=ids.plan_queue(self.cluster),
-            activities=[WatchActivities(self.host).plan_capacity],
+            activities=[WatchActivities(self.host).plan_capacity, *deciding_of(self.disruption)],
             graceful_shutdown_timeout=timedelta(seconds=1),
         ):
             yield self

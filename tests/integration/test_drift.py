@@ -1,6 +1,7 @@
 """Drift on the real parts: what is changed under a node is seen on its NodeClaim and in its workflow, and goes again.
 
-Nothing is disrupted for it. Each scenario has an EC2NodeClass and a NodePool of its own, and one node.
+Nothing is disrupted for it, since no budget allows it. Each scenario has an EC2NodeClass and a NodePool of its own, and
+one node.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -78,7 +79,7 @@ class Drifting:
         assert (found.get("status"), found.get("reason")) == ("True", reason), f"{self.scene.name}: {found}"
         assert all(word in found["message"] for word in words), found
         await self.scene.event(self.claim, reason)
-        await self.scene.is_blocked_by(self.claim, f"drifted: {reason}", "replacement comes with voluntary disruption")
+        await self.scene.is_blocked_by(self.claim, f"drifted: {reason}", "waits for its replacement to be planned")
 
     async def has_not_drifted(self) -> None:
         for claim in await self.scene.claims():
@@ -111,7 +112,7 @@ async def drifting(
     product: Product, name: str, spec: Mapping[str, Any] | None = None, **pool: Any
 ) -> AsyncIterator[Drifting]:
     """A class whose spec has `spec` laid over the usual one, its pool, and afterwards nothing of either."""
-    async with product.scene(name, of_class=f"drift-{name}", **pool) as scene:
+    async with product.scene(name, of_class=f"drift-{name}", budget="0", **pool) as scene:
         drift = Drifting(scene, f"drift-{name}")
         made = node_class(drift.node_class)
         made["spec"] |= spec or {}

@@ -36,7 +36,8 @@ async def test_a_broken_node_is_rebooted_once_and_replaced_when_that_helped_for_
         await eventually(partial(scene.claims_are_gone, [name]))
         await eventually(lambda: scene.pods_run(1))
         await scene.nodes_were_bought(2)
-        assert [one["reboots"] for one in product.aws.instances()["instances"] if one["id"] in scene.launched()] <= [1]
+        launched = [one for one in product.aws.instances()["instances"] if one["id"] in scene.launched()]
+        assert sorted(one["reboots"] for one in launched) == [0, 1]
 
 
 @REPAIR.scenario
@@ -45,12 +46,12 @@ async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(product: 
         await _rules(scene, conditions=[sick("Ready", "8s")], within="5m")
         (claim,) = await scene.run(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
-        for _ in range(4):
+        for _ in range(2):
             await scene.trouble(NotReady(for_seconds=3), node=node)
             await eventually(partial(scene.node_is, node, ready="False"))
             await eventually(partial(scene.node_is, node, ready="True"), seconds=20)
-            if await scene.events(name) and any(one["reason"] == "Unhealthy" for one in await scene.events(name)):
-                break
+            await scene.claims_stand([name])
+        await scene.trouble(NotReady(for_seconds=6), node=node)
         await eventually(partial(scene.event, name, "Unhealthy", "Ready=False"))
         await eventually(partial(scene.claims_are_gone, [name]))
 
@@ -63,7 +64,7 @@ async def test_while_too_many_are_unhealthy_nothing_is_replaced_and_the_node_say
         for claim in claims:
             await scene.trouble(SetCondition(type="KernelReady", status="False"), node=claim["status"]["nodeName"])
         node = claims[0]["status"]["nodeName"]
-        await eventually(partial(scene.event, node, "NodeRepairBlocked", "2 of 2 nodes of NodePool breaker"))
+        await eventually(partial(scene.event, node, "NodeRepairBlocked", f"2 of 2 nodes of NodePool {scene.name}"))
         await throughout(partial(scene.claims_stand, [one["metadata"]["name"] for one in claims]), seconds=10)
 
 

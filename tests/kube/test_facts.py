@@ -193,6 +193,16 @@ def test_a_claim_in_the_middle_of_its_life() -> None:
     assert fact.startup_taints == (Taint(key="cni", effect="NoExecute"),)
 
 
+def test_a_claim_tells_why_it_is_disrupted_only_while_it_is() -> None:
+    told = {"type": "DisruptionReason", "status": "True", "reason": "Underutilized", "lastTransitionTime": BORN}
+    raw = claim_json("c1")
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
+    raw["status"] = {"conditions": [told]}
+    assert claim_fact(raw).disruption == "Underutilized"
+    raw["status"] = {"conditions": [{**told, "status": "False"}]}
+    assert claim_fact(raw).disruption == ""
+
+
 def test_a_claim_tells_that_it_drifted_only_while_it_does() -> None:
     raw = claim_json("c1")
     raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}

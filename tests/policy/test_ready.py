@@ -35,7 +35,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
     "drifted: it is said, and nothing is done": (
         node({"drift": "AMIDrift", "drift_message": "an old image"}),
-        Verdict(do="wait", blocked_by="drifted: AMIDrift, replacement comes with voluntary disruption"),
+        Verdict(do="wait", blocked_by="drifted: AMIDrift, waits for its replacement to be planned"),
     ),
     "kept for a CapacityBuffer: it is said, and it stays": (
         node({"policy": "WhenEmpty/0s", "kept_for": "shop/web"}),
@@ -73,6 +73,7 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         Verdict(do="expire", why="Expired"),
     ),
     "deleted": (node({"deleting": True}), Verdict(do="drain", why="Deleted")),
+    "deleted by a disruption": (node({"deleting": True, "disruption": "Drifted"}), Verdict(do="drain", why="Drifted")),
     "gone from the API server": (node({"exists": False}), Verdict(do="drain", why="Deleted")),
     "deleted counts before expired": (
         node({"deleting": True}, expires=before(hours=1)),
@@ -148,7 +149,10 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         node(empty_for("WhenEmptyOrUnderutilized/30s", seconds=30)),
         Verdict(do="ask", why="Empty"),
     ),
-    "consolidateAfter Never": (node(empty_for("WhenEmpty/Never", hours=9)), Verdict(do="wait")),
+    "consolidateAfter Never": (
+        node(empty_for("WhenEmpty/Never", hours=9)),
+        Verdict(do="wait", blocked_by="consolidateAfter of NodePool default is Never"),
+    ),
     "standalone": (
         node(empty_for("", hours=9)),
         Verdict(do="wait", blocked_by="no NodePool: a standalone NodeClaim goes only by hand or expiry"),

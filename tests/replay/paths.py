@@ -23,6 +23,12 @@ from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.replay.away_path import nodeclaim_away
 from tests.replay.brake_path import nodeclaim_braked
+from tests.replay.disruption_paths import (
+    cluster_decides,
+    disruption_done,
+    disruption_not_permitted,
+    disruption_undone,
+)
 from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
 from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
 from tests.replay.static_path import nodepool_static
@@ -364,6 +370,10 @@ PATHS: dict[str, Path] = {
         nodeclass_life,
         watch_handed_on,
         upkeep_run,
+        disruption_done,
+        disruption_undone,
+        disruption_not_permitted,
+        cluster_decides,
     )
 }
 

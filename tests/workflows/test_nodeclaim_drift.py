@@ -54,7 +54,7 @@ async def test_a_drifted_node_says_so_once_and_stays(fake: World, skipping: Work
 async def test_what_a_drifted_node_waits_for_can_be_asked(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready(fake, skipping)
     await fake.see(handle, **BUSY, **OLD_IMAGE)
-    await eventually(lambda: blocked(handle, "drifted: AMIDrift, replacement comes with voluntary disruption"))
+    await eventually(lambda: blocked(handle, "drifted: AMIDrift, waits for its replacement to be planned"))
     await fake.see(handle, **BUSY)
     await eventually(lambda: unblocked(handle))
 

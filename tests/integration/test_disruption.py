@@ -1,0 +1,108 @@
+"""Voluntary disruption on the real parts: what drifted is replaced, replacement first; half-empty nodes become one."""
+
+from collections.abc import Sequence
+
+import pytest
+from temporalio.client import WorkflowQueryFailedError
+from temporalio.service import RPCError
+
+from kube.resources import NODE_CLAIMS
+from model import labels
+from model.commands import DisruptionState
+from tests.integration.acts import Act
+from tests.integration.eventually import eventually
+from tests.integration.objects import pod_spec
+from tests.integration.product import Product
+from tests.integration.scene import Scene, condition, names
+from workflows import ids
+from workflows.cluster import ClusterWorkflow
+
+GOES = Act("goes", patient={"REGISTRATION_TIMEOUT": "90s"})
+SCARCE = "c5.large"
+"""That no other test of this act runs."""
+PATIENCE = 240.0
+"""Seconds for a command with a node's boot and another's drain in it."""
+
+
+@GOES.scenario
+async def test_a_drifted_node_goes_once_its_replacement_is_there(product: Product) -> None:
+    async with product.scene("drifted") as scene:
+        (old,) = names(await scene.run(1))
+        await product.patch(scene.pool_path, {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}})
+        await eventually(lambda: _is_replaced(scene, old), seconds=PATIENCE)
+        await scene.event(old, "DisruptionTerminating", "Drifted")
+        await eventually(lambda: scene.pods_run(1))
+        (new,) = await eventually(lambda: scene.nodes_are_initialized(1))
+        assert new["metadata"]["labels"]["team"] == "web"
+        assert new["metadata"]["annotations"][labels.REPLACES]
+        await scene.nodes_were_bought(2)
+        await eventually(lambda: scene.instances_alive(1))
+
+
+async def _is_replaced(scene: Scene, old: str) -> None:
+    """At no look is the old node going while its replacement is not initialized."""
+    claims = await scene.claims()
+    new = [one for one in claims if one["metadata"]["name"] != old]
+    before = await scene.product.find(NODE_CLAIMS.path(old))
+    going = before is None or "deletionTimestamp" in before["metadata"]
+    if going and [condition(one, "Initialized") for one in new] != ["True"]:
+        pytest.fail(f"{old} goes, and its replacements are {[one.get('status') for one in new]}")
+    assert before is None, f"{old} is there, beside {names(new)}"
+
+
+@GOES.scenario
+async def test_two_half_empty_nodes_become_one(product: Product) -> None:
+    async with product.scene("halves") as scene:
+        big, small = f"{scene.name}-big", f"{scene.name}-small"
+        await scene.deploy(2, big, **pod_spec(scene.name, cpu="1400m"))
+        await eventually(lambda: scene.pods_run(2, big))
+        await scene.deploy(2, small, **pod_spec(scene.name, cpu="400m"))
+        await eventually(lambda: scene.pods_run(2, small))
+        both = names(await eventually(lambda: scene.nodes_are_initialized(2)))
+        rules = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"}
+        await product.patch(scene.pool_path, {"spec": {"disruption": rules}})
+        await scene.scale(0, big)
+        (left,) = await eventually(lambda: _one_is_left(scene, both), seconds=PATIENCE)
+        (gone,) = {*both} - {left}
+        await scene.event(gone, "DisruptionTerminating", "Underutilized")
+        await eventually(lambda: scene.pods_run(2, small))
+        await scene.nodes_were_bought(2)
+        await eventually(lambda: scene.instances_alive(1))
+        await scene.node_is_in_service((await scene.nodes())[0]["metadata"]["name"])
+
+
+async def _one_is_left(scene: Scene, before: Sequence[str]) -> list[str]:
+    left = names(await scene.claims())
+    assert len(left) == 1 and {*left} <= {*before}, f"{scene.name}: NodeClaims {left}"
+    return left
+
+
+@GOES.scenario
+async def test_a_node_whose_replacement_cannot_be_had_stays_in_service(product: Product) -> None:
+    """And its pool is known for it; the other scenarios of this act are not held up."""
+    async with product.scene("scarce", types=(SCARCE,)) as scene:
+        (old,) = await scene.run(1)
+        product.aws.set_pool(0, instance_type=SCARCE)
+        try:
+            await product.patch(scene.pool_path, {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}})
+            await eventually(lambda: _is_remembered(scene), seconds=PATIENCE)
+            await scene.claims_stand(names([old]))
+            await eventually(lambda: scene.nodes_are_initialized(1))
+            await scene.node_is_in_service(old["status"]["nodeName"])
+            (now,) = await scene.claims()
+            assert not condition(now, labels.DISRUPTION_REASON)
+            await scene.event(names([old])[0], "DisruptionBlocked", "Drifted", "replacement")
+            await scene.pods_run(1)
+            assert len(scene.launched()) == 1
+        finally:
+            product.aws.clear_pools()
+
+
+async def _is_remembered(scene: Scene) -> None:
+    cluster = ids.cluster(scene.product.sandbox.plan.cluster_name)
+    handle = scene.product.temporal.get_workflow_handle_for(ClusterWorkflow.run, cluster)
+    try:
+        state: DisruptionState = await handle.query(ClusterWorkflow.state)
+    except (RPCError, WorkflowQueryFailedError) as error:
+        raise AssertionError("the Cluster workflow does not answer just now") from error
+    assert scene.name in {one.pool for one in state.bounced}, state
