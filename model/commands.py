@@ -10,6 +10,7 @@ from model.base import Message
 from model.disrupting import Bounced, Proposal, UnderWay
 from model.disruption import Leaving, Method
 from model.messages import Pause, PermitAnswered
+from model.pauses import Mirror
 
 Step = Literal["Permit", "Begin", "Replace", "Wait", "Finish", "Undo", "Over"]
 """Of a command, in the order of a life without trouble; Undo takes the place of what is left to do."""
@@ -124,3 +125,5 @@ class DisruptionState(Message):
     under_way: tuple[CommandRun, ...] = ()
     bounced: tuple[Bounced, ...] = ()
     pause: Pause | None = None
+    mirror: Mirror = Mirror()
+    """Of the pause, as an annotation of the worker's namespace."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from model.commands import CommandRun, DisruptionState
 from model.disrupting import Bounced, Hold, Proposal, UnderWay
+from policy import pauses
 from policy.bouncing import active, in_trouble
 
 EVERY: Final = timedelta(seconds=10)
@@ -35,10 +36,9 @@ def after_fault(faults: int, now: datetime) -> datetime:
 def holds(state: DisruptionState, now: datetime) -> tuple[Hold, ...]:
     """What holds the whole cluster."""
     pause = state.pause
-    if pause is None or now >= pause.until:
+    if pause is None or not pauses.holds(pause, now):
         return ()
-    why = f"the cluster is paused by {pause.by} until {pause.until.isoformat()}: {pause.reason}"
-    return (Hold(scope="cluster", why=why, until=pause.until),)
+    return (Hold(scope="cluster", why=f"the cluster {pauses.words(pause)}", until=pauses.ends(pause)),)
 
 
 def earliest(state: DisruptionState, said: datetime | None, now: datetime) -> datetime | None:
@@ -46,7 +46,7 @@ def earliest(state: DisruptionState, said: datetime | None, now: datetime) -> da
     moments = (
         said,
         *(one.until for one in active(state.bounced, now)),
-        *(one.until for one in holds(state, now)),
+        pauses.again_at(state.pause) if holds(state, now) else None,
         *(one.since + LOST_AFTER for one in state.under_way),
     )
     return min((one for one in moments if one), default=None)

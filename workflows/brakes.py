@@ -121,6 +121,7 @@ class Brake:
         await workflow.wait_condition(self._has_news)
         if not workflow.patched(MIRRORED):
             return
+        self._tidy()
         while True:
             self._end()
             if self._untold():
@@ -128,6 +129,12 @@ class Brake:
                     await workflow.sleep(AGAIN_IN, summary="before writing of the pause again")
                 continue
             await self._news()
+
+    def _tidy(self) -> None:
+        """A pause of an earlier version, or of a state from elsewhere, may not read as it is written."""
+        pause = self._state().pause
+        if pause is not None and pause.until != NEVER:
+            self._change(pause=tidied(pause))
 
     def _has_news(self) -> bool:
         return self._state().pause is not None or self._untold()
@@ -149,7 +156,7 @@ class Brake:
 
     async def _news(self) -> None:
         until = ends(self._state().pause)
-        timeout = max(until - workflow.now(), timedelta(0)) if until else None
+        timeout = max(until - workflow.now(), timedelta(milliseconds=1)) if until else None
         known = self._state().pause
         try:
             await workflow.wait_condition(

@@ -5,6 +5,7 @@ command is a workflow of its own (`disruption.py`) that outlives a run of this o
 nothing is remembered. A pass that fails is a value here: it is said, and tried again.
 """
 
+import asyncio
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -15,9 +16,11 @@ from activities.commands import CommandActivities
 from activities.disrupting import DisruptingActivities
 from model.commands import CommandAsked, CommandMade, CommandOver, CommandRun, CommandState, DisruptionState
 from model.disrupting import DecideAsked, Decided, Proposal, Stirred, UnderWay
+from model.pauses import MirrorAsked
 from policy.bouncing import active, kept, remembered
 from policy.passes import after_fault, earliest, holds, lost, next_pass, why_not_start
 from workflows import attributes, details, ids
+from workflows.brakes import Brake, ClusterBraked
 from workflows.disruption import DisruptionWorkflow
 from workflows.options import COMMAND, DECIDE, ROLL_AT_EVENTS, named
 
@@ -25,22 +28,37 @@ PUT_BACK_WITHIN = timedelta(minutes=5)
 
 
 @workflow.defn
-class ClusterWorkflow:
+class ClusterWorkflow(ClusterBraked):
     @workflow.init
     def __init__(self, state: DisruptionState) -> None:
         self._state = state
+        target = MirrorAsked(kind="Cluster", name=state.cluster)
+        self._brake = Brake(lambda: target, lambda: self._state, self._change, changed=self._braked)
 
     @workflow.run
     async def run(self, state: DisruptionState) -> None:
-        while True:
-            self._describe()
-            await self._news()
-            if self._roll_due():
-                await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(self._state)
-            if self._due():
-                await self._put_back()
-                await self._pass()
+        keeping = asyncio.create_task(self._brake.keep())
+        try:
+            while True:
+                await self._turn()
+        finally:
+            keeping.cancel()
+
+    async def _turn(self) -> None:
+        self._describe()
+        await self._news()
+        if self._roll_due():
+            await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._brake.busy)
+            workflow.continue_as_new(self._state)
+        if self._due():
+            await self._put_back()
+            await self._pass()
+
+    def _braked(self) -> None:
+        """It is paused, or goes on; then there is something to decide again."""
+        if self._state.pause is None:
+            self._change(news=True)
+        self._describe()
 
     @workflow.signal
     def stirred(self, stirred: Stirred) -> None:

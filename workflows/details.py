@@ -175,7 +175,7 @@ def of_command(state: CommandState) -> str:
 def of_cluster(state: DisruptionState) -> str:
     pause = state.pause
     rows = [
-        ("paused", f"by {pause.by} until {_moment(pause.until)}: {pause.reason}" if pause else "no"),
+        ("paused", words(pause) if pause else "no"),
         ("blocked by", state.blocked_by or "nothing"),
         ("passes", str(state.passes)),
         ("last", _moment(state.last)),

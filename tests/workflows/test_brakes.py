@@ -8,12 +8,14 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
+from model.commands import DisruptionState
 from model.coordination import PoolState
 from model.faults import TryLater
 from model.labels import PAUSE
 from model.lifecycle import Phase
-from model.messages import Pause, PermitAsked, PermitWithdrawn, Resume
+from model.messages import Pause, PermitAsked, PermitWithdrawn, Resume, Verdict
 from model.observations import PoolSeen
+from model.pauses import PauseSeen
 from policy.pauses import NEVER, tidied, write_pause
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.worker import World
@@ -22,6 +24,7 @@ from tests.workflows.lives import BUSY, emptied, pause_for, pool, ready
 from tests.workflows.test_nodeclaim_drain import empty, hold, in_service, rules
 from tests.workflows.test_nodepool import Asker, ask, granted, refused, standing
 from workflows import ids
+from workflows.cluster import ClusterWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
@@ -336,3 +339,32 @@ async def test_a_signal_that_does_not_say_who_or_why_holds_all_the_same(
     paused = (await pool_state(pools)).pause
     assert paused is not None and (paused.by, paused.reason) == ("somebody", "no reason given")
     assert paused.until != NEVER
+
+
+async def test_a_pause_of_the_cluster_stands_on_the_workers_namespace_and_comes_back_from_it(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    cluster = await fake.client.start_workflow(
+        ClusterWorkflow.run,
+        DisruptionState(cluster=fake.cluster),
+        id=ids.cluster(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
+    )
+    pause = await pause_for(skipping, hours=1)
+    verdict = await cluster.execute_update("pause", pause, result_type=Verdict)
+    assert verdict.message.startswith("the cluster is paused until")
+    text = write_pause(tidied(pause))
+    await eventually(lambda: on_namespace(fake, text))
+    await cluster.signal("pause_seen", PauseSeen(number=1, text=text))
+    await cluster.signal("pause_seen", PauseSeen(number=2))
+    await eventually(lambda: said(fake, "tenure", "DisruptionPaused", "DisruptionResumed"))
+    longer = await text_for(skipping, hours=2)
+    await cluster.signal("pause_seen", PauseSeen(number=3, text=longer))
+    await cluster.signal("pause_seen", PauseSeen(number=2))
+    state: DisruptionState = await cluster.query("state", result_type=DisruptionState)
+    assert state.pause is not None and write_pause(state.pause) == longer
+    await cluster.terminate()
+
+
+async def on_namespace(fake: World, text: str) -> bool:
+    return fake.namespaces.found["tenure"] == {PAUSE: text}
