@@ -100,7 +100,7 @@ async def test_a_node_whose_replacement_cannot_be_had_stays_in_service(product: 
 
 async def _is_remembered(scene: Scene) -> None:
     cluster = ids.cluster(scene.product.sandbox.plan.cluster_name)
-    handle = scene.product.temporal.get_workflow_handle_for(ClusterWorkflow.run, cluster)
+    handle = scene.product.temporal.get_workflow_handle(cluster)
     try:
         state: DisruptionState = await handle.query(ClusterWorkflow.state)
     except (RPCError, WorkflowQueryFailedError) as error:
