@@ -53,9 +53,11 @@ class Evictor:
         return [*holds, *await self._evict(leaving)]
 
     async def _force(self, pod: DrainPod, seconds: int) -> None:
+        """Said first: a repeat of a try that was cut off finds the pod on its way, and says nothing."""
         grace = max(seconds, 1)
-        if await self._pods.force_delete(pod, grace_seconds=grace) and pod.deletion is None:
+        if pod.deletion is None:
             await self._left(pod, "Disrupted", f"deleted with {grace} s to end, since its node has to be gone then")
+        await self._pods.force_delete(pod, grace_seconds=grace)
 
     async def _evict(self, pods: Sequence[DrainPod]) -> list[Hold]:
         """Where a budget refused one pod in this look it is not asked for others that are like it."""
