@@ -44,8 +44,12 @@ class Act:
 
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(test, name, getattr(play, name))
-        setattr(test, "part", (self.name, play))  # noqa: B010 -- a function has no such field of its own
+        setattr(test, "part", (self.stage(play), play))  # noqa: B010 -- a function has no such field of its own
         return pytest.mark.killable(test) if self.patient else test
+
+    def stage(self, play: Play) -> str:
+        """Those of one folder play together: more at once would only wait for each other."""
+        return f"{self.name} in {getattr(play, '__module__').rpartition('.')[0]}"  # noqa: B009 -- Callable has none
 
 
 class Programme:
@@ -63,7 +67,7 @@ class Programme:
     async def report(self, act: Act, play: Play) -> None:
         """Raise what the scenario raised. Whoever asks first has the whole act played."""
         if play not in self._outcomes:
-            await self._perform(act, [other for name, other in self._parts if name == act.name])
+            await self._perform(act, [other for stage, other in self._parts if stage == act.stage(play)])
         if error := self._outcomes[play]:
             raise error
 

@@ -92,7 +92,7 @@ async def test_a_node_that_flaps_uses_its_grace_up(product: Product) -> None:
         lost = ready(await eventually(lambda: scene.node_is_cordoned_off(node)))
         await _replace_the_pod(scene)
         second = await eventually(lambda: scene.newest_claim(2))
-        assert await _born(scene, second) - lost < timedelta(seconds=GRACE - 3)
+        assert await _born(scene, second) - lost < timedelta(seconds=GRACE - 1)
         await eventually(lambda: scene.event(name, "NotReadyGraceOver", node, "in 3 stretches"))
         assert (await _state(scene, name)).flaps == 3
         await eventually(lambda: scene.pods_run(1))

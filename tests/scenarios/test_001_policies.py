@@ -60,7 +60,11 @@ async def test_a_node_slower_than_others_is_slow_and_neither_stuck_nor_alarmed(p
         await scene.kubelet_is_ready(life.node_name)
         await eventually(lambda: scene.pods_run(1))
         await scene.one_node_was_bought()
-        assert not (await scene.life(name)).blocked_by
+        await eventually(lambda: _goes_on(scene, name))
+
+
+async def _goes_on(scene: Scene, name: str) -> None:
+    assert not (await scene.life(name)).blocked_by
 
 
 @pytest.mark.row("001-i")
