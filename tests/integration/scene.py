@@ -157,8 +157,10 @@ class Scene:
         return await self.product.lives.all(f"TenureNodePool = '{self.name}'")
 
     async def life(self, claim: str) -> NodeLife:
-        (found,) = [life for life in await self.product.lives.all() if life.name == claim]
-        return found
+        """As the visibility store has it, which a new one comes to a moment later."""
+        found = [life for life in await self.product.lives.all() if life.name == claim]
+        assert len(found) == 1, f"{claim} has {len(found)} lives"
+        return found[0]
 
     def launched(self) -> list[str]:
         """Every instance that EC2 ever gave this scene."""
