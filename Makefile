@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself; a second call starts at once. ARGS goes to the command behind the target.
 .DEFAULT_GOAL := help
-.PHONY: help setup controlplane demo test check bench scenarios chaos clean
+.PHONY: help setup controlplane tools docs demo test check audit sbom bench scenarios chaos clean
 BIN := .venv/bin
 ARGS ?=
 KILLS ?= 100
@@ -15,11 +15,18 @@ setup:
 controlplane: setup
 	@$(BIN)/python -c 'from sandbox.controlplane import find_or_build; find_or_build()'
 
+docs: setup ## The documents as a site, in build/site; every link is checked
+	@$(BIN)/mkdocs build --strict
+
 demo: controlplane ## See nodes come and go on this machine (ARGS=--keep leaves all running)
 	@$(BIN)/tenure demo $(ARGS)
 
-test: controlplane ## Run all tests, on real parts (ARGS="-k drain" chooses)
-	@$(BIN)/python -m pytest $(ARGS)
+tools: setup
+	@$(BIN)/python -c 'from sandbox.controlplane.tools import helm; helm()'
+	@-$(BIN)/python -m deploy.promtool
+
+test: controlplane tools ## Run all tests, on real parts (ARGS="-k drain" chooses)
+	@$(BIN)/python -m $(if $(strip $(ARGS)),pytest $(ARGS),tests.beside)
 
 check: setup ## Style, types, import contracts, and that generated files are fresh
 	@failed=0; \
@@ -28,6 +35,17 @@ check: setup ## Style, types, import contracts, and that generated files are fre
 	    echo "-- $$one"; $(BIN)/$$one || failed=1; \
 	done; \
 	exit $$failed
+
+build/audit: requirements/audit.txt | setup
+	@$(BIN)/python -m venv --clear $@
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+
+audit: build/audit ## Known weaknesses of the packages that are locked; asks PyPI's own service
+	@build/audit/bin/pip-audit --disable-pip --require-hashes -r requirements/worker.txt $(ARGS)
+
+sbom: build/audit ## What the worker is made of, as CycloneDX: build/sbom.json
+	@build/audit/bin/cyclonedx-py requirements requirements/worker.txt --output-reproducible -o build/sbom.json
+	@echo build/sbom.json
 
 bench: controlplane ## Measure plans, then end to end: seconds, prices, nodes, AWS calls, events, CPU, memory
 	@$(BIN)/python -m benchmarks.plan

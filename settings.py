@@ -70,9 +70,12 @@ Interval = Annotated[timedelta, BeforeValidator(_duration), AfterValidator(_some
 """Between two looks at AWS."""
 
 
+CLUSTER_NAME = "[0-9A-Za-z][0-9A-Za-z_-]{0,99}"
+"""EKS's rule; a slash would also run into the rest of a workflow's id."""
+
+
 def _cluster_name(value: str) -> str:
-    """EKS's rule; a slash would also run into the rest of a workflow's id."""
-    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}", value):
+    if not re.fullmatch(CLUSTER_NAME, value):
         raise ValueError("is no name of a cluster; write up to 100 letters, digits, hyphens and underscores")
     return value
 
@@ -115,7 +118,7 @@ class Settings(BaseSettings):
     aws_region: str = _named("AWS_REGION", default="us-west-2", description="region of the cluster")
     aws_endpoint_url: str = _named("AWS_ENDPOINT_URL", default="", description="for a stand-in; AWS itself if empty")
     interruption_queue: str = _named(
-        "INTERRUPTION_QUEUE", default="", description="SQS queue with EC2's events; without effect as yet"
+        "INTERRUPTION_QUEUE", default="", description="name of the SQS queue with EC2's events; none is read if empty"
     )
     isolated_vpc: bool = _named("ISOLATED_VPC", default=False, description="no Pricing API: use the prices that ship")
     enable_zonal_shift: bool = _named(
@@ -188,7 +191,12 @@ class Settings(BaseSettings):
     temporal_address: str = _named("TEMPORAL_ADDRESS", default="localhost:7233", description="host:port")
     temporal_namespace: str = _named("TEMPORAL_NAMESPACE", default="default", description="one per cluster")
     temporal_tls: bool = _named("TEMPORAL_TLS", default=False, description="connect with TLS")
-    temporal_api_key: str = _named("TEMPORAL_API_KEY", default="", repr=False, description="for Temporal Cloud")
+    temporal_api_key: str = _named("TEMPORAL_API_KEY", default="", repr=False, description="with it goes TLS")
+    temporal_tls_server_ca_cert_path: str = _named("TEMPORAL_TLS_SERVER_CA_CERT_PATH", default="", description="file")
+    temporal_tls_client_cert_path: str = _named("TEMPORAL_TLS_CLIENT_CERT_PATH", default="", description="file, mTLS")
+    temporal_tls_client_key_path: str = _named("TEMPORAL_TLS_CLIENT_KEY_PATH", default="", description="file, mTLS")
+    temporal_tls_server_name: str = _named("TEMPORAL_TLS_SERVER_NAME", default="", description="on its certificate")
+    temporal_payload_keys_path: str = _named("TEMPORAL_PAYLOAD_KEYS_PATH", default="", description="file, encrypts")
     launch_timeout: Duration = _named(
         "LAUNCH_TIMEOUT", default=timedelta(minutes=5), description="then the NodeClaim is given up"
     )
@@ -277,12 +285,12 @@ def help_text() -> str:
     lines = []
     for name, field in Settings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
-        default = "required" if field.is_required() else _written(field.default)
+        default = "required" if field.is_required() else written(field.default)
         lines.append(f"  {flag:<30} {name.upper():<28} {default:<26} {field.description or ''}".rstrip())
     return "\n".join(lines)
 
 
-def _written(default: Any) -> str:
+def written(default: Any) -> str:
     """As one would write it."""
     if isinstance(default, timedelta):
         return format_duration(default)

@@ -21,23 +21,30 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 import aws.adapters
 import kube.adapters
 from activities.gates import GateActivities
+from activities.hook_calls import HttpCalls
+from activities.hook_ports import HookPorts
+from activities.interruption_metrics import InterruptionMetrics
+from activities.interruptions import InterruptionActivities
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.open_groups import OpenGroups
 from activities.pauses import PauseActivities
 from activities.ports import Offerings
-from activities.registry import Ports, activities_of, deciding_of, launches_of
+from activities.registry import Ports, activities_of, deciding_of, drains_of, launches_of
 from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
 from controller import gates, logs, replicas
 from controller import temporal as temporal_service
+from controller.call_measures import CallMeasures
 from controller.health import Health
 from controller.host import ClusterHost
+from controller.offering_gauges import meter_of
 from controller.others import Others
 from controller.schedules import start_schedules
 from controller.settings import HostSettings
+from controller.temporal_access import Security
 from kube.dns import dns_address
 from kube.pace import Pace
 from model.coordination import BatchWindow
@@ -59,6 +66,8 @@ WORKFLOW_TASKS = 4
 CACHED_WORKFLOWS = 2000
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 """Without it the SDK holds heartbeats back for 4 s of a time-out of 5 s, and a slow server fails the watch over."""
+DRAINS = 10
+"""For each slot of other activities."""
 GRACE = timedelta(seconds=20)
 
 
@@ -103,13 +112,14 @@ async def run(settings: Settings) -> None:
     temporal = await temporal_service.connect(
         settings.temporal_address,
         namespace=settings.temporal_namespace,
-        tls=settings.temporal_tls,
-        api_key=settings.temporal_api_key,
+        security=security(settings),
         metrics_port=settings.metrics_port,
     )
-    cluster = await connect_kubernetes(settings)
+    measures = CallMeasures(meter_of(temporal))
+    cluster = await connect_kubernetes(settings, waited=measures.kubernetes)
     dns = await dns_address(cluster.client)
     cloud = aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.heeded)
+    cloud.clients.waited, cloud.clients.throttled = measures.aws, measures.throttled
     try:
         await gates.check(cluster.client, settings.feature_gates)
         await cloud.zones.check()
@@ -122,6 +132,19 @@ async def run(settings: Settings) -> None:
         await cluster.close()
         cloud.close()
         await health.close()
+
+
+def security(settings: Settings) -> Security:
+    """How Temporal is spoken to."""
+    return Security(
+        tls=settings.temporal_tls,
+        api_key=settings.temporal_api_key,
+        ca=settings.temporal_tls_server_ca_cert_path,
+        cert=settings.temporal_tls_client_cert_path,
+        key=settings.temporal_tls_client_key_path,
+        server_name=settings.temporal_tls_server_name,
+        payload_keys=settings.temporal_payload_keys_path,
+    )
 
 
 async def serve(
@@ -143,10 +166,22 @@ async def serve(
         plan_worker=lambda: plan_worker(
             temporal,
             settings,
-            [watch.plan_capacity, *deciding_of(host), ShowingActivities(host).show_disruption],
+            [
+                watch.plan_capacity,
+                *deciding_of(host),
+                ShowingActivities(host).show_disruption,
+                events.read_queue,
+                events.read_instance_status,
+            ],
         ),
     )
     watch = WatchActivities(host)
+    events = InterruptionActivities(
+        queue=cloud.queue,
+        statuses=cloud.statuses,
+        nodes=host,
+        metrics=InterruptionMetrics(meter_of(temporal), queue=settings.interruption_queue),
+    )
     made = ports(settings, temporal, cluster, cloud)
     worker = Worker(
         temporal,
@@ -163,10 +198,12 @@ async def serve(
         sticky_queue_schedule_to_start_timeout=HEARTBEAT,
         graceful_shutdown_timeout=GRACE,
     )
-    launches = launch_worker(temporal, settings, made)
+    launches, drains = launch_worker(temporal, settings, made), drain_worker(temporal, settings, made)
     reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
-    async with launches, worker, replicas.counted(temporal, launches.task_queue, cloud.clients.share):
-        await temporal_service.start_singletons(temporal, settings.cluster_name, window(settings))
+    async with launches, drains, worker, replicas.counted(temporal, launches.task_queue, cloud.clients.share):
+        await temporal_service.start_singletons(
+            temporal, settings.cluster_name, window(settings), events=settings.interruption_queue
+        )
         await start_schedules(temporal, settings.cluster_name)
         readiness.wait_for("")
         log.info("worker runs", cluster=settings.cluster_name, temporal=settings.temporal_address)
@@ -192,6 +229,7 @@ def ports(
     name = settings.cluster_name
     return Ports(
         claims=cluster.claims,
+        annotated=cluster.claims,
         nodes=cluster.nodes,
         pods=cluster.pods,
         loads=cluster.loads,
@@ -215,12 +253,14 @@ def ports(
             events=cluster.events,
             namespace=settings.system_namespace,
         ),
+        qps=settings.kube_client_qps,
         upkeep=UpkeepPorts(
             inventory=cluster.inventory,
             leftovers=cloud.leftovers,
             groups=OpenGroups(temporal, Names(name)),
             temporal=temporal,
         ),
+        hooks=HookPorts(jobs=cluster.jobs, calls=HttpCalls()),
     )
 
 
@@ -237,6 +277,19 @@ def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
     )
 
 
+def drain_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
+    """Drains mostly sleep: a storm of them has room, and those that a budget holds keep nothing else from its turn."""
+    return Worker(
+        temporal,
+        task_queue=ids.drain_queue(settings.cluster_name),
+        activities=drains_of(made),
+        max_concurrent_activities=DRAINS * settings.activity_slots,
+        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+        max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
+        graceful_shutdown_timeout=GRACE,
+    )
+
+
 @asynccontextmanager
 async def plan_worker(
     temporal: Client, settings: Settings, activities: Sequence[Callable[..., Any]]
@@ -247,14 +300,17 @@ async def plan_worker(
         task_queue=ids.plan_queue(settings.cluster_name),
         activities=activities,
         max_concurrent_activities=PLANNING,
+        max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
         graceful_shutdown_timeout=timedelta(seconds=1),
     ):
         yield
 
 
-async def connect_kubernetes(settings: Settings) -> kube.adapters.KubeAdapters:
+async def connect_kubernetes(
+    settings: Settings, *, waited: Callable[[float], None] = lambda seconds: None
+) -> kube.adapters.KubeAdapters:
     where = f"KUBECONFIG={settings.kubeconfig!r}" if settings.kubeconfig else "the service account"
-    pace = Pace(settings.kube_client_qps, settings.kube_client_burst)
+    pace = Pace(settings.kube_client_qps, settings.kube_client_burst, waited=waited)
     try:
         cluster = await kube.adapters.connect_all(settings.kubeconfig, pace=pace)
     except Fault as fault:

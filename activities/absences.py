@@ -6,6 +6,7 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims
+from activities.reading import claim_of
 from model.absence import merged, read, written
 from model.labels import AWAY
 from model.steps import AbsencesTold
@@ -20,8 +21,8 @@ class AbsenceActivities:
     async def record_absences(self, told: AbsencesTold) -> None:
         """What is on record from before is kept: a workflow that was rebuilt does not know it."""
         ref = told.claim
-        claim = await self._claims.get(ref.name)
-        if claim is None or claim.metadata.uid != ref.uid:
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        if claim is None:
             return
         record = merged(read(claim.metadata.annotations.get(AWAY, "")), told.absences)
         await self._claims.patch(ref.name, ref.uid, annotations={AWAY: written(record)}, now=datetime.now(UTC))

@@ -10,10 +10,11 @@ from activities.ports import Claims, Events, Nodes, NodeState, Pools
 from model import labels
 from model.kinds import NodeClaim, NodePool
 from model.permits import AllowanceAsked
-from policy.allowances import NodeCounted, PoolWishes, decide_limits
+from policy.allowances import NodeCounted, PoolWishes, decide_limits, longest_rate
 from policy.budgets import Allowance, Asking
 from policy.pauses import found_in, holds, words
-from policy.permits import used
+from policy.permits import after
+from policy.reopening import opens
 
 
 class AllowanceActivities:
@@ -52,41 +53,48 @@ def _decide(
     now: datetime,
 ) -> Allowance:
     counted = sorted(
-        (_counted(claim, nodes.get(claim.status.provider_id)) for claim in claims if _counts(claim)),
+        (_counted(claim, nodes.get(claim.status.provider_id), asked) for claim in claims if _counts(claim)),
         key=lambda one: one.uid,
     )
     consuming = {one.uid for one in counted if one.consuming}
     standing = {one.uid for one in counted}
     gone = [one for one in asked.permits if one.claim_uid in consuming or one.claim_uid not in standing]
-    wishes = PoolWishes(asked.name, pool.spec.disruption.budgets, asked.rules)
-    past = (*asked.past, *used(gone, asked.name))
+    wishes = PoolWishes(asked.name, pool.spec.disruption.budgets, asked.rules, asked.unread)
+    past = after(asked.past, gone, asked.name, now - longest_rate(asked.rules, asked.unread))
     allowance = decide_limits(wishes, counted, past, reason=asked.reason, now=now)
     if pool.is_static and asked.reason in ("Empty", "Underutilized"):
         why = f"NodePool {asked.name} is static: its nodes are not consolidated"
-        allowance = allowance.model_copy(update={"allowed": 0, "why": why})
+        allowance = allowance.model_copy(update={"allowed": 0, "why": why, "fixed": True})
     asking = {
         claim.metadata.uid: _asking(claim, nodes.get(claim.status.provider_id), now)
         for claim in claims
         if claim.metadata.uid in asked.asking
     }
-    return allowance.model_copy(update={"asking": asking})
+    return allowance.model_copy(update={"asking": asking, "opens": opens(wishes, past, asking.values(), now)})
 
 
 def _counts(claim: NodeClaim) -> bool:
     """Managed, initialized, its instance not terminating yet (reference 4.4)."""
     pool = claim.metadata.labels.get(labels.NODEPOOL)
-    return bool(pool) and _true(claim, labels.INITIALIZED_CONDITION) and not _true(claim, labels.INSTANCE_TERMINATING)
+    return bool(pool) and claim.is_true(labels.INITIALIZED_CONDITION) and not claim.is_true(labels.INSTANCE_TERMINATING)
 
 
-def _counted(claim: NodeClaim, node: NodeState | None) -> NodeCounted:
-    """Consuming are those NotReady or going (reference 4.4)."""
-    unwell = node is not None and (not node.ready or _going(node))
+def _counted(claim: NodeClaim, node: NodeState | None, asked: AllowanceAsked) -> NodeCounted:
+    """Consuming are those NotReady or going (reference 4.4), and those that other NodePools have let go."""
+    unwell = node is not None and (not node.ready or (node.being_disrupted and not _is_left_over(claim, asked)))
     return NodeCounted(
         uid=claim.metadata.uid,
         pool=claim.metadata.labels[labels.NODEPOOL],
         zone=_zone(claim, node),
-        consuming=claim.metadata.deleting or unwell,
+        consuming=claim.metadata.deleting or unwell or claim.metadata.uid in asked.booked,
     )
+
+
+def _is_left_over(claim: NodeClaim, asked: AllowanceAsked) -> bool:
+    """Its taint is of a try that came to nothing: it waits for a permit, and no command has it."""
+    told = claim.condition(labels.DISRUPTION_REASON)
+    commanded = told is not None and told.is_true and bool(told.message)
+    return claim.metadata.uid in asked.wishing and not commanded
 
 
 def _asking(claim: NodeClaim, node: NodeState | None, now: datetime) -> Asking:
@@ -99,12 +107,3 @@ def _asking(claim: NodeClaim, node: NodeState | None, now: datetime) -> Asking:
 def _zone(claim: NodeClaim, node: NodeState | None) -> str:
     found = claim.metadata.labels.get(labels.ZONE) or (node.labels.get(labels.ZONE) if node else None)
     return found or ""
-
-
-def _going(node: NodeState) -> bool:
-    """It is being drained, be it that its NodeClaim is not deleted before the pods are gone."""
-    return any(key == labels.DISRUPTED_TAINT_KEY for key, _, _ in node.taints)
-
-
-def _true(claim: NodeClaim, condition: str) -> bool:
-    return any(one.type == condition and one.is_true for one in claim.status.conditions)

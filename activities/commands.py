@@ -13,7 +13,9 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
+from activities.keeping import kept_by_node, kept_by_pods
 from activities.ports import Claims, ConditionPatch, Events, Nodes, NodeState, Pods
+from activities.reading import claim_of
 from activities.several import each
 from model import labels
 from model.commands import CommandActed, CommandAsked
@@ -85,8 +87,8 @@ class CommandActivities:
         return [(one, why) for one, why in zip(asked.candidates, found, strict=True) if why]
 
     async def _why_not(self, asked: CommandAsked, one: Leaving) -> str:
-        claim = await self._claims.get(one.claim)
-        if claim is None or claim.uid != one.claim_uid:
+        claim = await claim_of(self._claims, one.claim, one.claim_uid)
+        if claim is None:
             return f"NodeClaim {one.claim} is gone"
         if claim.metadata.deleting:
             return f"NodeClaim {one.claim} is being deleted"
@@ -100,13 +102,10 @@ class CommandActivities:
 
     async def _protected(self, asked: CommandAsked, claim: NodeClaim, node: NodeState) -> str:
         """What a person said (reference 4.2). A drift that has an end goes ahead whatever its pods say."""
-        if node.annotations.get(labels.DO_NOT_DISRUPT) == "true":
-            return f"Node {node.name} is annotated {labels.DO_NOT_DISRUPT}"
-        if asked.reason == "Drifted" and claim.spec.termination_grace_period:
-            return ""
-        pods = await self._pods.on_node(node.name, now=datetime.now(UTC))
-        held = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.protected and pod.deletion is None]
-        return f"annotation {labels.DO_NOT_DISRUPT} on {', '.join(held[:3])}" if held else ""
+        why = kept_by_node(node)
+        if why or (asked.reason == "Drifted" and claim.spec.termination_grace_period):
+            return why
+        return kept_by_pods(await self._pods.on_node(node.name, now=datetime.now(UTC)))
 
     async def _mark(self, asked: CommandAsked, one: Leaving) -> None:
         """Whose it is first: a taint that nobody owned would stay."""
@@ -122,8 +121,8 @@ class CommandActivities:
         return [one for one, done in zip(asked.candidates, found, strict=True) if done]
 
     async def _unmark(self, asked: CommandAsked, one: Leaving) -> bool:
-        claim = await self._claims.get(one.claim)
-        if claim is None or claim.uid != one.claim_uid or claim.metadata.deleting or not _is_ours(claim, asked):
+        claim = await claim_of(self._claims, one.claim, one.claim_uid)
+        if claim is None or claim.metadata.deleting or not _is_ours(claim, asked):
             return False
         await self._nodes.unmark_disrupted(one.node)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
@@ -131,8 +130,8 @@ class CommandActivities:
         return True
 
     async def _goes(self, one: Leaving) -> bool:
-        claim = await self._claims.get(one.claim)
-        return claim is None or claim.uid != one.claim_uid or claim.metadata.deleting
+        claim = await claim_of(self._claims, one.claim, one.claim_uid)
+        return claim is None or claim.metadata.deleting
 
     async def _waits_for(self, replacements: Sequence[str]) -> CommandActed | None:
         """A replacement that is not there, or not yet what it has to be; None when all are."""

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
+from activities.keeping import kept_by_node, kept_by_pods
 from activities.ports import Claims, ConditionPatch, Events, Nodes, NodeState, Pods
+from activities.reading import claim_of
 from model import labels
 from model.faults import Fault
 from model.kinds import NodeClaim
@@ -28,11 +30,11 @@ class DisruptionActivities:
         anywhere in between, a repeat finds the same state and goes on.
         """
         ref = asked.claim
-        claim = await self._claims.get(ref.name)
-        if claim is None or claim.metadata.uid != ref.uid:
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        if claim is None:
             return Disrupted(outcome="gone")
         if asked.voluntary and not claim.metadata.deleting:
-            return await self._delete_unless_used(asked)
+            return await self._delete_unless_used(asked, claim)
         if asked.keep and not claim.metadata.deleting:
             await self._nodes.mark_disrupted(ref.node_name)
             await self._claims.patch(ref.name, ref.uid, conditions=_marks(asked), now=datetime.now(UTC))
@@ -50,12 +52,32 @@ class DisruptionActivities:
             stamp = {labels.NODECLAIM_TERMINATION_TIMESTAMP: now.isoformat().replace("+00:00", "Z")}
             await self._claims.patch(meta.name, meta.uid, annotations=stamp, now=now)
 
-    async def _delete_unless_used(self, asked: DisruptionAsked) -> Disrupted:
+    @activity.defn
+    @faults_mapped
+    async def put_back(self, ref: ClaimRef) -> None:
+        """A node that `disrupt_claim` has taken out of service, perhaps, and that does not go, is in service again.
+        What a command has taken is the command's."""
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        if claim is None or claim.metadata.deleting:
+            return
+        told = claim.condition(labels.DISRUPTION_REASON)
+        if told is None or not told.is_true or not told.message:
+            await self._restore(ref)
+
+    async def _restore(self, ref: ClaimRef) -> None:
+        """First the taint: while the reason stands, it is known why the node has it."""
+        await self._nodes.unmark_disrupted(ref.node_name)
+        cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
+        await self._claims.patch(ref.name, ref.uid, conditions=(cleared,), now=datetime.now(UTC))
+
+    async def _delete_unless_used(self, asked: DisruptionAsked, claim: NodeClaim) -> Disrupted:
         """A fault on the way puts the node back into service: when the next try comes, nobody knows."""
         ref = asked.claim
         try:
             why_not = await self._still_in_use(ref)
             if why_not:
+                if claim.is_true(labels.DISRUPTION_REASON):
+                    await self._restore(ref)
                 return Disrupted(outcome="not now", why=why_not)
             marks = (ConditionPatch(type=labels.CONSOLIDATABLE, status="True"), *_marks(asked))
             await self._claims.patch(ref.name, ref.uid, conditions=marks, now=datetime.now(UTC))
@@ -63,7 +85,7 @@ class DisruptionActivities:
                 await self._claims.delete(ref.name, ref.uid)
         except Fault:
             with suppress(Fault):
-                await self._nodes.unmark_disrupted(ref.node_name)
+                await self._restore(ref)
             raise
         return Disrupted(outcome="deleting")
 
@@ -82,14 +104,13 @@ class DisruptionActivities:
         return why_not
 
     async def _in_use(self, node: NodeState) -> str:
-        if node.annotations.get(labels.DO_NOT_DISRUPT) == "true":
-            return f"Node {node.name} is annotated {labels.DO_NOT_DISRUPT}"
+        if why := kept_by_node(node):
+            return why
         pods = await self._pods.on_node(node.name, now=datetime.now(UTC))
         stay = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.reschedulable]
         if stay:
             return f"not empty: {', '.join(stay[:3])}"
-        held = [f"{pod.namespace}/{pod.name}" for pod in pods if pod.protected and pod.deletion is None]
-        return f"annotation {labels.DO_NOT_DISRUPT} on {', '.join(held[:3])}" if held else ""
+        return kept_by_pods(pods)
 
     @activity.defn
     @faults_mapped

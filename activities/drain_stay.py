@@ -12,7 +12,9 @@ from temporalio import activity
 
 from activities.drain_ports import DrainPorts
 from activities.evicting import Evictor
+from activities.first_looks import FirstLook
 from activities.ports import ConditionPatch, DrainPod, NodeState
+from activities.reading import claim_of
 from model import labels
 from model.drains import DrainVerdict, Hold
 from model.ids import instance_id_of
@@ -44,11 +46,13 @@ _NO_MOMENT = (
 class Stay:
     """`verdict` is that of the last look."""
 
-    def __init__(self, ports: DrainPorts, asked: DrainAsked) -> None:
-        self._ports, self._asked, self._ref = ports, asked, asked.claim
+    def __init__(self, ports: DrainPorts, asked: DrainAsked, first: FirstLook) -> None:
+        self._ports, self._asked, self._ref, self._first = ports, asked, asked.claim, first
         self._claims, self._nodes, self._pods = ports.claims, ports.nodes, ports.pods
         self._evictor: Evictor | None = None
         self._marked: datetime | None = None
+        self._unnoted = False
+        """The NodeClaim does not say yet that it is drained."""
         self._looked: datetime | None = None
         """When NodeClaim and Node were read; None where they have changed since."""
         self._found: NodeClaim | None = None
@@ -64,13 +68,19 @@ class Stay:
         claim, node = await self._read(now)
         self.keep = self.keep and claim is not None and not claim.metadata.deleting and not (node and node.deleting)
         if node is None or await self._is_gone(node):
-            await self._delete_claim(claim)
+            if not self._asked.stay:
+                await self._delete_claim(claim)
             return Drained(outcome="drained")
-        marked = await self._mark(claim, node, now)
+        marked = await self._mark(claim, node.name, now)
         pods = [pod for pod in await self._pods.on_node(node.name, now=now) if pod.waits]
         deadline = self._deadline = tightest(self._deadline, await self._written(claim, pods, now))
         not_ready = self._not_ready_since(node, now)
-        holds = await self._push(claim, pods, deadline, now)
+        try:
+            holds = await self._push(claim, pods, deadline, now)
+            await self._first.pushed()
+        finally:
+            await self._let_go(claim, node)
+        await self._note_draining()
         volumes = () if pods else await self._pods.attached_volumes(node.name)
         self.verdict = self._judged(holds, pods, volumes, not_ready, now)
         if not pods and not volumes and (now - marked).total_seconds() >= MIN_DRAIN:
@@ -108,13 +118,10 @@ class Stay:
     async def _read(self, now: datetime) -> tuple[NodeClaim | None, NodeState | None]:
         """NodeClaim and Node, at most so long ago."""
         if self._looked is None or (now - self._looked).total_seconds() >= REFRESH:
-            self._found, self._node = await asyncio.gather(self._claim(), self._own_node())
+            ref = self._ref
+            self._found, self._node = await asyncio.gather(claim_of(self._claims, ref.name, ref.uid), self._own_node())
             self._looked = now
         return self._found, self._node
-
-    async def _claim(self) -> NodeClaim | None:
-        claim = await self._claims.get(self._ref.name)
-        return claim if claim is not None and claim.metadata.uid == self._ref.uid else None
 
     async def _own_node(self) -> NodeState | None:
         """The claim's own: a name that comes from an address may be another instance's by now."""
@@ -125,20 +132,28 @@ class Stay:
         """Nobody is there who could end pods: not Ready, and its instance is gone (reference 3.13)."""
         return not node.ready and await self._ports.instances.get(instance_id_of(node.provider_id)) is None
 
-    async def _mark(self, claim: NodeClaim | None, node: NodeState, now: datetime) -> datetime:
-        """Taint the node and see to it that NodeClaim and Node are being deleted; since when pods are kept away."""
+    async def _let_go(self, claim: NodeClaim | None, node: NodeState) -> None:
+        """See to it that NodeClaim and Node are being deleted. Of hundreds at once the pods come first."""
         if not self.keep:
             # A person may have deleted the Node alone: the NodeClaim goes with it.
             await self._delete_claim(claim)
             await self._delete_node(node)
+
+    async def _mark(self, claim: NodeClaim | None, node: str, now: datetime) -> datetime:
+        """Taint the node; since when pods are kept away."""
         if self._marked is None:
-            await self._nodes.mark_disrupted(node.name)
+            await self._nodes.mark_disrupted(node)
             before = claim.condition(labels.DRAINED) if claim else None
             if before is None or before.status == "False":
-                await self._write((ConditionPatch(type=labels.DRAINED, status="Unknown", reason=labels.DRAINING),))
-                before = None
+                self._unnoted, before = True, None
             self._marked = (before.last_transition_time if before else None) or now
         return self._marked
+
+    async def _note_draining(self) -> None:
+        """Once; pods that have two minutes do not wait for it."""
+        if self._unnoted:
+            await self._write((ConditionPatch(type=labels.DRAINED, status="Unknown", reason=labels.DRAINING),))
+            self._unnoted = False
 
     async def _delete_claim(self, claim: NodeClaim | None) -> None:
         if claim is not None and not claim.metadata.deleting and claim.uid not in self._deleted:
@@ -217,7 +232,7 @@ class Stay:
         self, claim: NodeClaim | None, conditions: Sequence[ConditionPatch], outcome: str, pods: int = 0
     ) -> Drained:
         await self._write(conditions)
-        if self.keep:
+        if self.keep and not self._asked.stay:
             await self._delete_claim(claim)
             await self._delete_node(self._node)
         if outcome == "drained":

@@ -13,10 +13,13 @@ from temporalio import activity
 from activities.drain_ports import DrainPorts
 from activities.drain_stay import Stay
 from activities.errors import faults_mapped
-from activities.heartbeats import heartbeating
+from activities.first_looks import FirstLook, FirstLooks
+from activities.heartbeats import EVERY, SELDOM, heartbeating
 from activities.ports import ConditionPatch
+from activities.reading import claim_of
 from model import labels
 from model.drains import DrainVerdict
+from model.lanes import LANE
 from model.steps import ClaimRef, DrainAsked, Drained, GiveUpAsked
 
 LOOK_FIRST = 0.5
@@ -28,28 +31,49 @@ RESAID = 30.0
 leave in order are refused and let go by their budgets all the time. That the node turned NotReady is said at once."""
 ENDING_SETTLED = 60.0
 """The same for pods that are merely ending."""
+SHARE = 0.4
+"""Of the requests that the API server may be sent: so many are for looking again, by all drains of a process."""
+LOOK_COSTS = 3
+"""Requests: NodeClaim, Node, pods."""
 
 
 class DrainActivities:
-    def __init__(self, ports: DrainPorts) -> None:
+    def __init__(self, ports: DrainPorts, *, qps: float = 200.0) -> None:
+        """`qps`: requests a second that the API server may be sent."""
         self._ports = ports
+        self._looks_a_second = qps * SHARE / LOOK_COSTS
+        self._under_way = 0
+        self._first_looks = FirstLooks()
 
     @activity.defn
     @faults_mapped
     async def drain_node(self, asked: DrainAsked) -> Drained:
-        async with heartbeating():
-            stay = Stay(self._ports, asked)
-            began, pause = datetime.now(UTC), LOOK_FIRST
-            patience = _patience(asked, began)
-            while True:
-                over = await stay.look(datetime.now(UTC))
-                if over is not None:
-                    return over
-                since = (datetime.now(UTC) - began).total_seconds()
-                if _is_due(asked, stay.verdict, since, patience):
-                    return await stay.tell()
-                await asyncio.sleep(stay.rest(pause, datetime.now(UTC)))
-                pause = min(LOOK_SLOWEST, pause * 1.5)
+        LANE.set("crowd")
+        self._under_way += 1
+        try:
+            async with heartbeating(every=EVERY if asked.keep else SELDOM), self._first_looks.one() as first:
+                return await self._stay(asked, first)
+        finally:
+            self._under_way -= 1
+
+    async def _stay(self, asked: DrainAsked, first: FirstLook) -> Drained:
+        stay = Stay(self._ports, asked, first)
+        began, pause = datetime.now(UTC), LOOK_FIRST
+        patience = _patience(asked, began)
+        while True:
+            over = await stay.look(datetime.now(UTC))
+            if over is not None:
+                return over
+            since = (datetime.now(UTC) - began).total_seconds()
+            if _is_due(asked, stay.verdict, since, patience):
+                return await stay.tell()
+            turn = min(self._in_turn(), max(pause, patience - since))
+            await asyncio.sleep(max(stay.rest(pause, datetime.now(UTC)), turn))
+            pause = min(LOOK_SLOWEST, pause * 1.5)
+
+    def _in_turn(self) -> float:
+        """Seconds between looks of one drain beside so many others: first looks, which evict, wait for nobody."""
+        return self._under_way / self._looks_a_second
 
     @activity.defn
     @faults_mapped
@@ -57,8 +81,8 @@ class DrainActivities:
         """Put a node back into service whose drain is given up; False where NodeClaim or Node are being deleted."""
         ref = asked.claim
         claims, nodes = self._ports.claims, self._ports.nodes
-        claim, node = await claims.get(ref.name), await nodes.get(ref.node_name)
-        if claim is None or claim.metadata.uid != ref.uid or claim.metadata.deleting or node is None or node.deleting:
+        claim, node = await claim_of(claims, ref.name, ref.uid), await nodes.get(ref.node_name)
+        if claim is None or claim.metadata.deleting or node is None or node.deleting:
             return False
         await nodes.unmark_disrupted(node.name)
         told = (
@@ -66,12 +90,12 @@ class DrainActivities:
             ConditionPatch(type=labels.DRAINED, status="False", reason=labels.GAVE_UP, message=asked.why),
         )
         await claims.patch(ref.name, ref.uid, conditions=told, now=datetime.now(UTC))
-        await self._say(ref, "DrainGivenUp", f"the node is kept: {asked.why}")
+        await self._say(ref, asked.event, f"the node is kept: {asked.why}", warning=asked.warning)
         return True
 
-    async def _say(self, ref: ClaimRef, reason: str, message: str) -> None:
+    async def _say(self, ref: ClaimRef, reason: str, message: str, *, warning: bool) -> None:
         await self._ports.events.publish(
-            kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=True
+            kind="NodeClaim", name=ref.name, uid=ref.uid, reason=reason, message=message, warning=warning
         )
 
 

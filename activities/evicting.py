@@ -14,7 +14,7 @@ from model.drains import BudgetFact, DrainVerdict, Hold, Rollout
 from model.faults import Fault, Throttled
 from model.steps import DrainAsked
 from policy.drain import SURGE, is_late, needs_restart, since_known, surged, surges
-from policy.drain_holds import budgets_of, protected, refused, rejected, surging, terminating
+from policy.drain_holds import budgets_of, held_back, protected, refused, rejected, surging, terminating
 
 DRAINED_PODS = "karpenter_pods_drained_total"
 EVICTIONS = "karpenter_pods_eviction_requests_total"
@@ -41,16 +41,28 @@ class Evictor:
         group = [pod for pod in waited if pod.group == first and pod not in late]
         holds = [terminating(pod) for pod in group if pod.deletion is not None]
         staying = [pod for pod in group if pod.deletion is None]
-        holds += [protected(pod) for pod in staying if not pod.evictable and pod.why_not]
+        back = {pod.uid: one for pod in staying if (one := self._held_back(pod))}
+        holds += back.values()
+        staying = [pod for pod in staying if pod.uid not in back]
+        holds += [protected(pod) for pod in staying if not self._evictable(pod) and pod.why_not]
         leaving = []
         for pod in staying:
-            if pod.evictable:
+            if self._evictable(pod):
                 surge = await self._surge(pod, known, now)
                 if surge is None:
                     leaving.append(pod)
                 else:
                     holds.append(surge)
         return [*holds, *await self._evict(leaving)]
+
+    def _held_back(self, pod: DrainPod) -> Hold | None:
+        """A LifecyclePolicy lets it go later; the first class that it is of counts."""
+        mine = (one for one in self._asked.held if one.match_labels.items() <= pod.labels.items())
+        first = next(mine, None)
+        return held_back(pod, first) if first and first.held else None
+
+    def _evictable(self, pod: DrainPod) -> bool:
+        return pod.evictable or (self._asked.override and pod.protected)
 
     async def _force(self, pod: DrainPod, seconds: int) -> None:
         """Said first: a repeat of a try that was cut off finds the pod on its way, and says nothing."""

@@ -5,25 +5,22 @@ same. What a NodeClaim shows already stands, whatever order a repeated answer ha
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from temporalio import activity
 
 from activities.lives import Lives
 from activities.ports import Claims, ConditionPatch, Events, Instances, LaunchFacts
-from activities.writing import show_launched
+from activities.reading import claim_of
+from activities.several import each
+from activities.writing import launch_shown, show_launched
 from model import labels
 from model.kinds import NodeClaim
 from model.launches import FleetAnswer, FleetInstance, Launched, LaunchGroup, LaunchRefused, LaunchResult, Member
 from model.messages import GroupAnswered
 
-AT_ONCE = 16
-"""Status writes under way together."""
 _Gift = tuple[FleetInstance, LaunchFacts]
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class HandingOut:
@@ -50,25 +47,14 @@ class HandingOut:
             gift = given.get(member.uid)
             return await self._hand(group, member, gift, refused, held=held.get(member.uid), tell=tell)
 
-        results = await self.each(members, hand)
+        results = await each(members, hand)
         await self._end({one.instance_id for one in answer.instances} - {one.instance_id for one, _ in given.values()})
         return {member.uid: one for member, one in zip(members, results, strict=True) if one is not None}
 
     async def found(self, members: Sequence[Member]) -> Sequence[NodeClaim]:
         """Those of the members that are there, be it on their way out; in their order."""
-        found = await self.each(members, lambda member: self._claims.get(member.name))
-        both = zip(members, found, strict=True)
-        return [claim for member, claim in both if claim is not None and claim.metadata.uid == member.uid]
-
-    async def each(self, ones: Sequence[T], call: Callable[[T], Awaitable[R]]) -> list[R]:
-        """Some at a time; answers in the order of `ones`."""
-        room = asyncio.Semaphore(AT_ONCE)
-
-        async def one(item: T) -> R:
-            async with room:
-                return await call(item)
-
-        return await asyncio.gather(*(one(item) for item in ones))
+        found = await each(members, lambda member: claim_of(self._claims, member.name, member.uid))
+        return [claim for claim in found if claim is not None]
 
     async def _held(self, members: Sequence[Member]) -> Mapping[str, NodeClaim]:
         """By UID, those that show an instance already: an earlier try of this hand-out wrote it down."""
@@ -87,12 +73,12 @@ class HandingOut:
         tell: bool,
     ) -> LaunchResult | None:
         """None where the NodeClaim is gone; its instance is ended at once."""
-        result: LaunchResult = _launched(member, *gift) if gift else refused
+        result: LaunchResult = _launched(group, member, *gift) if gift else refused
         claim = held or await self._show(member, result, gift[1] if gift else None)
         if claim is None:
             await self._end({gift[0].instance_id} if gift else ())
             return None
-        result = result if gift or not claim.status.provider_id else _known(claim)
+        result = result if gift or not claim.status.provider_id else launch_shown(claim)
         if isinstance(result, LaunchRefused):
             await self._say_refused(claim, result)
         elif tell:
@@ -106,8 +92,8 @@ class HandingOut:
         Once: its Node may have joined since an earlier try wrote it."""
         now = datetime.now(UTC)
         if activity.info().attempt > 1:
-            claim = await self._claims.get(member.name)
-            if claim is not None and claim.metadata.uid == member.uid and claim.status.provider_id:
+            claim = await claim_of(self._claims, member.name, member.uid)
+            if claim is not None and claim.status.provider_id:
                 return claim
         if facts is None or isinstance(result, LaunchRefused):
             return await self._claims.patch(member.name, member.uid, conditions=(_not_launched(result),), now=now)
@@ -142,7 +128,7 @@ def _not_launched(result: LaunchResult) -> ConditionPatch:
     return ConditionPatch(type=labels.LAUNCHED, status="Unknown", reason=said.reason, message=said.message)
 
 
-def _launched(member: Member, instance: FleetInstance, facts: LaunchFacts) -> Launched:
+def _launched(group: LaunchGroup, member: Member, instance: FleetInstance, facts: LaunchFacts) -> Launched:
     return Launched(
         claim_uid=member.uid,
         provider_id=facts.provider_id,
@@ -150,19 +136,15 @@ def _launched(member: Member, instance: FleetInstance, facts: LaunchFacts) -> La
         zone=instance.zone,
         capacity_type=instance.capacity_type,
         image_id=facts.image_id,
+        price=_price(group, instance),
     )
 
 
-def _known(claim: NodeClaim) -> Launched:
-    """As its status says."""
-    return Launched(
-        claim_uid=claim.metadata.uid,
-        provider_id=claim.status.provider_id,
-        instance_type=claim.instance_type,
-        zone=claim.zone,
-        capacity_type=claim.capacity_type,
-        image_id=claim.status.image_id,
-    )
+def _price(group: LaunchGroup, instance: FleetInstance) -> float:
+    """Of the override that EC2 chose; 0 where none is it."""
+    key = (instance.instance_type, instance.zone, instance.reservation_id)
+    found = (one for one in group.request.overrides if (one.instance_type, one.zone, one.reservation_id) == key)
+    return next((round(one.priority, 6) for one in found), 0.0)
 
 
 def _instance_id(provider_id: str) -> str:

@@ -6,6 +6,7 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims, ConditionPatch, Events, Nodes, NodeState
+from activities.reading import claim_of
 from model import labels
 from model.kinds import NodeClaim, Taint
 from model.quantity import parse_resources
@@ -24,7 +25,7 @@ class JoiningActivities:
         """Give the Node its finalizer, labels and taints, take `unregistered` off, and say so on the NodeClaim.
 
         Without a name in `ref`, or with one that another Node has now, the Node is looked for."""
-        claim = await self._claim(ref)
+        claim = await claim_of(self._claims, ref.name, ref.uid)
         if claim is None:
             return Registered(outcome="gone")
         node = await self._nodes.get(ref.node_name) if ref.node_name else None
@@ -64,15 +65,15 @@ class JoiningActivities:
         A try that was cut off after it had written is not undone by what became of the node since. The condition never
         reverts (reference 3.4), also where the machine rebooted: only its workflow knows that it starts again.
         """
-        claim = await self._claim(ref)
+        claim = await claim_of(self._claims, ref.name, ref.uid)
         if claim is None:
             return Initialized(outcome="gone")
         node = await self._nodes.get(ref.node_name)
-        if node is not None and not ref.initialized and _is_initialized(claim):
+        if node is not None and not ref.initialized and claim.is_true(labels.INITIALIZED_CONDITION):
             return _initialized(claim, node)
         waiting = _waiting_for(claim, node) if node else (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
         if node is None or waiting:
-            if not _is_initialized(claim):
+            if not claim.is_true(labels.INITIALIZED_CONDITION):
                 told = (_not_initialized(waiting),)
                 await self._claims.patch(ref.name, ref.uid, conditions=told, now=datetime.now(UTC))
             return Initialized(outcome="waiting", waiting_for=waiting[0])
@@ -81,10 +82,6 @@ class JoiningActivities:
         await self._explain_taints(claim, node)
         await self._claims.patch(ref.name, ref.uid, conditions=_done(claim, node), now=datetime.now(UTC))
         return _initialized(claim, node)
-
-    async def _claim(self, ref: ClaimRef) -> NodeClaim | None:
-        claim = await self._claims.get(ref.name)
-        return claim if claim is not None and claim.metadata.uid == ref.uid else None
 
     async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:
         """What nobody declared counts as a real taint: the pods that the node was made for may not go there."""
@@ -137,10 +134,6 @@ def _done(claim: NodeClaim, node: NodeState) -> tuple[ConditionPatch, ...]:
     if decide_lacking(requests, expected, node.capacity):
         return (initialized,)
     return (initialized, ConditionPatch(type=labels.CONSISTENT_STATE_FOUND, status="True"))
-
-
-def _is_initialized(claim: NodeClaim) -> bool:
-    return any(one.type == labels.INITIALIZED_CONDITION and one.is_true for one in claim.status.conditions)
 
 
 def _taints(node: NodeState) -> list[Taint]:

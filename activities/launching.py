@@ -7,6 +7,7 @@ instance is in `handing_out.py`.
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from temporalio import activity
 
@@ -16,11 +17,13 @@ from activities.heartbeats import heartbeating
 from activities.launch_answers import count_failures, refusal_of
 from activities.lives import Lives
 from activities.ports import Claims, Events, Fleet, Instances, LaunchFacts, Machines, NodeClasses
+from activities.reading import claim_of
+from activities.several import each
 from model import labels
 from model.catalogue import UnavailableOffering
 from model.faults import Fault, TryLater
 from model.kinds import EC2NodeClass, NodeClaim
-from model.launches import FleetAnswer, GroupOutcome, LaunchGroup, LaunchRefused, Member
+from model.launches import FleetAnswer, GroupOutcome, LaunchGroup, LaunchPrepared, LaunchRefused, Member
 from model.marks import marks_of
 from model.messages import GroupAnswered
 from model.steps import GroupAsked, GroupRefused, LaunchAsked, Prepared
@@ -63,22 +66,20 @@ class LaunchActivities:
     @faults_mapped
     async def prepare_group(self, asked: GroupAsked) -> Prepared:
         """For a launch group: its members ask for the same thing, so the first that still wants it speaks for all."""
-        each = asked.again or asked.draft.joined
-        found = await self._handing_out.found(asked.draft.members) if each else await self._first(asked)
+        everyone = asked.again or asked.draft.joined
+        found = await self._handing_out.found(asked.draft.members) if everyone else await self._first(asked)
         alive = [claim for claim in found if not claim.metadata.deleting and not claim.status.provider_id]
         if asked.draft.joined:
             alive = await self._with_finalizers(alive)
         if not alive:
             return Prepared(preparation=_gone(asked.draft.group_id), members=())
         prepared = await self._prepare(alive[0], asked)
-        members = tuple(Member(name=one.name, uid=one.metadata.uid) for one in alive) if each else None
+        members = tuple(Member(name=one.name, uid=one.metadata.uid) for one in alive) if everyone else None
         return prepared.model_copy(update={"members": members})
 
     async def _with_finalizers(self, claims: Sequence[NodeClaim]) -> list[NodeClaim]:
         """Those that are there still: from here on there may be an instance for each."""
-        there = await self._handing_out.each(
-            claims, lambda one: self._claims.ensure_finalizer(one.metadata.name, one.metadata.uid)
-        )
+        there = await each(claims, lambda one: self._claims.ensure_finalizer(one.metadata.name, one.metadata.uid))
         return [one for one, stays in zip(claims, there, strict=True) if stays]
 
     async def _first(self, asked: GroupAsked) -> Sequence[NodeClaim]:
@@ -95,15 +96,16 @@ class LaunchActivities:
         refused = _refuse(name, node_class)
         if refused or node_class is None:
             return Prepared(preparation=refused or _gone(name))
-        preparation = await self._fleet.prepare(
-            claim,
-            node_class,
-            learnt=await self._machines.learnt(),
-            now=datetime.now(UTC),
-            unavailable=asked.unavailable,
-            again=asked.again,
+        now = datetime.now(UTC)
+        left_out = _not_in_slice(claim, node_class, asked, now)
+        prepare = partial(
+            self._fleet.prepare, claim, node_class, learnt=await self._machines.learnt(), now=now, again=asked.again
         )
-        return Prepared(preparation=preparation)
+        if left_out:
+            preparation = await prepare(unavailable=(*asked.unavailable, *left_out))
+            if isinstance(preparation, LaunchPrepared) and preparation.request.capacity_type == labels.SPOT:
+                return Prepared(preparation=preparation)
+        return Prepared(preparation=await prepare(unavailable=asked.unavailable))
 
     @activity.defn
     @faults_mapped
@@ -180,8 +182,8 @@ class LaunchActivities:
 
     async def _first_of(self, members: Sequence[Member]) -> NodeClaim | None:
         for member in members:
-            claim = await self._claims.get(member.name)
-            if claim is not None and claim.metadata.uid == member.uid:
+            claim = await claim_of(self._claims, member.name, member.uid)
+            if claim is not None:
                 return claim
         return None
 
@@ -200,6 +202,17 @@ def _refuse(name: str, node_class: EC2NodeClass | None) -> LaunchRefused | None:
     said = f"{ready.reason} {ready.message}".strip() if ready else "its status is not known yet"
     final = ready is not None and ready.is_false
     return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {name}: {said}", final=final)
+
+
+def _not_in_slice(
+    claim: NodeClaim, node_class: EC2NodeClass, asked: LaunchAsked | GroupAsked, now: datetime
+) -> tuple[UnavailableOffering, ...]:
+    """What a storm's launch group leaves to others at its first attempt."""
+    pool_slice = asked.draft.pool_slice if isinstance(asked, GroupAsked) and not asked.again else None
+    if pool_slice is None:
+        return ()
+    named = (one.values for one in claim.spec.requirements if one.key == labels.INSTANCE_TYPE and one.operator == "In")
+    return pool_slice.leaves_out(next(named, ()), {one.zone for one in node_class.status.subnets}, now)
 
 
 def _with_zones(

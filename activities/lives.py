@@ -49,7 +49,7 @@ class Lives:
         identity = self.identity(claim)
         await self._client.start_workflow(
             "NodeClaimWorkflow",
-            ClaimState(identity=identity, deadlines=self._deadlines),
+            ClaimState(identity=identity, deadlines=self._deadlines, keeps_records=True),
             id=self._names.workflow_id(identity),
             task_queue=self._names.task_queue(),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

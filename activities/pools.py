@@ -9,13 +9,17 @@ from activities.errors import faults_mapped
 from activities.ports import Claims, ConditionPatch, NodeClasses, Pools
 from activities.stamps import restamp_pool
 from model import labels
+from model.disruption import Disrupted
 from model.hashing import HASH_VERSION, nodepool_hash
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
+from model.permits import Went
 from model.quantity import format_resources, parse_resources
 from model.registrations import Registrations
 from model.resources import total
 from model.steps import PoolAsked, PoolWritten
+from policy import record
 from policy.node_pool import decide_node_class_ready, refuse_static, validate_node_pool
+from policy.permits import used
 from policy.registrations import added, decide_healthy, registered, renewed
 
 BASE = {"cpu": 0, "memory": 0, "pods": 0, "ephemeral-storage": 0, "nodes": 0}
@@ -40,6 +44,7 @@ class PoolActivities:
         node_class = await self._node_classes.get(pool.spec.template.spec.node_class_ref.name)
         generation = node_class.metadata.generation if node_class else 0
         registrations = added(renewed(asked.registrations, pool, generation, now), registered(pool, claims))
+        past = _past(asked.went, pool, claims, now)
         exists = await self._pools.patch_status(
             asked.name,
             status={
@@ -51,10 +56,30 @@ class PoolActivities:
             annotations={
                 labels.NODEPOOL_HASH: stamp,
                 labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
+                **_recorded(past, pool),
             },
             now=now,
         )
-        return PoolWritten(exists=exists, registrations=registrations)
+        return PoolWritten(
+            exists=exists, registrations=registrations, went=asked.went.model_copy(update={"past": past})
+        )
+
+
+def _past(asked: Went, pool: NodePool, claims: Sequence[NodeClaim], now: datetime) -> tuple[Disrupted, ...]:
+    """What went as far back as rates look: what the workflow knows, what it may have lost, and permits used since."""
+    if not asked.over:
+        return ()
+    name = pool.metadata.name
+    kept = record.read(pool.metadata.annotations.get(labels.DISRUPTED_LATELY, ""), name)
+    standing = {one.metadata.uid for one in claims if not one.metadata.deleting}
+    went = [one for one in asked.permits if one.claim_uid not in standing]
+    return record.merged(asked.past, kept, used(went, name), since=now - asked.over)
+
+
+def _recorded(past: Sequence[Disrupted], pool: NodePool) -> dict[str, str]:
+    """NodePools without rates carry none."""
+    text = record.written(past)
+    return {labels.DISRUPTED_LATELY: text} if text or labels.DISRUPTED_LATELY in pool.metadata.annotations else {}
 
 
 def _conditions(pool: NodePool, node_class: EC2NodeClass | None, *, gate_off: bool) -> Sequence[ConditionPatch]:

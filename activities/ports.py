@@ -265,6 +265,14 @@ class Instances(Protocol):
         """Ask for a reboot; False when it is gone. EC2 takes a few minutes to force one that does not obey."""
         ...
 
+    async def stop(self, instance_id: str) -> bool:
+        """Ask for a stop; False when it is gone."""
+        ...
+
+    async def start(self, instance_id: str) -> bool:
+        """Ask for the start of one that is stopped; False when it is gone."""
+        ...
+
 
 class Machines(Protocol):
     """What nodes have shown of their machines."""

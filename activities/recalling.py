@@ -10,7 +10,8 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims, ConditionPatch, Fleet, Instances, LaunchFacts, Machines, NodeClasses, Nodes
-from activities.writing import show_launched
+from activities.reading import claim_of
+from activities.writing import launch_shown, show_launched
 from model import labels
 from model.absence import read
 from model.faults import TryLater
@@ -40,23 +41,24 @@ class RecallActivities:
     @faults_mapped
     async def recall_life(self, ref: ClaimRef) -> Recalled:
         """How far this NodeClaim's life had come; nothing for one that never had an instance."""
-        claim = await self._claims.get(ref.name)
-        if claim is None or claim.metadata.uid != ref.uid:
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        if claim is None:
             return Recalled()
         launched = _of_status(claim) or await self._of_tags(claim)
         if launched is None:
             return Recalled()
-        node = await self._node(claim) if _has(claim, labels.REGISTERED_CONDITION) else None
+        node = await self._node(claim) if claim.is_true(labels.REGISTERED_CONDITION) else None
         await self._put_back(claim, node)
         return Recalled(
             launched=launched,
             node_name=node.name if node else claim.status.node_name,
-            registered=_has(claim, labels.REGISTERED_CONDITION),
-            initialized=_has(claim, labels.INITIALIZED_CONDITION),
+            registered=claim.is_true(labels.REGISTERED_CONDITION),
+            initialized=claim.is_true(labels.INITIALIZED_CONDITION),
             boot_id=node.boot_id if node else "",
             expires=claim.expires_at,
             told_overdue=_overdue(claim),
             absences=read(claim.metadata.annotations.get(labels.AWAY, "")),
+            interruptions=claim.metadata.annotations.get(labels.INTERRUPTIONS, ""),
             lifetime=claim.spec.expire_after_delta,
             **_drift(claim),
         )
@@ -65,12 +67,14 @@ class RecallActivities:
     @faults_mapped
     async def claim_stands(self, ref: ClaimRef) -> bool:
         """Whether this very NodeClaim is in the API server, be it on its way out."""
-        claim = await self._claims.get(ref.name)
-        return claim is not None and claim.metadata.uid == ref.uid
+        return await claim_of(self._claims, ref.name, ref.uid) is not None
 
     async def _put_back(self, claim: NodeClaim, node: NodeState | None) -> None:
-        """A node that was being drained while its NodeClaim was kept is in service again: all is decided anew."""
-        if node is None or claim.metadata.deleting or not _has(claim, labels.DISRUPTION_REASON):
+        """A node that was being drained while its NodeClaim was kept, or was about to go, is in service again: all is
+        decided anew."""
+        if node is None or claim.metadata.deleting:
+            return
+        if not (node.being_disrupted or claim.is_true(labels.DISRUPTION_REASON)):
             return
         await self._nodes.unmark_disrupted(node.name)
         cleared = ConditionPatch(type=labels.DISRUPTION_REASON, status="")
@@ -124,17 +128,7 @@ def _belongs(instance: InstanceFacts, claim: NodeClaim) -> bool:
 
 
 def _of_status(claim: NodeClaim) -> Launched | None:
-    status = claim.status
-    if not status.provider_id:
-        return None
-    return Launched(
-        claim_uid=claim.metadata.uid,
-        provider_id=status.provider_id,
-        instance_type=claim.instance_type,
-        zone=claim.zone,
-        capacity_type=claim.capacity_type,
-        image_id=status.image_id,
-    )
+    return launch_shown(claim) if claim.status.provider_id else None
 
 
 def _drift(claim: NodeClaim) -> dict[str, str]:
@@ -145,7 +139,3 @@ def _drift(claim: NodeClaim) -> dict[str, str]:
 def _overdue(claim: NodeClaim) -> str:
     told = claim.condition(labels.OVERDUE)
     return told.reason if told and told.is_true else ""
-
-
-def _has(claim: NodeClaim, condition: str) -> bool:
-    return any(one.type == condition and one.is_true for one in claim.status.conditions)

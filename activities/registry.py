@@ -10,17 +10,21 @@ from typing import Any
 from activities.absences import AbsenceActivities
 from activities.allowances import AllowanceActivities
 from activities.commands import CommandActivities
+from activities.cycling import CyclingActivities
 from activities.disrupting import DisruptingActivities
 from activities.disrupting_ports import DisruptionHost
 from activities.disruption import DisruptionActivities
 from activities.drain_ports import Budgets, DrainPorts, Rollouts
 from activities.draining import DrainActivities
 from activities.gates import GateActivities
+from activities.hook_ports import HookPorts
+from activities.hooks import HookActivities
+from activities.interrupting import InterruptionActivities
 from activities.joining import JoiningActivities
 from activities.launching import LaunchActivities
 from activities.lives import Lives
 from activities.node_classes import NodeClassActivities
-from activities.pauses import PauseActivities
+from activities.pauses import Annotated, PauseActivities
 from activities.pools import PoolActivities
 from activities.ports import (
     Claims,
@@ -56,6 +60,8 @@ class Ports:
     """The outside world as activities see it. Where one is made from adapters, mypy proves that they fit."""
 
     claims: Claims
+    annotated: Annotated
+    """NodeClaims too."""
     nodes: Nodes
     pods: Pods
     events: Events
@@ -71,9 +77,12 @@ class Ports:
     """Of roll-outs through NodePools; `rollouts` are those of Deployments, which drains restart."""
     upkeep: UpkeepPorts
     loads: Loads
+    hooks: HookPorts
     budgets: Budgets
     rollouts: Rollouts
     pauses: PauseActivities
+    qps: float = 200.0
+    """Requests a second that the API server may be sent."""
 
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
@@ -85,6 +94,12 @@ def launches_of(ports: Ports) -> list[Callable[..., Any]]:
     """Those that call CreateFleet: they have a queue and slots of their own, so that waiting calls hold up nothing."""
     launching = _launching(ports)
     return [launching.launch_alone, launching.launch_group]
+
+
+def drains_of(ports: Ports) -> list[Callable[..., Any]]:
+    """Those that wait for pods and instances to go, and for hooks: likewise, since a storm has hundreds of them.
+    Drains and terminations are on the main queue too: lives from before this queue have theirs scheduled there."""
+    return [_draining(ports).drain_node, _hooks(ports).run_hook, _ending(ports).terminate_node]
 
 
 def deciding_of(host: DisruptionHost) -> list[Callable[..., Any]]:
@@ -105,6 +120,27 @@ def _launching(ports: Ports) -> LaunchActivities:
     )
 
 
+def _draining(ports: Ports) -> DrainActivities:
+    drained = DrainPorts(
+        claims=ports.claims,
+        nodes=ports.nodes,
+        pods=ports.pods,
+        instances=ports.instances,
+        events=ports.events,
+        budgets=ports.budgets,
+        rollouts=ports.rollouts,
+    )
+    return DrainActivities(drained, qps=ports.qps)
+
+
+def _hooks(ports: Ports) -> HookActivities:
+    return HookActivities(ports.hooks, claims=ports.claims, nodes=ports.nodes, instances=ports.instances)
+
+
+def _ending(ports: Ports) -> TerminationActivities:
+    return TerminationActivities(claims=ports.claims, nodes=ports.nodes, instances=ports.instances)
+
+
 def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     claims, nodes, pods, events = ports.claims, ports.nodes, ports.pods, ports.events
     launching = _launching(ports)
@@ -119,19 +155,10 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
     commands = CommandActivities(claims=claims, nodes=nodes, pods=pods, events=events)
-    draining = DrainActivities(
-        DrainPorts(
-            claims=claims,
-            nodes=nodes,
-            pods=pods,
-            instances=ports.instances,
-            events=events,
-            budgets=ports.budgets,
-            rollouts=ports.rollouts,
-        )
-    )
+    draining = _draining(ports)
     repairing = RepairActivities(claims=claims, nodes=nodes, instances=ports.instances, events=events)
-    ending = TerminationActivities(claims=claims, nodes=nodes, instances=ports.instances)
+    cycling = CyclingActivities(instances=ports.instances)
+    ending = _ending(ports)
     return [
         launching.prepare_launch,
         launching.prepare_group,
@@ -142,13 +169,17 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         joining.initialize_node,
         AbsenceActivities(claims=claims).record_absences,
         disruption.disrupt_claim,
+        disruption.put_back,
         disruption.report,
+        InterruptionActivities(claims=ports.annotated, nodes=nodes, events=events).tell_notices,
         commands.begin_command,
         commands.finish_command,
         commands.undo_command,
         repairing.repair_node,
         draining.drain_node,
         draining.keep_node,
+        cycling.stop_instance,
+        cycling.start_instance,
         ending.terminate_node,
         ending.instance_runs,
     ]

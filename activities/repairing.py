@@ -10,6 +10,7 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims, Events, Instances, Nodes, NodeState
+from activities.reading import claim_of
 from model import labels
 from model.faults import Fault, TryLater
 from model.ids import instance_id_of
@@ -30,8 +31,8 @@ class RepairActivities:
     @faults_mapped
     async def repair_node(self, asked: RepairAsked) -> Repaired:
         """Reboot or replace, unless the node is well after all or too many are not."""
-        claim = await self._claims.get(asked.name)
-        if claim is None or claim.metadata.uid != asked.uid:
+        claim = await claim_of(self._claims, asked.name, asked.uid)
+        if claim is None:
             return Repaired(outcome="gone")
         if asked.step == "reboot" and _was_rebooted(claim, asked, datetime.now(UTC)):
             return Repaired(outcome="done", why="it was rebooted already")

@@ -13,6 +13,7 @@ from temporalio import activity
 from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from activities.ports import Claims, ConditionPatch, Events, NodeClasses, Nodes, Pools
+from activities.reading import claim_of
 from activities.replica_ports import Loads
 from activities.several import each
 from model import labels
@@ -127,8 +128,8 @@ class ReplicaActivities:
     async def _delete(self, one: Candidate, pool_name: str, desired: int) -> bool:
         """After a last look. False: it is not what was decided on any more, so that all is to be looked at again."""
         pool = await self._pools.get(pool_name)
-        claim = await self._claims.get(one.name)
-        if pool is None or pool.spec.replicas != desired or claim is None or claim.metadata.uid != one.uid:
+        claim = await claim_of(self._claims, one.name, one.uid)
+        if pool is None or pool.spec.replicas != desired or claim is None:
             return False
         if claim.metadata.deleting or bool(claim.status.provider_id) != one.launched:
             return False

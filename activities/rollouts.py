@@ -3,7 +3,6 @@
 `policy/rollout.py` decides on it in the NodePool's workflow (`workflows/rollouts.py`).
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -12,13 +11,13 @@ from temporalio import activity
 
 from activities.errors import faults_mapped
 from activities.ports import Claims, Events, NodeClasses, Nodes, NodeState, Pods, Pools
+from activities.several import each
 from model import labels
 from model.kinds import NodeClaim
 from model.outcomes import DrainPod
 from model.rollouts import RolloutAsked, RolloutSeen, RolloutTold, Target
 from policy.rollout_target import is_made_of, target_of
 
-AT_ONCE: Final = 16
 MOST_NODES: Final = 100
 """New nodes whose pods are looked at: the youngest. Each is a call."""
 
@@ -79,13 +78,8 @@ class RolloutActivities:
         """Those that stay, and would need a place elsewhere."""
         youngest = sorted(new, key=_born, reverse=True)[:MOST_NODES]
         names = [node.name for claim in youngest if (node := nodes.get(claim.status.provider_id))]
-        room, now = asyncio.Semaphore(AT_ONCE), datetime.now(UTC)
-
-        async def on_node(name: str) -> Sequence[DrainPod]:
-            async with room:
-                return await self._pods.on_node(name, now=now)
-
-        found = await asyncio.gather(*(on_node(name) for name in names))
+        now = datetime.now(UTC)
+        found = await each(names, lambda name: self._pods.on_node(name, now=now))
         return [pod for pods in found for pod in pods if pod.reschedulable and pod.deletion is None]
 
 
@@ -99,8 +93,7 @@ def _is_new(claim: NodeClaim, node: NodeState | None, target: Target | None) -> 
 
 
 def _is_going(claim: NodeClaim, node: NodeState | None) -> bool:
-    tainted = node is not None and any(key == labels.DISRUPTED_TAINT_KEY for key, _, _ in node.taints)
-    return claim.metadata.deleting or tainted
+    return claim.metadata.deleting or (node is not None and node.being_disrupted)
 
 
 def _born(claim: NodeClaim) -> datetime:

@@ -9,9 +9,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def each(ones: Iterable[T], call: Callable[[T], Awaitable[R]]) -> list[R]:
+async def each(ones: Iterable[T], call: Callable[[T], Awaitable[R]], *, at_once: int = AT_ONCE) -> list[R]:
     """In their order. A fault of one keeps none of the others from being done; the first is raised after all."""
-    room = asyncio.Semaphore(AT_ONCE)
+    room = asyncio.Semaphore(at_once)
 
     async def one(item: T) -> R:
         async with room:

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from activities.errors import faults_mapped
-from activities.heartbeats import heartbeating
+from activities.heartbeats import SELDOM, heartbeating
 from activities.ports import Claims, ConditionPatch, Instances, Nodes
+from activities.reading import claim_of
 from model import labels
 from model.faults import NotFound
 from model.ids import InstanceId, instance_id_of
+from model.lanes import LANE
 from model.steps import ClaimRef, TerminationAsked
 
 LOOK_EVERY = 1.0
@@ -30,7 +32,8 @@ class TerminationActivities:
     async def terminate_node(self, asked: TerminationAsked) -> None:
         """Returns once instance, Node and NodeClaim are gone. The NodeClaim's own status may know of an instance
         that its workflow does not."""
-        async with heartbeating():
+        LANE.set("crowd")
+        async with heartbeating(every=SELDOM):
             provider_id = asked.claim.provider_id or await self._provider_id(asked.claim)
             if provider_id:
                 await self._end(asked.claim, instance_id_of(provider_id))
@@ -72,5 +75,5 @@ class TerminationActivities:
             return
 
     async def _provider_id(self, ref: ClaimRef) -> str:
-        claim = await self._claims.get(ref.name)
-        return claim.status.provider_id if claim is not None and claim.metadata.uid == ref.uid else ""
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        return claim.status.provider_id if claim else ""

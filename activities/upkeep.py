@@ -3,13 +3,13 @@
 Counts go to the worker's metrics as they happen; the answer of a run sums them up.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import structlog
 from temporalio import activity
 
+from activities.several import each
 from model.faults import Fault
 from model.upkeep import UpkeepAsked, UpkeepDone
 
@@ -60,16 +60,15 @@ class Tally:
 
     async def each(self, kind: str, things: Iterable[tuple[str, T]], act: Callable[[T], Awaitable[None]]) -> None:
         """Do it with each, named so; the fault of one is noted and the others go on."""
-        room = asyncio.Semaphore(AT_ONCE)
 
-        async def one(name: str, thing: T) -> None:
-            async with room:
-                try:
-                    await act(thing)
-                except UNREADABLE as error:
-                    self.failed(kind, name, why(error))
+        async def one(named: tuple[str, T]) -> None:
+            name, thing = named
+            try:
+                await act(thing)
+            except UNREADABLE as error:
+                self.failed(kind, name, why(error))
 
-        await asyncio.gather(*(one(name, thing) for name, thing in things))
+        await each(things, one, at_once=AT_ONCE)
 
     def done(self) -> UpkeepDone:
         return UpkeepDone(

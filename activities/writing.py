@@ -1,10 +1,11 @@
-"""How a launched instance is written onto its NodeClaim, by whoever learns of it: a launch, or a look back."""
+"""How a launched instance is written onto its NodeClaim, and read back: by a launch, or by a look back."""
 
 from datetime import datetime
 
 from activities.ports import Claims, ConditionPatch, LaunchFacts
 from model import labels
 from model.kinds import NodeClaim
+from model.launches import Launched
 from model.quantity import format_resources
 
 LAUNCHED = (
@@ -29,4 +30,16 @@ async def show_launched(claims: Claims, name: str, uid: str, facts: LaunchFacts,
         },
         conditions=LAUNCHED,
         now=now,
+    )
+
+
+def launch_shown(claim: NodeClaim) -> Launched:
+    """Of one that shows an instance."""
+    return Launched(
+        claim_uid=claim.uid,
+        provider_id=claim.status.provider_id,
+        instance_type=claim.instance_type,
+        zone=claim.zone,
+        capacity_type=claim.capacity_type,
+        image_id=claim.status.image_id,
     )

@@ -6,6 +6,7 @@ from aws.client import AwsClients
 from aws.cluster import Clusters
 from aws.fleet import AwsFleet, HeededOverlays
 from aws.images import Images
+from aws.instance_status import AwsInstanceStatuses
 from aws.instance_types import Region
 from aws.instances import AwsInstances
 from aws.launch_templates import LaunchTemplates
@@ -16,6 +17,7 @@ from aws.node_class_parts import Parts
 from aws.offerings import AwsOfferings
 from aws.placement import PlacementGroups
 from aws.profiles import Profiles
+from aws.queue import SqsQueue
 from aws.reservations import Reservations
 from aws.settings import AwsSettings
 from aws.validating import Validation
@@ -34,6 +36,8 @@ class AwsAdapters:
     leftovers: AwsLeftovers
     zones: ZonalShifts
     reservations: Reservations
+    queue: SqsQueue
+    statuses: AwsInstanceStatuses
 
     def close(self) -> None:
         self.clients.close()
@@ -91,4 +95,6 @@ def build(
         leftovers=AwsLeftovers(clients, settings, templates=templates, profiles=profiles),
         zones=zones,
         reservations=reservations,
+        queue=SqsQueue(clients),
+        statuses=AwsInstanceStatuses(clients),
     )

@@ -4,10 +4,10 @@ Nothing here knows what a call is for. A call is `await clients.call(clients.ec2
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from threading import Lock
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import boto3
@@ -31,6 +31,8 @@ R = TypeVar("R")
 
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 30
+_LONG_CALLS = 10
+"""Threads for calls that wait at the service; idle ones are not made."""
 
 
 class AwsClients:
@@ -41,8 +43,12 @@ class AwsClients:
         self._endpoint = settings.endpoint_url or None
         self._session = boto3.session.Session(region_name=settings.region)
         self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
-        self._making = Lock()
+        self._waiting = ThreadPoolExecutor(max_workers=_LONG_CALLS, thread_name_prefix="aws-wait")
         self._buckets = Buckets()
+        self.waited: Callable[[str, float], None] = lambda operation, seconds: None
+        """Told of each call's wait for its turn, in seconds."""
+        self.throttled: Callable[[str], None] = lambda operation: None
+        """Told of each call that AWS refused as one too many."""
         self._config = Config(
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,
@@ -89,6 +95,10 @@ class AwsClients:
         return self._session.client("events", endpoint_url=self._endpoint, config=self._config)
 
     @cached_property
+    def kms(self) -> Any:
+        return self._session.client("kms", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
     def zonal_shift(self) -> Any:
         return self._session.client("arc-zonal-shift", endpoint_url=self._endpoint, config=self._config)
 
@@ -100,6 +110,11 @@ class AwsClients:
         """Call a client's method in a thread. Raises model.faults."""
         operation = method.__name__
         return await self._paced(operation, lambda: _called(operation, method, *args, **kwargs))
+
+    async def long_call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """The same for a call that the service may hold open: it takes no thread from the others."""
+        operation = method.__name__
+        return await self._paced(operation, lambda: _called(operation, method, *args, **kwargs), self._waiting)
 
     async def pages(
         self,
@@ -128,13 +143,16 @@ class AwsClients:
         """So many workers call AWS beside each other: each takes its part of every rate."""
         self._buckets.share(replicas)
 
-    async def _paced(self, operation: str, call: Callable[[], R]) -> R:
+    async def _paced(self, operation: str, call: Callable[[], R], pool: ThreadPoolExecutor | None = None) -> R:
         bucket = self._buckets.of(operation)
+        asked = time.monotonic()
         await bucket.take()
+        self.waited(operation, time.monotonic() - asked)
         try:
-            return await self.in_thread(call)
+            return await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
         except Throttled:
             bucket.refused()
+            self.throttled(operation)
             raise
 
     async def in_thread(self, work: Callable[[], R]) -> R:
@@ -142,7 +160,8 @@ class AwsClients:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._waiting):
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _called(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any) -> R:

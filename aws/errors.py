@@ -26,6 +26,7 @@ NOT_FOUND: Final = LAUNCH_TEMPLATE_NOT_FOUND | {
     "QueueDoesNotExist",
     "AWS.SimpleQueueService.NonExistentQueue",
     "NoSuchEntity",
+    "NotFoundException",
     "ParameterNotFound",
     "ResourceNotFoundException",
 }
@@ -61,6 +62,7 @@ THROTTLED: Final = frozenset(
         "ThrottlingException",
         "ThrottledException",
         "RequestThrottled",
+        "OverLimit",
         "TooManyRequestsException",
         "SlowDown",
     }

@@ -4,7 +4,7 @@ An instance that EC2 lists as terminated, or does not list at all, is gone.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from aws.batcher import Batcher
@@ -83,9 +83,19 @@ class AwsInstances:
         return bool(answer)
 
     async def reboot(self, instance_id: str) -> bool:
-        """One by one: reboots are rare, and one that is refused is nobody else's."""
+        return await self._tell(self._clients.ec2.reboot_instances, instance_id)
+
+    async def stop(self, instance_id: str) -> bool:
+        return await self._tell(self._clients.ec2.stop_instances, instance_id)
+
+    async def start(self, instance_id: str) -> bool:
+        """Raises NoCapacity where EC2 has no room for it now."""
+        return await self._tell(self._clients.ec2.start_instances, instance_id)
+
+    async def _tell(self, method: Callable[..., Any], instance_id: str) -> bool:
+        """One by one: these are rare, and one that is refused is nobody else's. False when it is gone."""
         try:
-            await self._clients.call(self._clients.ec2.reboot_instances, InstanceIds=[instance_id])
+            await self._clients.call(method, InstanceIds=[instance_id])
         except NotFound:
             return False
         return True
@@ -176,6 +186,7 @@ def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
         partition=str(placement.get("PartitionNumber") or ""),
         tags=as_dict(raw.get("Tags")),
         launched_at=raw.get("LaunchTime"),
+        root=raw.get("RootDeviceType", ""),
         instance_profile=(raw.get("IamInstanceProfile") or {}).get("Arn", "").rpartition("/")[2],
     )
 

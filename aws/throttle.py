@@ -26,6 +26,8 @@ _RATES: Final[dict[str, Rate]] = {
     "create_tags": Rate(1, 10),
     "get_parameter": Rate(20, 40),
     "get_products": Rate(10, 20),
+    "receive_message": Rate(300, 300),
+    "delete_message_batch": Rate(300, 300),
 }
 _FALLS_TO: Final = 0.7
 """The share of the pace that is left after a refusal."""

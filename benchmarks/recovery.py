@@ -10,9 +10,6 @@ Upkeep's names for new instances, which come one a second and go on for minutes,
 import asyncio
 import json
 import os
-import shutil
-import sys
-import tempfile
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -22,25 +19,22 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.filling import fill, pods_wait
 from benchmarks.report import machine
-from benchmarks.scale import DEPLOYMENT, node_pool, world
-from cli.demo_acts import EXAMPLES, NAME
-from cli.exits import Failed, Refused, code_of, leave, line_of
+from benchmarks.running import benchmark, in_sandbox, run
+from benchmarks.scale import DEPLOYMENT, world
+from cli.exits import leave
 from cli.lives import NodeLife
 from cli.stage import Stage
-from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
-from model import labels
-from sandbox.errors import SandboxError
+from kube.resources import NODE_CLAIMS, NODES
 from sandbox.world import Sandbox
 from workflows import ids
 
-ONE_POD_EACH = "m6i.large"
-"""Of its two CPUs a pod of the example takes more than half."""
 CALM = 15.0
 QUIET = 60.0
 """Seconds before the kill in which nothing happens, and after the first decision for which is counted what does."""
 AT_ONCE = 16
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = benchmark()
 
 
 @dataclass(frozen=True)
@@ -71,44 +65,23 @@ def recovery(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
     """Kill the worker, start it again, and print what came of it."""
-    directory = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
-    try:
-        with Sandbox(directory, plan=world()) as sandbox:
-            found = asyncio.run(_run(sandbox, nodes, restarts))
-    except (Failed, SandboxError):
-        print(f"The logs are in {directory / 'logs'}", file=sys.stderr)
-        raise
+    found = in_sandbox(world(), partial(_run, nodes=nodes, restarts=restarts))
     if json_file:
         figures = {"machine": machine(), "recoveries": [asdict(one) for one in found]}
         json_file.write_text(json.dumps(figures, indent=2) + "\n")
-    shutil.rmtree(directory, ignore_errors=True)
     return 1 if any(one.needless for one in found) else 0
 
 
 async def _run(sandbox: Sandbox, nodes: int, restarts: int) -> list[Recovery]:
     async with Stage(sandbox, deployment=DEPLOYMENT, through_proxy=True) as stage:
         await stage.temporal.get_schedule_handle(ids.upkeep(sandbox.plan.cluster_name, "tags")).pause()
-        await _fill(stage, nodes)
+        await fill(stage, nodes)
+        await asyncio.sleep(CALM)
         found = []
         for number in range(restarts):
             found.append(await _recover(stage, nodes + number))
             _print(found[-1])
         return found
-
-
-async def _fill(stage: Stage, nodes: int) -> None:
-    """So many nodes, of a pod each, and a while in which nothing happens."""
-    pool = node_pool()
-    one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [ONE_POD_EACH]}
-    pool["spec"]["template"]["spec"]["requirements"].append(one_type)
-    await stage.apply(EXAMPLES / "ec2nodeclass.yaml", EXAMPLES / "deployment.yaml")
-    await stage.kube.apply(pool)
-    for kind in (EC2_NODE_CLASSES, NODE_POOLS):
-        await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)
-    print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
-    await stage.scale(nodes)
-    await stage.settled(partial(_pods_wait, stage, nodes), what=f"{nodes} pods Running", seconds=120 + nodes)
-    await asyncio.sleep(CALM)
 
 
 async def _recover(stage: Stage, nodes: int) -> Recovery:
@@ -122,7 +95,7 @@ async def _recover(stage: Stage, nodes: int) -> Recovery:
     await stage.scale(nodes + 1)
     await stage.settled(partial(_claims_lack, stage, nodes + 1), what="a NodeClaim", seconds=120)
     decided = time.monotonic() - began
-    await stage.settled(partial(_pods_wait, stage, nodes + 1), what="the pod Running", seconds=120)
+    await stage.settled(partial(pods_wait, stage, nodes + 1), what="the pod Running", seconds=120)
     running = time.monotonic() - began
     await starting
     await asyncio.sleep(QUIET)
@@ -166,11 +139,6 @@ async def _claims_lack(stage: Stage, count: int) -> str:
     return "" if found >= count else f"{found} NodeClaims"
 
 
-async def _pods_wait(stage: Stage, count: int) -> str:
-    pods = stage.pods.count()
-    return "" if pods.running == pods.total == count else str(pods)
-
-
 def _print(one: Recovery) -> None:
     print(
         f"{one.nodes} nodes, load {one.load:.1f}: worker ready {one.ready:.1f} s after its start, first decision "
@@ -182,16 +150,5 @@ def _print(one: Recovery) -> None:
         print(f"    {line}")
 
 
-def main() -> int:
-    """Exit codes as everywhere in `cli/exits.py`; 1 also where something was written needlessly."""
-    try:
-        answer = app(standalone_mode=False)
-    except (Failed, SandboxError, Refused, typer.TyperException, KeyboardInterrupt) as error:
-        if not isinstance(error, KeyboardInterrupt):
-            print(line_of(error, "benchmarks.recovery"), file=sys.stderr)
-        return code_of(error)
-    return int(answer or 0)
-
-
 if __name__ == "__main__":
-    leave(main())
+    leave(run(app, "benchmarks.recovery"))

@@ -6,11 +6,8 @@ The world is the one that Karpenter was measured in: nodes of at most 8 vCPU, an
 2 s, 2 s to shut down, WhenEmpty after 0 s, a budget of 100 %, the batch window at its defaults.
 """
 
-import asyncio
 import json
-import shutil
 import sys
-import tempfile
 import time
 from functools import partial
 from itertools import pairwise
@@ -21,10 +18,11 @@ import typer
 import yaml
 
 from benchmarks.report import Step, as_json, report
+from benchmarks.running import benchmark, in_sandbox, run
 from benchmarks.usage import Usage, children_of, measure
 from cli.aws_view import since
 from cli.demo_acts import EXAMPLES, NAME
-from cli.exits import Failed, Refused, code_of, leave, line_of
+from cli.exits import Failed, Refused, leave
 from cli.lives import NodeLife
 from cli.rights import RBAC, aws_arguments
 from cli.stage import Stage
@@ -32,14 +30,13 @@ from cli.worker_metrics import line_of as line_of_failures
 from cli.worker_metrics import read_failed_tasks
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from model.labels import NODEPOOL
-from sandbox.errors import SandboxError
 from sandbox.plan import CRDS, Plan
 from sandbox.world import Sandbox
 
 PATIENCE = 300.0
 """Seconds for one step."""
 DEPLOYMENT = "inflate"
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = benchmark()
 
 
 @app.command()
@@ -50,17 +47,10 @@ def scale(
 ) -> int:
     """Scale a Deployment and print what it took."""
     sizes = sizes_of(steps, fresh=fresh)
-    directory = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
-    try:
-        with Sandbox(directory, plan=world()) as sandbox:
-            taken, note = asyncio.run(_run(sandbox, sizes))
-    except (Failed, SandboxError):
-        print(f"The logs are in {directory / 'logs'}", file=sys.stderr)
-        raise
+    taken, note = in_sandbox(world(), partial(_run, sizes=sizes))
     report(taken, fresh=fresh, note=note)
     if json_file:
         json_file.write_text(json.dumps(as_json(taken, note=note), indent=2) + "\n")
-    shutil.rmtree(directory, ignore_errors=True)
     return 0
 
 
@@ -206,16 +196,5 @@ class Bench:
         return taken | {"worker": Usage(whole.cpu - planner.cpu, whole.rss - planner.rss)}
 
 
-def main() -> int:
-    """Exit codes as everywhere in `cli/exits.py`."""
-    try:
-        answer = app(standalone_mode=False)
-    except (Failed, SandboxError, Refused, typer.TyperException, KeyboardInterrupt) as error:
-        if not isinstance(error, KeyboardInterrupt):
-            print(line_of(error, "benchmarks.scale"), file=sys.stderr)
-        return code_of(error)
-    return int(answer or 0)
-
-
 if __name__ == "__main__":
-    leave(main())
+    leave(run(app, "benchmarks.scale"))

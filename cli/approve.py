@@ -1,80 +1,90 @@
-"""`tenure approve PLAN`, `tenure reject PLAN`: what a person says of a wave of a roll-out, or of one that has halted.
+"""`tenure approve NAME`, `tenure reject NAME`: what a person says of a roll-out's wave, or of what AWS does to a node.
 
-The plan's name begins with that of its NodePool, whose workflow is told by an update: it answers, or says why not.
+A node is named by its NodeClaim, its Node or its instance. Any other name is a plan's, and begins with its NodePool's.
+The workflow of either is told by an update: it answers, or says why not.
 """
 
 import asyncio
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
-from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.client import Client, WorkflowHandle
 
-from cli.connection import Address, ClusterName, Connection, Namespace
+from cli.connection import Connection, connected
 from cli.exits import Refused
-from model.messages import Verdict
+from cli.lives import Lives
+from cli.output import Output, said
+from cli.telling import answered
+from model.remembered import ApproveEvent, RejectEvent
 from model.rollouts import ApproveRollout, RejectRollout
 from workflows import ids
 
-app = typer.Typer()
-rejecting = typer.Typer()
+app = typer.Typer(add_completion=False)
+rejecting = typer.Typer(add_completion=False)
 
-SECONDS: Final = 10.0
-Plan = Annotated[str, typer.Argument(help="As an event of the NodePool names it, such as web-3f2a9c.")]
+Name = Annotated[
+    str,
+    typer.Argument(help="A node, or a plan as an event of its NodePool names it, such as web-3f2a9c."),
+]
 By = Annotated[str, typer.Option("--by", envvar="USER", help="Who says so.")]
 Reason = Annotated[str, typer.Option("--reason", help="Written down with it.")]
 
 
 @app.command()
+@connected
 def approve(
-    plan: Plan,
+    connection: Connection,
+    name: Name,
     by: By = "",
     reason: Reason = "",
-    address: Address = "127.0.0.1:7233",
-    namespace: Namespace = "default",
-    cluster_name: ClusterName = "",
+    output: Output = "table",
 ) -> None:
-    """Let a wave of a roll-out begin, or one that has halted go on."""
-    said = ApproveRollout(plan=plan, by=by, reason=reason)
-    typer.echo(asyncio.run(_connected(Connection(address, namespace, cluster_name), said)))
+    """Let a wave of a roll-out begin, one that has halted go on, or a node go that AWS says something of."""
+    plan, event = ApproveRollout(plan=name, by=by, reason=reason), ApproveEvent(by=by, reason=reason)
+    said(output, asyncio.run(_connected(connection, name, plan, event)))
 
 
 @rejecting.command()
+@connected
 def reject(
-    plan: Plan,
+    connection: Connection,
+    name: Name,
     by: By = "",
     reason: Reason = "",
-    roll_back: Annotated[bool, typer.Option("--roll-back", help="Take the last good image again.")] = False,
-    address: Address = "127.0.0.1:7233",
-    namespace: Namespace = "default",
-    cluster_name: ClusterName = "",
+    roll_back: Annotated[bool, typer.Option("--roll-back", help="Of a plan: take the last good image again.")] = False,
+    output: Output = "table",
 ) -> None:
-    """Stop a roll-out: nodes that are on their way arrive, and no further one goes."""
-    said = RejectRollout(plan=plan, by=by, reason=reason, roll_back=roll_back)
-    typer.echo(asyncio.run(_connected(Connection(address, namespace, cluster_name), said)))
+    """Stop a roll-out: nodes that are on their way arrive, no further one goes. Or keep a node that AWS says something
+    of, for as long as its policy lets that be."""
+    plan = RejectRollout(plan=name, by=by, reason=reason, roll_back=roll_back)
+    event = RejectEvent(by=by, reason=reason)
+    said(output, asyncio.run(_connected(connection, name, plan, event)))
 
 
-async def _connected(connection: Connection, said: ApproveRollout | RejectRollout) -> str:
-    return await tell(await connection.client(), connection.cluster, said)
+async def _connected(
+    connection: Connection, name: str, plan: ApproveRollout | RejectRollout, event: ApproveEvent | RejectEvent
+) -> str:
+    client, cluster = await connection.client(), connection.cluster
+    life = await Lives(client, cluster).called(name)
+    return await tell_node(client, life.workflow_id, name, event) if life else await tell(client, cluster, plan)
+
+
+async def tell_node(client: Client, workflow_id: str, name: str, said: ApproveEvent | RejectEvent) -> str:
+    """What the NodeClaim's workflow answers. Raises `Refused` with its reason."""
+    verb = "approve" if isinstance(said, ApproveEvent) else "reject"
+    handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
+    return await answered(
+        handle, f"{verb}_event", said, about=f"{verb} {name}", absent=f"no node {name} lives any more"
+    )
 
 
 async def tell(client: Client, cluster: str, said: ApproveRollout | RejectRollout) -> str:
     """What the NodePool's workflow answers. Raises `Refused` with its reason, or where there is none."""
     verb = "approve" if isinstance(said, ApproveRollout) else "reject"
+    about = f"{verb} {said.plan}"
     pool, dash, _ = said.plan.rpartition("-")
     if not dash:
-        raise Refused(f"{verb} {said.plan}: that is no plan; write its whole name, such as web-3f2a9c")
-    handle = client.get_workflow_handle(ids.nodepool(cluster, pool))
-    try:
-        answer: Verdict = await asyncio.wait_for(handle.execute_update(verb, said, result_type=Verdict), SECONDS)
-    except WorkflowUpdateFailedError as refused:
-        raise Refused(f"{verb} {said.plan}: {getattr(refused.cause, 'message', refused.cause)}") from refused
-    except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
-        raise Refused(f"{verb} {said.plan}: no worker answered within {SECONDS:g} s, so nothing is said") from None
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            raise Refused(f"{verb} {said.plan}: there is no NodePool {pool} in cluster {cluster}") from error
-        raise Refused(f"{verb} {said.plan}: {error.message}") from error
-    if not answer.accepted:
-        raise Refused(f"{verb} {said.plan}: {answer.message}")
-    return answer.message
+        raise Refused(f"{about}: that is no plan; write its whole name, such as web-3f2a9c")
+    absent = f"there is no NodePool {pool} in cluster {cluster}"
+    handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.nodepool(cluster, pool))
+    return await answered(handle, verb, said, about=about, absent=absent)

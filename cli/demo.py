@@ -25,7 +25,7 @@ from sandbox.plan import CRDS, Plan
 from sandbox.record import owner_of
 from sandbox.world import Sandbox
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

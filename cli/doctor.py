@@ -4,13 +4,12 @@ It takes the worker's own settings, and is best run with the worker's own creden
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 import kube.adapters
 from aws.doctor.account import Caller
@@ -18,20 +17,25 @@ from aws.doctor.checks import AwsDoctor
 from cli.connection import Connection
 from cli.exits import Refused
 from cli.findings import findings_table, summary
+from cli.output import Output, answer
 from controller.doctor import check_temporal
 from deploy.shipped import policy_statements, rbac_documents, service_account
+from kube.adapters import KubeAdapters
 from kube.doctor import check_kinds, check_objects, check_rights, check_version, rights_of
 from model.faults import Fault
 from model.findings import Finding, has_problem, problem
+from model.interruptions import EventKind
 from model.kinds import EC2NodeClass, NodePool
+from model.lifecycle import Deadlines
+from policy.interruption_rules import ignored_by_all
+from policy.selection import resolve
 from settings import Settings, SettingsError, load
-from worker import aws_settings
+from worker import aws_settings, security
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 Role = Annotated[str, typer.Option(help="ARN of the worker's role, where others' credentials look for it.")]
 NodeRole = Annotated[str, typer.Option(help="Name of the nodes' role, which the worker passes on.")]
-Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -40,49 +44,61 @@ def doctor(context: typer.Context, role: Role = "", node_role: NodeRole = "", ou
 
     Settings come from the environment and flags, as for `tenure worker`.
     """
-    if output not in ("table", "json"):
-        raise Refused(f"doctor: --output {output}: write table or json")
     try:
         settings = load(list(context.args))
     except SettingsError as error:
         raise Refused(f"doctor: {error}") from error
     found = asyncio.run(examine(settings, role=role, node_role=node_role))
-    if output == "json":
-        typer.echo(json.dumps([one.model_dump() for one in found], indent=2))
-    else:
-        console = Console()
-        console.print(findings_table(found))
-        console.print(summary(found))
+    answer(output, [one.model_dump() for one in found], findings_table(found), summary(found))
     return int(has_problem(found))
 
 
 async def examine(settings: Settings, *, role: str = "", node_role: str = "") -> list[Finding]:
     """All findings: of the cluster, of AWS, of Temporal. What does not answer is a finding too."""
-    in_cluster, pools, classes = await _cluster(settings)
-    cloud, memory = await asyncio.gather(_aws(settings, role, node_role, pools, classes), _temporal(settings))
+    in_cluster, seen = await _cluster(settings)
+    cloud, memory = await asyncio.gather(_aws(settings, role, node_role, seen), _temporal(settings))
     return [*in_cluster, *cloud, *memory]
 
 
-async def _cluster(settings: Settings) -> tuple[list[Finding], Sequence[NodePool], Sequence[EC2NodeClass]]:
+@dataclass(frozen=True)
+class _Seen:
+    """What the cluster has that AWS is asked about."""
+
+    pools: Sequence[NodePool] = ()
+    classes: Sequence[EC2NodeClass] = ()
+    ignored: frozenset[EventKind] = frozenset()
+    """Kinds of events that LifecyclePolicies ignore for each of the NodePools."""
+
+
+async def _cluster(settings: Settings) -> tuple[list[Finding], _Seen]:
     try:
         cluster = await kube.adapters.connect_all(settings.kubeconfig)
     except Fault as fault:
-        return [problem("cluster", "API server", fault.message, "set KUBECONFIG")], (), ()
+        return [problem("cluster", "API server", fault.message, "set KUBECONFIG")], _Seen()
     try:
         found = await check_version(cluster.client)
         found += await check_kinds(cluster.client)
         found += await check_rights(cluster.client, rights_of(rbac_documents()), account=service_account())
         objects, pools, classes = await check_objects(cluster, settings.leader_election_name, datetime.now(UTC))
-        return [*found, *objects], pools, classes
+        return [*found, *objects], _Seen(pools, classes, await ignored(cluster, settings.deadlines(), pools))
     except Fault as fault:
-        return [problem("cluster", "API server", fault.message, "see whether KUBECONFIG names the right one")], (), ()
+        return [problem("cluster", "API server", fault.message, "see whether KUBECONFIG names the right one")], _Seen()
     finally:
         await cluster.close()
 
 
-async def _aws(
-    settings: Settings, role: str, node_role: str, pools: Sequence[NodePool], classes: Sequence[EC2NodeClass]
-) -> list[Finding]:
+async def ignored(cluster: KubeAdapters, usual: Deadlines, pools: Sequence[NodePool]) -> frozenset[EventKind]:
+    """Kinds of events that LifecyclePolicies ignore for each NodePool; none where the policies cannot be read."""
+    try:
+        facts = await cluster.lifecycle_policies.facts()
+    except Fault:
+        return frozenset()
+    labels = {one.name: one.metadata.labels for one in pools}
+    rules = resolve(facts, labels, usual).rules
+    return ignored_by_all(rules.get(name) for name in labels)
+
+
+async def _aws(settings: Settings, role: str, node_role: str, seen: _Seen) -> list[Finding]:
     aws = AwsDoctor(aws_settings(settings))
 
     def policies(caller: Caller) -> Sequence[Mapping[str, Any]]:
@@ -92,14 +108,19 @@ async def _aws(
                 "AWS::Region": settings.aws_region,
                 "AWS::AccountId": caller.account,
                 "AWS::Partition": caller.partition,
-                "NodeRoleName": node_role or _node_role(settings, classes),
+                "NodeRoleName": node_role or _node_role(settings, seen.classes),
                 "InterruptionQueueName": settings.interruption_queue or settings.cluster_name,
             }
         )
 
     try:
         return await aws.check(
-            policies=policies, role=role, queue=settings.interruption_queue, node_classes=classes, pools=pools
+            policies=policies,
+            role=role,
+            queue=settings.interruption_queue,
+            node_classes=seen.classes,
+            pools=seen.pools,
+            ignored=seen.ignored,
         )
     finally:
         aws.close()
@@ -112,8 +133,9 @@ def _node_role(settings: Settings, classes: Sequence[EC2NodeClass]) -> str:
 
 
 async def _temporal(settings: Settings) -> list[Finding]:
-    where = Connection(settings.temporal_address, settings.temporal_namespace, settings.cluster_name)
+    address, namespace = settings.temporal_address, settings.temporal_namespace
+    where = Connection(address, namespace, settings.cluster_name, security(settings))
     try:
-        return await check_temporal(await where.client(), settings.cluster_name)
+        return await check_temporal(await where.client(), settings.cluster_name, queue=settings.interruption_queue)
     except Refused as refused:
         return [problem("temporal", settings.temporal_address, str(refused), "set TEMPORAL_ADDRESS")]

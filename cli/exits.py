@@ -37,7 +37,7 @@ def line_of(error: BaseException, command: str) -> str:
         if said.startswith("Usage: "):
             # The answer to a group without a command is its help, which has lines of its own.
             return said
-        said = " ".join(said.split())
+        said = " ".join(said.split()).replace("Value error, ", "")
         return f"{path}: {said} (see `{path} --help`)"
     return f"{command}: {error}"
 

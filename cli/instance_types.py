@@ -19,7 +19,7 @@ from model.kinds import EC2NodeClass
 from settings import Settings, SettingsError, load
 from worker import aws_settings
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 NodeClass = Annotated[str, typer.Option(help="Which EC2NodeClass; may be left out where there is one alone.")]
 

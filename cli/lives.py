@@ -3,14 +3,19 @@
 The demo's table and timeline, the benchmark and `tenure stuck` read here.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
 from model.lifecycle import ClaimOutcome, Phase
 from workflows import attributes, ids
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What anything of Kubernetes or EC2 can be called; nothing else may stand in a query."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class NodeLife:
     instance_id: str = ""
     zone: str = ""
     capacity_type: str = ""
+    price: float = 0.0
+    """US dollars an hour as it was launched; 0 where that is not known."""
     node_name: str = ""
     status: str = "RUNNING"
     events: int = 0
@@ -38,6 +45,10 @@ class NodeLife:
     @property
     def open(self) -> bool:
         return self.status == "RUNNING"
+
+    def is_called(self, name: str) -> bool:
+        """By its NodeClaim, its Node or its instance."""
+        return name in (self.name, self.node_name, self.instance_id)
 
 
 class Lives:
@@ -48,15 +59,36 @@ class Lives:
 
     async def all(self, condition: str = "") -> list[NodeLife]:
         """Oldest first. A run that was continued counts with its successor, its events added."""
+        return merge(await self.executions(condition))
+
+    async def executions(self, condition: str = "") -> list[WorkflowExecution]:
+        """Every run, oldest first."""
         prefix = ids.nodeclaim(self._cluster, "", "").rstrip("/") + "/"
         query = f"WorkflowType = 'NodeClaimWorkflow' AND WorkflowId STARTS_WITH '{prefix}'"
         if condition:
             query += f" AND {condition}"
         found = [execution async for execution in self._client.list_workflows(query, page_size=1000)]
-        return merge(sorted(found, key=lambda execution: execution.start_time))
+        return sorted(found, key=lambda execution: execution.start_time)
 
     async def running(self) -> list[NodeLife]:
         return await self.all("ExecutionStatus = 'Running'")
+
+    async def called(self, name: str) -> NodeLife | None:
+        """The youngest that runs of those that are called so."""
+        found = await self.named([name], "ExecutionStatus = 'Running'")
+        return found[-1] if found else None
+
+    async def named(self, names: Iterable[str], condition: str = "") -> list[NodeLife]:
+        """Those that are called so, by NodeClaim, Node or instance; the service picks them out."""
+        asked = [self._called(name) for name in names if _NAME.fullmatch(name)]
+        if not asked:
+            return []
+        return await self.all(" AND ".join(filter(None, (f"({' OR '.join(asked)})", condition))))
+
+    def _called(self, name: str) -> str:
+        of_claim = f"WorkflowId STARTS_WITH '{ids.nodeclaim(self._cluster, name, '').rstrip('/')}/'"
+        node, instance = attributes.NODE_NAME.name, attributes.INSTANCE_ID.name
+        return f"{of_claim} OR {node} = '{name}' OR {instance} = '{name}'"
 
     async def outcome(self, life: NodeLife) -> ClaimOutcome:
         """How it ended; raises `WorkflowFailureError` for one that failed. Waits for one that runs."""
@@ -91,6 +123,7 @@ def life_of(execution: WorkflowExecution, *, events_before: int = 0) -> NodeLife
         instance_id=found.get(attributes.INSTANCE_ID) or "",
         zone=found.get(attributes.ZONE) or "",
         capacity_type=found.get(attributes.CAPACITY_TYPE) or "",
+        price=found.get(attributes.PRICE) or 0.0,
         node_name=found.get(attributes.NODE_NAME) or "",
         status=status.name,
         events=events_before + (execution.history_length or 0),
@@ -100,3 +133,28 @@ def life_of(execution: WorkflowExecution, *, events_before: int = 0) -> NodeLife
 def name_of(workflow_id: str) -> str:
     """The NodeClaim's name out of `<cluster>/nodeclaim/<name>/<uid>`."""
     return workflow_id.rsplit("/", 2)[-2]
+
+
+def as_json(life: NodeLife) -> dict[str, Any]:
+    """For scripts: times in ISO 8601, nothing left out."""
+    return {
+        "nodeClaim": life.name,
+        "node": life.node_name,
+        "instance": life.instance_id,
+        "nodePool": life.pool,
+        "phase": life.phase,
+        "since": _iso(life.since),
+        "deadline": _iso(life.deadline),
+        "overdue": life.overdue,
+        "blockedBy": life.blocked_by,
+        "instanceType": life.instance_type,
+        "zone": life.zone,
+        "capacityType": life.capacity_type,
+        "pricePerHour": life.price or None,
+        "workflow": life.workflow_id,
+        "status": life.status,
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None

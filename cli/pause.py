@@ -12,25 +12,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 import typer
-from temporalio.client import (
-    Client,
-    WorkflowHandle,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.client import Client, WorkflowHandle
 
-from cli.connection import Address, ClusterName, Connection, Namespace
+from cli.connection import Connection, connected
 from cli.exits import Refused
 from cli.lives import Lives
+from cli.output import Output, said
+from cli.telling import Unanswered, Unknown, told
 from model.durations import DurationError, parse_duration
-from model.messages import Pause, Resume, Verdict
+from model.messages import Pause, Resume
 from policy.pauses import problem_of
 from workflows import ids
 
-pausing = typer.Typer()
-resuming = typer.Typer()
-ANSWER_WITHIN = timedelta(seconds=10)
+pausing = typer.Typer(add_completion=False)
+resuming = typer.Typer(add_completion=False)
 Whole = Annotated[bool, typer.Option("--cluster", help="The whole cluster.")]
 Pool = Annotated[str, typer.Option("--nodepool", help="This NodePool.")]
 Node = Annotated[str, typer.Option("--node", help="This node: its name, that of its NodeClaim, or its instance id.")]
@@ -55,7 +50,9 @@ class Target:
 
 
 @pausing.command()
+@connected
 def pause(
+    connection: Connection,
     cluster: Whole = False,
     nodepool: Pool = "",
     node: Node = "",
@@ -63,32 +60,30 @@ def pause(
     until: Until = "",
     reason: Reason = "",
     by: By = "",
-    address: Address = "127.0.0.1:7233",
-    namespace: Namespace = "default",
-    cluster_name: ClusterName = "",
+    output: Output = "table",
 ) -> None:
     """Hold voluntary disruption for a while. Launches, drains that have begun, and repair go on."""
     target = Target(cluster, nodepool, node)
     target.check("pause")
     wanted = wanted_pause(lasting, until, reason, by or myself(), datetime.now(UTC))
-    typer.echo(asyncio.run(tell(Connection(address, namespace, cluster_name), target, "pause", wanted)))
+    said(output, asyncio.run(tell(connection, target, "pause", wanted)))
 
 
 @resuming.command()
+@connected
 def resume(
+    connection: Connection,
     cluster: Whole = False,
     nodepool: Pool = "",
     node: Node = "",
     by: By = "",
-    address: Address = "127.0.0.1:7233",
-    namespace: Namespace = "default",
-    cluster_name: ClusterName = "",
+    output: Output = "table",
 ) -> None:
     """Let voluntary disruption go on that was paused."""
     target = Target(cluster, nodepool, node)
     target.check("resume")
     wanted = Resume(by=by or myself())
-    typer.echo(asyncio.run(tell(Connection(address, namespace, cluster_name), target, "resume", wanted)))
+    said(output, asyncio.run(tell(connection, target, "resume", wanted)))
 
 
 def wanted_pause(lasting: str, until: str, reason: str, by: str, now: datetime) -> Pause:
@@ -117,31 +112,14 @@ async def tell(connection: Connection, target: Target, verb: Literal["pause", "r
     workflow_id = await _workflow_of(client, connection.cluster, target)
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
     try:
-        answer = handle.execute_update(verb, wanted, result_type=Verdict, rpc_timeout=ANSWER_WITHIN)
-        verdict: Verdict = await asyncio.wait_for(answer, ANSWER_WITHIN.total_seconds())
-    except WorkflowUpdateFailedError as refused:
-        raise Refused(f"{verb}: {refused.cause}") from refused
-    except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
-        return await _send(handle, verb, wanted)
-    except RPCError as error:
-        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-            return await _send(handle, verb, wanted)
-        raise Refused(_unknown(verb, workflow_id, target, error)) from error
-    return verdict.message
-
-
-async def _send(
-    handle: WorkflowHandle[object, object], verb: Literal["pause", "resume"], wanted: Pause | Resume
-) -> str:
-    await handle.signal(f"{verb}_disruption", wanted)
-    return f"no worker answers within {ANSWER_WITHIN.seconds} s; it was sent as a signal and counts as soon as one does"
-
-
-def _unknown(verb: str, workflow_id: str, target: Target, error: RPCError) -> str:
-    if error.status is not RPCStatusCode.NOT_FOUND:
-        return f"{verb}: {error.message}"
-    what = f"--nodepool {target.pool}" if target.pool else "--cluster" if target.whole else f"--node {target.node}"
-    return f"{what}: no workflow {workflow_id} runs; is the name right, and --cluster-name, and does a worker run?"
+        return (await told(handle, verb, wanted, about=verb)).message
+    except Unanswered as late:
+        await handle.signal(f"{verb}_disruption", wanted)
+        return f"no worker answers {late}; it was sent as a signal and counts as soon as one does"
+    except Unknown as unknown:
+        what = f"--nodepool {target.pool}" if target.pool else "--cluster" if target.whole else f"--node {target.node}"
+        why = f"no workflow {workflow_id} runs; is the name right, and --cluster-name, and does a worker run?"
+        raise Refused(f"{what}: {why}") from unknown
 
 
 async def _workflow_of(client: Client, cluster: str, target: Target) -> str:
@@ -149,8 +127,7 @@ async def _workflow_of(client: Client, cluster: str, target: Target) -> str:
         return ids.cluster(cluster)
     if target.pool:
         return ids.nodepool(cluster, target.pool)
-    lives = await Lives(client, cluster).running()
-    found = [one for one in lives if target.node in (one.name, one.node_name, one.instance_id)]
-    if not found:
+    found = await Lives(client, cluster).called(target.node)
+    if found is None:
         raise Refused(f"--node {target.node}: no NodeClaim, Node or instance of this name runs in cluster {cluster}")
-    return found[-1].workflow_id
+    return found.workflow_id

@@ -13,7 +13,6 @@ from temporalio.service import RPCError
 from model.disruption import NodeVerdict
 from model.showing import ShowAsked, Shown, ShownCommand
 from workflows import ids
-from workflows.showing import ShowWorkflow
 
 PATIENCE: Final = timedelta(seconds=30)
 _NAMED: Final = 3
@@ -24,11 +23,12 @@ async def ask(client: Client, cluster: str, name: str = "") -> Shown:
     """`blocked` says why there is no answer."""
     try:
         answer: Shown = await client.execute_workflow(
-            ShowWorkflow.run,
+            "ShowWorkflow",
             ShowAsked(cluster=cluster, name=name),
             id=ids.show(cluster, uuid.uuid4().hex[:8]),
             task_queue=ids.task_queue(cluster),
             execution_timeout=PATIENCE,
+            result_type=Shown,
         )
     except (WorkflowFailureError, RPCError) as error:
         cause = error.cause if isinstance(error, WorkflowFailureError) else error

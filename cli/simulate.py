@@ -4,7 +4,6 @@ What is planned is what the worker would plan: the same code, the same settings.
 """
 
 import gc
-import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,16 +11,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from cli.exits import Refused
 from cli.given import Given, check_sold, given
+from cli.output import Output, answer
 from cli.portable_types import read_types
 from cli.simulated import Simulation, as_json, as_table, simulation
 from model.catalogue import Catalogue, ReservationRoom
 from scheduling.state import Change, ClusterState, PlanSettings
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _STORAGE = "PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes may stand in any of the files."
 _PODS = f"Pods, workloads, CapacityBuffers, Namespaces and PriorityClasses. {_STORAGE}"
@@ -32,7 +31,6 @@ Nodes = Annotated[Path | None, typer.Option(help="What stands: Nodes, NodeClaims
 Types = Annotated[Path, typer.Option(help="Exported by Tenure, or in the portable form.")]
 Preferences = Annotated[str, typer.Option(envvar="PREFERENCE_POLICY", help="Respect or Ignore.")]
 MinValues = Annotated[str, typer.Option(envvar="MIN_VALUES_POLICY", help="Strict or BestEffort.")]
-Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
 
 
 @app.command()
@@ -48,7 +46,6 @@ def simulate(
     output: Output = "table",
 ) -> None:
     """Say which nodes would be bought for these pods, what they would cost, and which pods find no place and why."""
-    _one_of("--output", output, "table", "json")
     _one_of("--preference-policy", preference_policy, "Respect", "Ignore")
     _one_of("--min-values-policy", min_values_policy, "Strict", "BestEffort")
     settings = PlanSettings.model_validate(
@@ -62,11 +59,7 @@ def simulate(
     world = given(nodepools, pods, types, daemonsets, nodes)
     check_sold(nodepools, world.pools, instance_types, types)
     found = run(world, settings, reservations)
-    if output == "json":
-        typer.echo(json.dumps(as_json(found), indent=2))
-    else:
-        # Brackets in reasons are no markup.
-        Console(markup=False, highlight=False, emoji=False).print(as_table(found))
+    answer(output, as_json(found), as_table(found))
 
 
 def run(world: Given, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:

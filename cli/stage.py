@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 from cli.aws_view import AwsView
 from cli.exits import Failed
 from cli.lives import Lives, NodeLife
-from cli.pods import PodCount, PodWatch
+from cli.pods import PodWatch
 from cli.rights import WORKER_KEY, service_account
 from cli.view import View
 from cli.worker_process import WorkerProcess
@@ -222,7 +222,3 @@ def _standing(view: View) -> str:
         f"{life.name} in {life.phase}: {life.blocked_by or 'no reason given'}" for life in open_lives(view.lives)
     ]
     return f"pods: {view.pods}; nodes: {'; '.join(blocked[:5]) or 'none'}"
-
-
-def all_running(wanted: int) -> Callable[[PodCount], bool]:
-    return lambda pods: pods.running == wanted and pods.total == wanted

@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from cli.exits import Refused
+from cli.output import Output, answer
 from cli.tables import span
 from kube.client import connect
 from kube.facts import claim_fact
@@ -23,7 +23,7 @@ from model.facts import ClaimFact
 from model.faults import Fault
 from model.labels import INSTANCE_TYPE
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 Kubeconfig = Annotated[str, typer.Option("--kubeconfig", envvar="KUBECONFIG", help="The current context's cluster.")]
 Pool = Annotated[str, typer.Option("--nodepool", help="Of this NodePool alone.")]
@@ -46,14 +46,15 @@ class Times:
 
 
 @app.command()
-def startups(kubeconfig: Kubeconfig = "", nodepool: Pool = "", most: Most = 20) -> None:
+def startups(kubeconfig: Kubeconfig = "", nodepool: Pool = "", most: Most = 20, output: Output = "table") -> None:
     """Say how long nodes took for each phase of their start-up, slowest first."""
     try:
         claims = asyncio.run(read(kubeconfig))
     except Fault as fault:
         raise Refused(f"startups: {fault.message}") from fault
     found = slowest((one for one in claims if nodepool in ("", one.pool)), datetime.now(UTC))
-    Console().print(table(found[:most]) if found else "There is no NodeClaim.")
+    shown = table(found[:most]) if found else "There is no NodeClaim; `tenure plan` says what would be done."
+    answer(output, [as_json(one) for one in found[:most]], shown)
 
 
 async def read(kubeconfig: str) -> list[ClaimFact]:
@@ -80,6 +81,19 @@ def times(claim: ClaimFact, now: datetime) -> Times:
         running = phase if began and not ended else running
     launch, registration, initialization = spans
     return Times(claim, launch, registration, initialization, running)
+
+
+def as_json(one: Times) -> dict[str, Any]:
+    """For scripts; seconds, null for a phase that has not begun. `running`: the phase that is under way."""
+    spans = {name: getattr(one, name) for name in ("launch", "registration", "initialization")}
+    return {
+        "nodeClaim": one.claim.name,
+        "nodePool": one.claim.pool,
+        "instanceType": one.claim.labels.get(INSTANCE_TYPE, ""),
+        **{f"{name}Seconds": took.total_seconds() if took else None for name, took in spans.items()},
+        "totalSeconds": one.total.total_seconds(),
+        "running": one.running,
+    }
 
 
 def table(found: Sequence[Times]) -> Table:

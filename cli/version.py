@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import typer
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -5,63 +5,97 @@ The name is that of a NodeClaim, of a Node, of an instance, or of a pod: `namesp
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
 
-from cli.connection import Address, ClusterName, Connection, Namespace
-from cli.exits import Refused
+from cli.connection import Connection, connected
+from cli.exits import Failed, Refused
+from cli.kept import stories
 from cli.lives import Lives, NodeLife
+from cli.output import Output, answer
 from cli.paused import around
-from cli.shown import ask, lines_of
-from model.lifecycle import ClaimState, Step
+from cli.shown import as_json, ask, lines_of
+from cli.story import Story
+from model.lifecycle import ClaimState
+from model.showing import Shown
 from policy.expiry import expiry_of
 from policy.pauses import words
-from workflows.details import absent, draining, drifted
+from workflows.details import absent, announced, draining, drifted
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
+
+Kept = Annotated[Path | None, typer.Option("--from", help="A folder that `tenure history export` wrote.")]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """Why a pod keeps its node."""
+
+    told: Shown
+
+    def text(self) -> str:
+        node = f" · node {self.told.verdicts[0].node}" if self.told.verdicts else ""
+        return "\n".join([f"Pod {self.told.pod}{node}", *(f"  {line}" for line in lines_of(self.told))])
+
+    def as_json(self) -> dict[str, Any]:
+        return as_json(self.told)
 
 
 @app.command()
-def why(
-    name: str, address: Address = "127.0.0.1:7233", namespace: Namespace = "default", cluster_name: ClusterName = ""
-) -> None:
+@connected
+def why(connection: Connection, name: str, kept: Kept = None, output: Output = "table") -> None:
     """Say what a node is doing, since when, until when, what blocks it, how it came there, and why it stays; or why a
     pod keeps its node."""
-    typer.echo(asyncio.run(tell(Connection(address, namespace, cluster_name), name)))
+    found = stories(kept, name, connection.read) if kept else asyncio.run(find(connection, name))
+    answer(output, [one.as_json() for one in found], text_of(found))
 
 
 async def tell(connection: Connection, name: str) -> str:
-    """Raises `Refused` when no node ever had that name, and no pod has it."""
+    """What people read. Raises `Refused` when no node ever had that name, and no pod has it."""
+    return text_of(await find(connection, name))
+
+
+def text_of(found: Sequence[Story | Pod]) -> str:
+    return "\n\n".join(one.text() for one in found)
+
+
+async def find(connection: Connection, name: str) -> Sequence[Story | Pod]:
+    """All nodes that ever had that name, oldest first. Raises `Refused` when there is none, and no pod has it."""
     client = await connection.client()
     lives = Lives(client, connection.cluster)
-    found = [life for life in await lives.all() if name in (life.name, life.node_name, life.instance_id)]
+    try:
+        found = await lives.named([name])
+    except RPCError as error:
+        raise Failed(f"why {name}: Temporal does not list workflows: {error.message}; see `tenure doctor`") from error
     if not found:
-        return await _pod(client, connection.cluster, name)
-    return "\n\n".join([await _one(client, lives, connection.cluster, life) for life in found])
+        return [await _pod(client, connection.cluster, name)]
+    return await asyncio.gather(*(_one(client, lives, connection.cluster, life) for life in found))
 
 
-async def _pod(client: Client, cluster: str, name: str) -> str:
-    """Why a pod keeps its node."""
-    answer = await ask(client, cluster, name)
-    if not answer.pod:
-        unsure = f"; whether a pod has it is not known: {answer.blocked}" if answer.blocked else ", and no pod"
-        raise Refused(f"why {name}: no NodeClaim, Node or instance of this name in cluster {cluster}{unsure}")
-    node = f" · node {answer.verdicts[0].node}" if answer.verdicts else ""
-    return "\n".join([f"Pod {answer.pod}{node}", *(f"  {line}" for line in lines_of(answer))])
+async def _pod(client: Client, cluster: str, name: str) -> Pod:
+    told = await ask(client, cluster, name)
+    if not told.pod:
+        unsure = f"; whether a pod has it is not known: {told.blocked}" if told.blocked else ", and no pod"
+        hint = "`tenure get` lists the nodes; one that is long gone may be in what `tenure history export` wrote"
+        raise Refused(f"why {name}: no NodeClaim, Node or instance of this name in cluster {cluster}{unsure}; {hint}")
+    return Pod(told)
 
 
-async def _one(client: Client, lives: Lives, cluster: str, life: NodeLife) -> str:
+async def _one(client: Client, lives: Lives, cluster: str, life: NodeLife) -> Story:
     if not life.open:
-        outcome = await lives.outcome(life)
-        return story(life, outcome.story, reason=outcome.reason, bought_for=outcome.why)
+        return await _over(lives, life)
     try:
         state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
     except RPCError as unanswered:
-        return story(life, (), note=f"its story needs a worker, and none answers: {unanswered.message}")
-    return story(
+        said = f"its story needs a worker, and none answers: {unanswered.message}; start one, see `tenure doctor`"
+        return Story(life, note=said)
+    kept, pauses = await asyncio.gather(ask(client, cluster, life.name), around(client, state.identity))
+    return Story(
         life,
         state.story,
         drift=drifted(state),
@@ -69,55 +103,15 @@ async def _one(client: Client, lives: Lives, cluster: str, life: NodeLife) -> st
         bought_for=state.identity.why,
         expires=expiry_of(state),
         away=absent(state),
-        disruption=lines_of(await ask(client, cluster, life.name)),
-        paused=(*((words(state.pause),) if state.pause else ()), *await around(client, state.identity)),
+        events=announced(state),
+        disruption=lines_of(kept),
+        paused=(*((words(state.pause),) if state.pause else ()), *pauses),
     )
 
 
-def story(
-    life: NodeLife,
-    steps: tuple[Step, ...],
-    *,
-    reason: str = "",
-    note: str = "",
-    drift: str = "",
-    drain: tuple[str, ...] = (),
-    expires: datetime | None = None,
-    bought_for: str = "",
-    away: str = "",
-    disruption: Sequence[str] = (),
-    paused: tuple[str, ...] = (),
-) -> str:
-    """The node as lines of text: what is so now, then how it came to be."""
-    place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
-    lines = [
-        f"NodeClaim {life.name}" + (f" · node {life.node_name}" if life.node_name else ""),
-        f"  instance    {life.instance_id or 'none'} {place}".rstrip(),
-        f"  phase       {life.phase}" + (" (overdue)" if life.overdue else ""),
-        f"  since       {_moment(life.since)}",
-    ]
-    if bought_for:
-        lines.append(f"  bought for  {bought_for}")
-    if life.deadline:
-        lines.append(f"  deadline    {_moment(life.deadline)}")
-    if life.blocked_by:
-        lines.append(f"  blocked by  {life.blocked_by}")
-    lines += [f"  paused      {line}" for line in paused]
-    lines += [f"  drain       {line}" for line in drain]
-    if drift:
-        lines.append(f"  drifted     {drift}")
-    if away:
-        lines.append(f"  away        {away}")
-    if expires:
-        lines.append(f"  expires     {_moment(expires)}")
-    lines += [f"  disruption  {line}" for line in disruption]
-    if reason:
-        lines.append(f"  went for    {reason}")
-    if note:
-        lines.append(f"  note        {note}")
-    lines += [f"  {_moment(step.at)}  {step.phase.value:<14}  {step.cause}".rstrip() for step in steps]
-    return "\n".join(lines)
-
-
-def _moment(moment: datetime | None) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "-"
+async def _over(lives: Lives, life: NodeLife) -> Story:
+    try:
+        outcome = await lives.outcome(life)
+    except WorkflowFailureError as failed:
+        return Story(life, note=f"its workflow did not end by itself ({life.status}): {failed.cause or failed}")
+    return Story(life, outcome.story, reason=outcome.reason, bought_for=outcome.why)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 ROOT = Path(__file__).parents[1]
 
 

@@ -4,27 +4,38 @@ NodePool workflows ask the same of the live cluster before they give a permit: h
 would not be permitted. Only they know how many nodes went lately, so rates are theirs.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 
 from controller.caches import Caches
 from model.disruption import Allowances
-from model.facts import ClaimFact
+from model.facts import ClaimFact, NodeFact
 from model.kinds import LifecycleRules
 from model.labels import DISRUPTED_TAINT_KEY, ZONE
+from model.policies import ALL_READ, Unread
 from policy.allowances import NodeCounted, PoolWishes, decide_allowances
 from policy.reopening import reopens
 
 
 class Allowing:
-    """`rules_of`: what LifecyclePolicies say of a NodePool."""
+    """`rules_of`: what LifecyclePolicies say of a NodePool; `unread_of`: what of it nobody can read."""
 
-    def __init__(self, caches: Caches, rules_of: Callable[[str], LifecycleRules | None]) -> None:
-        self._caches, self._rules_of = caches, rules_of
+    def __init__(
+        self,
+        caches: Caches,
+        rules_of: Callable[[str], LifecycleRules | None],
+        unread_of: Callable[[str], Unread] = lambda pool: ALL_READ,
+    ) -> None:
+        self._caches, self._rules_of, self._unread_of = caches, rules_of, unread_of
 
     def allowances(self, under_way: Collection[str], now: datetime) -> Allowances:
         """`under_way`: UIDs of NodeClaims whose disruption has begun, tainted yet or not."""
         return decide_allowances(self._wishes(), self._counted(under_way), (), now)
+
+    def consuming(self, under_way: Collection[str]) -> Counter[str]:
+        """How many nodes use budgets up, by NodePool."""
+        return Counter(one.pool for one in self._counted(under_way) if one.consuming)
 
     def reopens(self, now: datetime) -> datetime | None:
         """When time alone lets more go than now."""
@@ -34,7 +45,7 @@ class Allowing:
         found = []
         for name, view in self._caches.pools.items():
             rules = self._rules_of(name)
-            found.append(PoolWishes(name, view.budgets, rules.disruption if rules else None))
+            found.append(PoolWishes(name, view.budgets, rules.disruption if rules else None, self._unread_of(name)))
         return found
 
     def _counted(self, under_way: Collection[str]) -> Iterator[NodeCounted]:
@@ -46,11 +57,11 @@ class Allowing:
                     uid=claim.uid,
                     pool=claim.pool,
                     zone=zones[0] if zones else claim.labels.get(ZONE, ""),
-                    consuming=claim.uid in under_way or self._is_going(claim),
+                    consuming=claim.uid in under_way or is_going(claim, nodes),
                 )
 
-    def _is_going(self, claim: ClaimFact) -> bool:
-        """NotReady, or on its way out."""
-        nodes = self._caches.nodes_of(claim)
-        tainted = any(one.key == DISRUPTED_TAINT_KEY for node in nodes for one in node.taints)
-        return claim.deleting or tainted or not any(node.ready for node in nodes)
+
+def is_going(claim: ClaimFact, nodes: Sequence[NodeFact]) -> bool:
+    """NotReady, or on its way out. One that lost its Node keeps no other, as where permits are given."""
+    tainted = any(one.key == DISRUPTED_TAINT_KEY for node in nodes for one in node.taints)
+    return claim.deleting or tainted or (bool(nodes) and not any(node.ready for node in nodes))

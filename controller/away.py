@@ -7,7 +7,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from controller.caches import Caches
-from controller.nominations import Nomination, Nominations
+from controller.leaving import still_runs
+from controller.nominations import VALID, Nomination, Nominations
 from model.facts import ClaimFact
 from scheduling.grace import Grace
 
@@ -35,8 +36,11 @@ class Away:
                 return nominations.lapses(nomination, self.up_since(claim) or nomination.at)
 
     def lapse(self, claim: ClaimFact, nominations: Nominations, now: datetime) -> datetime | None:
-        """When the last expectation on this claim ends, or ended; None when there is none, or no end in sight."""
+        """When the last expectation on this claim ends, or ended; None when there is none, or no end in sight. None
+        ends while its pod still runs on a node that goes, however long a budget holds it there."""
         lapse = nominations.lapse(claim.name, self.up_since(claim))
+        if lapse and any(still_runs(self._caches, uid, now) for uid in nominations.waiting(claim.name)):
+            lapse = max(lapse, now + VALID)
         found = self.of(claim) if lapse and nominations.expected(claim.name) else None
         if found is None or lapse is None or found.standing(now) != "expected":
             return lapse

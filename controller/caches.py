@@ -13,7 +13,7 @@ import structlog
 from pydantic import ValidationError
 
 from controller import plain, storage
-from controller.changes import Changes, change, everything, matters, timed
+from controller.changes import Changes, alters, change, everything, matters, timed
 from controller.dirty import Dirty, PoolView, pool_view
 from controller.nodes import concerns_pods
 from controller.nodes import timed as with_times
@@ -67,12 +67,15 @@ class Caches:
         """Pods that are bound nowhere and not finished."""
         self.occupancy = Occupancy()
         self.on_pod_bound: Callable[[str], None] = lambda uid: None
-        self.on_pod_gone: Callable[[str], None] = lambda uid: None
-        """Called with the UID of a pod that was pending and has a node now, or of any that is gone or finished."""
+        """Called with the UID of a pod that was pending and has a node now."""
+        self.on_pod_gone: Callable[[PodFact], None] = lambda pod: None
+        """Called with a pod that is not alive any more."""
         self._nodes_by_provider: dict[str, set[str]] = {}
-        self._claim_by_provider: dict[str, str] = {}
+        self._claim_by_instance: dict[str, str] = {}
         self._claims_by_pool: dict[str, set[str]] = {}
         self._deleted: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
+        self.going: set[str] = set()
+        """NodeClaims whose instance AWS takes back: to plans they are being deleted already (`taken_back.py`)."""
         self._dirty = Dirty()
         self.changes = Changes()
 
@@ -102,8 +105,9 @@ class Caches:
             self._dirty.pods = True
             if new is not None and new.node_name:
                 self.on_pod_bound(uid)
-        if new is None or new.finished:
-            self.on_pod_gone(uid)
+        last = new or old
+        if last is not None and (new is None or not new.alive):
+            self.on_pod_gone(last)
         for node in self.occupancy.change(old, new, self._now()):
             self._touch_node(node)
         for one in (old, new):
@@ -148,7 +152,7 @@ class Caches:
             old = None
         self.claims[new.name] = new
         if new.provider_id:
-            self._claim_by_provider[new.provider_id] = new.name
+            self._claim_by_instance[_instance(new.provider_id)] = new.name
         self._claims_by_pool.setdefault(new.pool, set()).add(new.name)
         self._dirty.claims.add(new.name)
         self._dirty.pools.add(new.pool)
@@ -157,7 +161,7 @@ class Caches:
             self._dirty.pods = True
         elif new.annotations.get(NODECLASS_HASH_VERSION) != old.annotations.get(NODECLASS_HASH_VERSION):
             self._dirty.node_classes.add(new.node_class)
-        self.changes.note("claim", new.name, new)
+        self.changes.note("claim", new.name, new, stirs=alters(old, new))
 
     def _lose_claim(self, name: str, uid: str) -> None:
         self._deleted.append(uid)
@@ -165,8 +169,9 @@ class Caches:
         if old is None or old.uid != uid:
             return
         del self.claims[name]
-        if self._claim_by_provider.get(old.provider_id) == name:
-            del self._claim_by_provider[old.provider_id]
+        self.going.discard(name)
+        if self._claim_by_instance.get(_instance(old.provider_id)) == name:
+            del self._claim_by_instance[_instance(old.provider_id)]
         discard(self._claims_by_pool, old.pool, name)
         self._dirty.gone_claims[uid] = old
         self._dirty.claims.discard(name)
@@ -241,6 +246,15 @@ class Caches:
             self._dirty.claims.add(name)
             self._woken()
 
+    def take_back(self, name: str, *, taken: bool) -> None:
+        """AWS takes its instance back, or, with False, did not."""
+        claim = self.claims.get(name)
+        if claim is None or taken == (name in self.going):
+            return
+        self.going ^= {name}
+        self.changes.note("claim", name, claim)
+        self.touch_pods()
+
     def touch_pods(self) -> None:
         """Something outside these caches changed which pods want a node."""
         self._dirty.pods = True
@@ -257,7 +271,16 @@ class Caches:
     def claim_of(self, node: str) -> str:
         """The name of the NodeClaim that this Node belongs to; empty when it is not ours."""
         fact = self.nodes.get(node)
-        return self._claim_by_provider.get(fact.provider_id, "") if fact and fact.provider_id else ""
+        return self._claim_by_instance.get(_instance(fact.provider_id), "") if fact else ""
+
+    def owner_of(self, uid: str) -> str:
+        """The UID of what made this pod; empty where that is unknown."""
+        pod = self.pods.get(uid)
+        return pod.owner_uid if pod else ""
+
+    def claim_on(self, instance_id: str) -> ClaimFact | None:
+        """The NodeClaim whose instance this is."""
+        return self.claims.get(self._claim_by_instance.get(instance_id, ""))
 
     def claims_of_pool(self, pool: str) -> tuple[ClaimFact, ...]:
         return tuple(self.claims[name] for name in sorted(self._claims_by_pool.get(pool, ())))
@@ -269,13 +292,13 @@ class Caches:
 
     def take_changes(self) -> tuple[Change, ...]:
         """The latest form of every object that changed since the last call, for the planner."""
-        return self.changes.take(self._timed)
+        return self.changes.take(self.timed)
 
     def snapshot(self) -> tuple[Change, ...]:
         """Everything, for a planner that starts empty; pending changes are part of it."""
-        self.changes.take(self._timed)
+        self.changes.take(self.timed)
         pools = {name: view.fact for name, view in self.pools.items()}
-        claims = {name: self._timed(name) for name in self.claims}
+        claims = {name: self.timed(name) for name in self.claims}
         tables: Mapping[Kind, Mapping[str, Fact]] = {**self._plain, "pool": pools, "claim": claims, "pod": self.pods}
         return (*(change(*one) for one in self.storage.everything()), *everything(tables))
 
@@ -285,11 +308,13 @@ class Caches:
     def _time_claim(self, node: str) -> None:
         """The planner wants to know when pods came to a node and left it."""
         for name in {self.claim_of(node)} - {""}:
-            self.changes.note("claim", name, self.claims[name], stirs=False)
+            self.changes.move(self.claims[name])
 
-    def _timed(self, name: str) -> ClaimFact:
+    def timed(self, name: str) -> ClaimFact:
+        """As plans see it."""
         claim = self.claims[name]
-        return timed(claim, self.occupancy.moved_last(node.name for node in self.nodes_of(claim)))
+        found = timed(claim, self.occupancy.moved_last(node.name for node in self.nodes_of(claim)))
+        return found.model_copy(update={"deleting": True}) if name in self.going else found
 
     def _replace(self, table: dict[str, F], kind: Kind, key: str, new: F | None) -> bool:
         """False when it is as it was."""
@@ -298,3 +323,7 @@ class Caches:
         put(table, key, new)
         self.changes.note(kind, key, new)
         return True
+
+
+def _instance(provider_id: str) -> str:
+    return provider_id.rpartition("/")[2]

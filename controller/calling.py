@@ -36,7 +36,9 @@ class Calls:
     def decide(self, unanswered: Sequence[PodFact], now: datetime, answered: Collection[str] = ()) -> DemandSeen | None:
         """What to say now, without its number; None for nothing. `answered` wait for the place that they were given.
 
-        A pod that loses its place keeps its turn: it is demand since it first was, and no batch is waited for."""
+        Where pods still run on nodes that go, theirs is the batch: those that are made in the place of such as were
+        evicted meanwhile do not hold it open. A pod that loses its place keeps its turn: it is demand since it first
+        was, and no batch is waited for."""
         everyone = {pod.uid for pod in unanswered}
         self._lose(self._answered & everyone, now)
         lost = self._answered & everyone
@@ -55,7 +57,8 @@ class Calls:
         self._interval = RENEW_FIRST if uids - self._told else min(RENEW_SLOWEST, self._interval * 2)
         self._told, self._told_at = uids, now
         self.again = now + self._interval
-        newest = max(self._first_seen[uid] for uid in uids)
+        running = {pod.uid for pod in unanswered if pod.node_name} & uids
+        newest = max(self._first_seen[uid] for uid in running or uids)
         return DemandSeen(pods=len(uids), newest=newest, at_once=bool(lost))
 
     def renew(self, uids: Collection[str]) -> None:

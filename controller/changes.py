@@ -15,12 +15,23 @@ class Changes:
         self._waiting: dict[tuple[Kind, str], Change] = {}
         self.stirs = 0
         """Grows with every change that could matter for voluntary disruption."""
+        self._moved: set[str] = set()
 
     def note(self, kind: Kind, key: str, fact: Fact | None, *, stirs: bool = True) -> None:
         self.stirs += stirs
         # A later change of an object replaces an earlier one and goes last, so order holds between kinds.
         self._waiting.pop((kind, key), None)
         self._waiting[kind, key] = change(kind, key, fact)
+
+    def move(self, claim: ClaimFact) -> None:
+        """A pod came to its node, left it, or changed there."""
+        self._moved.add(claim.name)
+        self.note("claim", claim.name, claim, stirs=False)
+
+    def take_moved(self) -> set[str]:
+        """NodeClaims for which `move` was called since."""
+        moved, self._moved = self._moved, set()
+        return moved
 
     def take(self, claim_of: Callable[[str], ClaimFact]) -> tuple[Change, ...]:
         """`claim_of` says how a NodeClaim is now, by name."""
@@ -44,6 +55,11 @@ def timed(claim: ClaimFact, moved: datetime | None) -> ClaimFact:
     if moved is None or (claim.last_pod_event is not None and moved <= claim.last_pod_event):
         return claim
     return claim.model_copy(update={"last_pod_event": moved})
+
+
+def alters(old: ClaimFact | None, new: ClaimFact) -> bool:
+    """Whether more is another than what this process wrote itself of its pods."""
+    return old is None or new.model_copy(update={"last_pod_event": old.last_pod_event}) != old
 
 
 def matters(old: PodFact | None, new: PodFact | None) -> bool:

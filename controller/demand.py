@@ -3,12 +3,13 @@
 `host.py` tells the Provisioning workflow of them; what the planner itself places is decided in `scheduling/`.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
 from controller.away import Away
 from controller.caches import Caches
+from controller.leaving import leaving
 from controller.nominations import Nominations
 from model.facts import PodFact
 from scheduling.demand import is_reschedulable, provisionable, shuns_pools
@@ -37,14 +38,6 @@ def wanting(caches: Caches, now: datetime) -> Iterator[PodFact]:
     yield from (pod for pod in provisionable(caches.pending.values()) if not shuns_pools(pod))
     for node in leaving(caches):
         yield from (pod for pod in caches.occupancy.pods(node).values() if is_reschedulable(pod, now))
-
-
-def leaving(caches: Caches) -> Iterable[str]:
-    """Our Nodes that are on their way out."""
-    for name, node in caches.nodes.items():
-        claim = caches.claims.get(caches.claim_of(name))
-        if claim is not None and (node.deleting or claim.deleting):
-            yield name
 
 
 def waiting_for(caches: Caches, volume_claims: Collection[str]) -> list[str]:
@@ -79,7 +72,7 @@ def _answer_lapses(
         return None
     claim = caches.claims.get(nomination.target)
     if claim is not None:
-        if claim.deleting:
+        if claim.deleting or claim.name in caches.going:
             return None
         return away.holds(claim, nominations, nomination, now) if claim.initialized_at else OPEN
     node = caches.nodes.get(nomination.target)

@@ -6,7 +6,7 @@ exists; its Node came; it is ready and nothing holds it up; it emptied; it is be
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from model.facts import ClaimFact, NodeFact, PoolFact
 from model.hashing import HASH_VERSION
 from model.kinds import EC2NodeClass, LifecycleRules, Taint
 from model.observations import UNCOMPARED, ClaimSeen, NodeClassSeen, PoolSeen
+from model.policies import ALL_READ, Unread
 from model.repairs import Unhealthy
 from policy.drift import Drift
 from policy.initialization import decide_waiting_for
@@ -54,6 +55,8 @@ class View:
     """What an initialized node has used of its grace."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes."""
+    event_policies: dict[str, str] = field(default_factory=dict)
+    """Which of them say something of AWS's events, by kind."""
     repaired: bool = False
     """The gate NodeRepair is on."""
 
@@ -70,11 +73,10 @@ def claim_digest(view: View, now: datetime) -> Digest:
     """The observation without its number."""
     claim, nodes = view.claim, view.nodes
     if claim.deleting or any(node.deleting for node in nodes):
-        gone = ClaimSeen(deleting=True, disruption=claim.disruption, rules=view.rules, pause=_pause(view))
-        return Digest(gone)
+        return Digest(_bare(view).model_copy(update={"deleting": True, "disruption": claim.disruption}))
     drift = view.drift
     found = {"drift": drift.reason, "drift_message": drift.message} if drift else {}
-    bare = ClaimSeen(rules=view.rules, pause=_pause(view)).model_copy(update=found)
+    bare = _bare(view).model_copy(update=found)
     if not nodes:
         return Digest(bare)
     node = {"provider_id": claim.provider_id, "node_name": nodes[0].name, "node_count": len(nodes)}
@@ -83,6 +85,10 @@ def claim_digest(view: View, now: datetime) -> Digest:
         return Digest(joined)
     digest = (_running if claim.initialized else _starting)(view, joined, nodes[0], now)
     return _with_health(digest, view, nodes[0], now) if view.repaired else digest
+
+
+def _bare(view: View) -> ClaimSeen:
+    return ClaimSeen(rules=view.rules, event_policies=view.event_policies, pause=_pause(view))
 
 
 def _pause(view: View) -> str:
@@ -179,9 +185,11 @@ def pool_digest(
     healthy_at: tuple[int, int] | None = None,
     pauses: tuple[str, str] = ("", ""),
     rules: LifecycleRules | None = None,
+    freed: int = 0,
+    unread: Unread = ALL_READ,
 ) -> PoolSeen:
     """What the pool's status shows, in short; of a static pool, what its number of NodeClaims is decided by. `pauses`:
-    its own annotation, and the cluster's."""
+    its own annotation, and the cluster's; `freed`: from `rooms.py`."""
     claims = tuple(claims)
     launched = [claim for claim in claims if claim.provider_id]
     used = resources.total(claim.capacity for claim in launched)
@@ -200,6 +208,8 @@ def pool_digest(
         cluster_pause=pauses[1],
         rules=rules.disruption if rules else None,
         rollout=rules.rollout if rules else None,
+        freed=freed,
+        unread=unread,
         **_static(pool, claims, static_capacity),
     )
 

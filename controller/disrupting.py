@@ -5,13 +5,13 @@ It asks the planner that `planning.py` plans with, one after the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
 
-from activities.ports import Claims
+from activities.ports import Claims, Events
 from controller.allowing import Allowing
 from controller.away import Away
 from controller.caches import Caches
@@ -54,10 +54,14 @@ class Seen:
     """Why there is none."""
     seconds: float = 0.0
     stirs: int = 0
+    allowances: Allowances = field(default_factory=Allowances)
+    consuming: Mapping[str, int] = field(default_factory=dict)
+    """Nodes that use budgets up, by NodePool."""
 
 
 class Disrupting:
-    """`paused`: what people hold up by annotations, which no workflow says. `decided` is told of every pass."""
+    """`paused`: what people hold up by annotations, which no workflow says. `passed` is told of every pass, `decided`
+    of what it found."""
 
     def __init__(
         self,
@@ -68,25 +72,30 @@ class Disrupting:
         away: Away,
         allowing: Allowing,
         claims: Claims,
+        events: Events,
         settings: DisruptionSettings,
         not_ready_grace: timedelta,
         graces: Callable[[], Mapping[str, timedelta]],
         now: Callable[[], datetime],
         paused: Callable[[datetime], Sequence[Hold]] = lambda now: (),
         decided: Callable[[Decision], None] = lambda decision: None,
+        passed: Callable[[Seen], None] = lambda seen: None,
     ) -> None:
         self._caches, self._filling, self._nominations = caches, filling, nominations
-        self._away, self._allowing, self._paused, self._decided = away, allowing, paused, decided
-        self._replacements = Replacements(caches=caches, claims=claims, nominations=nominations, now=now)
+        self._away, self._allowing, self._paused = away, allowing, paused
+        self._decided, self._passed = decided, passed
+        self._replacements = Replacements(caches=caches, claims=claims, events=events, nominations=nominations, now=now)
         self._settings, self._grace, self._graces, self._now = settings, not_ready_grace, graces, now
         self._commands: dict[str, Command] = {}
         """By proposal id: those of the last pass, and those under way."""
+        self._made: dict[str, UnderWay] = {}
+        """Likewise: those that made their replacements since the last pass was asked for."""
         self._stirs = -1
         self._asked = DecideAsked()
 
     async def decide(self, asked: DecideAsked) -> Decided:
         """One pass. Changes nothing. Raises TryLater when there is no planner to be had."""
-        self._asked = asked
+        self._asked, self._made = asked, {}
         seen = await self.look(asked)
         decision, now = seen.decision, seen.at
         if decision is None:
@@ -94,6 +103,7 @@ class Disrupting:
         found = proposals(decision)
         self._remember(found, asked.under_way)
         self._decided(decision)
+        self._passed(seen)
         first = self._unreached(decision, asked.first, seen.stirs)
         log.info(
             "disruption decided",
@@ -126,7 +136,14 @@ class Disrupting:
             except Fault:
                 await self._filling.close()
                 raise
-        return Seen(at=now, decision=decision, seconds=seconds, stirs=stirs)
+        return Seen(
+            at=now,
+            decision=decision,
+            seconds=seconds,
+            stirs=stirs,
+            allowances=request.allowances,
+            consuming=self._allowing.consuming(_going(told.under_way)),
+        )
 
     async def replace(self, asked: ReplaceAsked) -> Replaced:
         """The replacements of a proposal, if it would still be decided so. A repeat answers with what it made. Raises
@@ -139,16 +156,15 @@ class Disrupting:
             process = await self._filling.fill()
             if doubt := self._filling.doubt():
                 return Replaced(outcome="not now", why=doubt)
-            others = tuple(one for one in asked.under_way if one.proposal.id != wanted.id)
             names = tuple(one.claim for one in wanted.candidates)
-            request = await self._request(others, self._now())
+            request = await self._request(self._others(asked), self._now())
             # Its nodes have their permits, so that budgets were asked already.
             kept = self._kept((), (), request.now)
             told = {"only": names, "reason": wanted.reason, "allowances": Allowances(), "kept": kept}
             try:
                 decision, _ = await process.disrupt(request.model_copy(update=told))
                 command = next(iter(decision.commands), None)
-                why = _changed(wanted, command) if command else refusal(decision, names)
+                why = _changed(wanted, command) if command else refusal(decision, names, wanted.reason)
                 if command is None or why:
                     return Replaced(outcome="stale", why=why)
                 answer = await self._replacements.make(asked, command, process)
@@ -157,16 +173,23 @@ class Disrupting:
                 raise
         if answer.outcome == "made":
             self._commands[wanted.id] = command.model_copy(update={"claims": answer.claims})
+            self._made[wanted.id] = UnderWay(proposal=wanted, claims=answer.claims)
         return answer
+
+    def _others(self, asked: ReplaceAsked) -> tuple[UnderWay, ...]:
+        """Commands beside this one: those that were under way when it began, which may be long ago, and those that
+        have begun since."""
+        told = (*asked.under_way, *self._asked.under_way, *self._made.values())
+        known = {one.proposal.id: one for one in told if one.proposal.id != asked.proposal.id}
+        return tuple(known.values())
 
     async def _request(self, under_way: Sequence[UnderWay], now: datetime) -> DisruptionRequest:
         goods = await self._filling.goods(now)
-        going = {one.claim_uid for each in under_way for one in each.proposal.candidates}
         return DisruptionRequest(
             now=now,
             nominated=tuple(self._lapses(now)),
             under_way=tuple(command_under_way(one, self._commands) for one in under_way),
-            allowances=self._allowing.allowances(going, now),
+            allowances=self._allowing.allowances(_going(under_way), now),
             settings=self._settings,
             unavailable=goods.unavailable,
             reservations=dict(goods.reservations),
@@ -216,10 +239,17 @@ class Disrupting:
         return tuple(one for one in decision.unreached if one in before)
 
 
+def _going(under_way: Sequence[UnderWay]) -> set[str]:
+    """UIDs of NodeClaims that commands take away."""
+    return {one.claim_uid for each in under_way for one in each.proposal.candidates}
+
+
 def _changed(wanted: Proposal, command: Command) -> str:
-    """What is not any more as it was proposed; empty when it is."""
+    """What is worse now than it was proposed; empty when nothing is. Drift is replaced whatever that costs now, by as
+    many nodes as were proposed; by others only where they cost no more."""
+    if command.price_after <= wanted.price_after + ROUNDING:
+        return ""
+    costs = f"would cost {command.price_after:.4g} $/h now instead of {wanted.price_after:.4g}"
     if len(command.replacements) != wanted.replacements:
-        return f"it would need {len(command.replacements)} replacements now, and {wanted.replacements} were proposed"
-    if wanted.reason == "Underutilized" and command.price_after > wanted.price_after + ROUNDING:
-        return f"its replacements would cost {command.price_after:.4g} $/h now instead of {wanted.price_after:.4g}"
-    return ""
+        return f"its {len(command.replacements)} replacements {costs}, and {wanted.replacements} were proposed"
+    return f"its replacements {costs}" if wanted.reason == "Underutilized" else ""

@@ -1,5 +1,6 @@
 """Checks of Temporal as the worker needs it: the namespace, how long it keeps histories, search attributes, workers."""
 
+from collections import Counter
 from datetime import timedelta
 from typing import Final
 
@@ -7,21 +8,28 @@ from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
+from controller.doctor_service import check_service
 from model.findings import Finding, advice, ok, problem, unknown
+from model.reading import InterruptionState
 from workflows import attributes, ids
 
 AREA: Final = "temporal"
+_PATIENCE: Final = timedelta(seconds=5)
 _SHORT: Final = timedelta(days=3)
 """`tenure why` tells of nodes that are gone for as long as their histories are kept."""
 
 
-async def check_temporal(temporal: Client, cluster: str) -> list[Finding]:
-    """Each check by itself: one that the service refuses hides no other."""
+async def check_temporal(temporal: Client, cluster: str, *, queue: str = "") -> list[Finding]:
+    """Each check by itself: one that the service refuses hides no other. `queue`: the setting INTERRUPTION_QUEUE."""
+
+    async def reading(temporal: Client, cluster: str) -> list[Finding]:
+        return await check_reading(temporal, cluster, queue)
+
     found = []
-    for check in (_namespace, _attributes, _workers):
+    for check in (check_service, _namespace, _attributes, _workers, reading):
         try:
             found += await check(temporal, cluster)
         except RPCError as error:
@@ -35,7 +43,10 @@ async def _namespace(temporal: Client, _: str) -> list[Finding]:
     kept = answer.config.workflow_execution_retention_ttl.ToTimedelta()
     subject, said = f"namespace {temporal.namespace}", f"histories are kept for {_days(kept)}"
     if kept < _SHORT:
-        todo = f"temporal operator namespace update --retention 30d {temporal.namespace}"
+        todo = (
+            f"temporal operator namespace update --retention 30d {temporal.namespace}, "
+            "or run `tenure history export` more often than that"
+        )
         return [advice(AREA, subject, f"{said}: a node's story is lost soon after it is gone", todo)]
     return [ok(AREA, subject, said)]
 
@@ -49,22 +60,73 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
     ]
     if missing:
         todo = "start the worker once with rights to make them, or `temporal operator search-attribute create`"
+        if full := _full(dict(answer.custom_attributes)):
+            todo = f"{todo}; but {full}: give this cluster a namespace of its own"
         return [problem(AREA, "search attributes", f"missing or of another type: {', '.join(missing)}", todo)]
     return [ok(AREA, "search attributes", f"all {len(attributes.ALL)} are there")]
 
 
 async def _workers(temporal: Client, cluster: str) -> list[Finding]:
     queue = ids.task_queue(cluster)
-    request = DescribeTaskQueueRequest(
-        namespace=temporal.namespace,
-        task_queue=TaskQueue(name=queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    )
-    answer = await temporal.workflow_service.describe_task_queue(request)
-    names = sorted({one.identity for one in answer.pollers})
+    names = await _pollers(temporal, queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW)
     if not names:
         return [advice(AREA, f"task queue {queue}", "no worker takes work from it", "start the worker")]
-    return [ok(AREA, f"task queue {queue}", f"{len(names)} at work: {', '.join(names)}")]
+    host = await _pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
+    found = [ok(AREA, f"task queue {queue}", f"{len(names)} at work: {', '.join(names)}")]
+    if not host:
+        said = "no worker hosts the watch, so that nothing is planned"
+        todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"
+        found.append(advice(AREA, f"task queue {ids.plan_queue(cluster)}", said, todo))
+    return found
+
+
+async def _pollers(temporal: Client, queue: str, kind: "TaskQueueType.ValueType") -> list[str]:
+    """Who takes work from it, or did within the last minutes."""
+    request = DescribeTaskQueueRequest(
+        namespace=temporal.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+    )
+    answer = await temporal.workflow_service.describe_task_queue(request)
+    return sorted({one.identity for one in answer.pollers})
+
+
+async def check_reading(temporal: Client, cluster: str, queue: str) -> list[Finding]:
+    """What the worker itself finds of the queue and of instances' status: it names the permission that it lacks.
+    Nothing where no worker ever ran, or none answers, which is a finding of its own."""
+    handle = temporal.get_workflow_handle(ids.interruption(cluster))
+    try:
+        state = await handle.query("state", result_type=InterruptionState, rpc_timeout=_PATIENCE)
+    except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError):
+        return []
+    if state.queue != queue:
+        todo = "start the workers anew with the same INTERRUPTION_QUEUE, or give the doctor theirs"
+        said = f"the worker reads {state.queue or 'none'}, and INTERRUPTION_QUEUE here is {queue or 'not set'}"
+        return [advice(AREA, "queue of events", said, todo)]
+    sources = (
+        (f"queue {queue}", state.messages, "deploy/iam/interruption.json"),
+        ("status of instances", state.statuses, "deploy/iam/resource-discovery.json"),
+    )
+    return [
+        problem(
+            AREA,
+            f"reading of {name}",
+            f"fails since {source.failing_since:%Y-%m-%d %H:%M UTC}: {source.fault}",
+            f"mend what it names; the rights are in {rights}",
+        )
+        if source.failing_since
+        else ok(AREA, f"reading of {name}", "no fault at present")
+        for name, source, rights in sources
+        if name != "queue "
+    ]
+
+
+def _full(custom: dict[str, int]) -> str:
+    """The types of which others' attributes leave too few on a SQL store; Elasticsearch has no such bound."""
+    ours = Counter(attributes.ALL.values())
+    others = Counter(kind for name, kind in custom.items() if name not in attributes.ALL)
+    tight = [name for name, wanted in ours.items() if others[_kind(name)] + wanted > attributes.ROOM[name]]
+    return (
+        f"others' attributes of type {', '.join(tight)} leave too little room for them on PostgreSQL" if tight else ""
+    )
 
 
 def _kind(name: str) -> int:

@@ -58,6 +58,8 @@ class Filling:
         """The planner was told something since somebody set this back."""
         self.marks: tuple[UnavailableOffering, ...] = ()
         """What launches were refused, as Provisioning said it last."""
+        self.taken: Callable[[datetime], Sequence[UnavailableOffering]] = lambda now: ()
+        """What AWS took back lately, which Provisioning may not have heard of yet."""
         self.process: PlannerProcess | None = None
         self._heeded: tuple[Learnt, Mapping[str, str]] | None = None
 
@@ -75,7 +77,7 @@ class Filling:
     async def goods(self, now: datetime) -> Goods:
         marks = tuple(one for one in self.marks if now < one.until)
         rooms = await self._offerings.rooms(list(self._caches.node_classes.values()))
-        return Goods((*marks, *await self._shifts.marks(now)), rooms)
+        return Goods((*marks, *self.taken(now), *await self._shifts.marks(now)), rooms)
 
     async def fill(self) -> PlannerProcess:
         """The planner, alive and up to date. Raises TryLater."""

@@ -6,7 +6,7 @@ begin to work as they sync; there is no gate that waits for all.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from itertools import chain, repeat
@@ -15,15 +15,19 @@ from typing import Final
 import structlog
 from temporalio.client import Client
 
+from activities.interruption_ports import Standing
 from activities.ports import Instances, Offerings
 from activities.watch import WatchProgress
 from controller.disrupting import LOOK_AGAIN
+from controller.noticing import Noticing
 from controller.session import Session
 from controller.settings import HostSettings
 from controller.temporal import free
+from kube import resources
 from kube.adapters import KubeAdapters
 from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
 from model.faults import Fault, Forbidden, TryLater
+from model.interruptions import Notice
 from model.plans import PlanOutcome, PlanRequest
 from model.showing import ShowAsked, Shown
 from workflows import ids
@@ -58,12 +62,12 @@ class ClusterHost:
         offerings: Offerings,
         instances: Instances,
         plan_worker: Callable[[], AbstractAsyncContextManager[None]],
-        now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._settings, self._kube, self._temporal = settings, kube, temporal
         self._offerings, self._instances = offerings, instances
-        self._plan_worker, self._now = plan_worker, now
+        self._plan_worker = plan_worker
         self._session: Session | None = None
+        self._noticing = Noticing(temporal, settings.cluster)
 
     async def run(self, carried: WatchProgress | None, heartbeat: Callable[[WatchProgress], None]) -> None:
         """Until cancelled. Raises Forbidden while Karpenter is at work, TryLater when no API server is to be had."""
@@ -75,7 +79,7 @@ class ClusterHost:
             offerings=self._offerings,
             instances=self._instances,
             sent=dict(carried.digests) if carried else {},
-            now=self._now,
+            now=_utc_now,
         )
         self._session = session
         log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))
@@ -109,7 +113,7 @@ class ClusterHost:
         """One pass of voluntary disruption; refuses as `plan` does."""
         session, why = self._able()
         if session is None:
-            return Decided(blocked=why, first=asked.first, again=self._now() + LOOK_AGAIN)
+            return Decided(blocked=why, first=asked.first, again=_utc_now() + LOOK_AGAIN)
         return await session.decide(asked)
 
     async def replace(self, asked: ReplaceAsked) -> Replaced:
@@ -121,6 +125,20 @@ class ClusterHost:
         """What would be done now, for people; refuses as `plan` does."""
         session, why = self._able()
         return await session.show(asked) if session else Shown(blocked=why)
+
+    def owns(self, instance_ids: Collection[str]) -> frozenset[str]:
+        """The instances of this cluster's NodeClaims among them."""
+        caches = self._session.caches if self._session else None
+        return frozenset(one for one in instance_ids if caches and caches.claim_on(one))
+
+    async def notice(self, instance_id: str, notices: Sequence[Notice]) -> Standing:
+        """Tell a node's life what AWS says of its instance; caches that are too old still know what they knew."""
+        session = self._session
+        if session is None:
+            return "later"
+        session.hear(instance_id, notices)
+        known = resources.NODE_CLAIMS.plural not in session.stale(FRESH_WITHIN)
+        return await self._noticing.notice(session.caches, instance_id, notices, known=known)
 
     def _able(self) -> tuple[Session | None, str]:
         """The session while it knows enough to plan; else None, and why."""
@@ -148,7 +166,7 @@ class ClusterHost:
 
     async def _check_others(self) -> None:
         name = self._settings.others_lease
-        holder = await self._kube.leases.holder("", name, now=self._now()) if name else ""
+        holder = await self._kube.leases.holder("", name, now=_utc_now()) if name else ""
         if holder:
             raise Forbidden(
                 f"{holder} renews the lease {name}: another controller of NodeClaims is at work in this cluster; "

@@ -27,7 +27,8 @@ async def within_limits(
             allowed.append(claim)
             continue
         if claim.pool not in used:
-            used[claim.pool] = usage(await claims.list(labels={labels.NODEPOOL: claim.pool}))
+            found = await claims.list(labels={labels.NODEPOOL: claim.pool})
+            used[claim.pool] = usage([one for one in found if one.metadata.name not in caches.going])
         after = resources.add(used[claim.pool], claim.capacity_bound or claim.requests, {resources.NODES: 1})
         over = resources.exceeding(after, limits)
         if over:

@@ -11,6 +11,7 @@ from model.kinds import NodeClaim
 from model.launches import Member
 from model.naming import claim_name, pool_as_owner, written_requirement
 from model.plans import LaunchDraft, PlannedClaim
+from model.pool_slices import PoolSlice
 from model.quantity import format_resources
 
 MOST_IN_GROUP: Final = 500
@@ -22,13 +23,15 @@ def claim_names(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
     return [claim_name(claim.pool, plan_id, index) for index, claim in enumerate(claims)]
 
 
-def group_ids(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
-    """The launch group of each claim: those that ask for the same thing share one."""
-    current: dict[str, tuple[str, int]] = {}
+def group_ids(
+    plan_id: str, claims: Sequence[PlannedClaim], slices: Sequence[PoolSlice | None] | None = None
+) -> list[str]:
+    """The launch group of each claim: those that ask for the same thing, from the same slice, share one."""
+    current: dict[tuple[str, PoolSlice | None], tuple[str, int]] = {}
     made = 0
     groups = []
-    for claim in claims:
-        key = _same_launch(claim)
+    for claim, pool_slice in zip(claims, slices or [None] * len(claims), strict=True):
+        key = _same_launch(claim), pool_slice
         group, size = current.get(key, ("", MOST_IN_GROUP))
         if size >= MOST_IN_GROUP:
             group, size, made = f"{plan_id}-{made}", 0, made + 1
@@ -37,11 +40,27 @@ def group_ids(plan_id: str, claims: Sequence[PlannedClaim]) -> list[str]:
     return groups
 
 
-def node_claim(planned: PlannedClaim, *, name: str, plan_id: str, group_id: str = "", replaces: str = "") -> NodeClaim:
+def node_claim(
+    planned: PlannedClaim,
+    *,
+    name: str,
+    plan_id: str,
+    group_id: str = "",
+    pool_slice: PoolSlice | None = None,
+    replaces: str = "",
+    replacements: int = 0,
+) -> NodeClaim:
     """The object to create: with its finalizer from birth, so that no instance can be lost with it.
 
-    Without a group it joins others that are alike. `replaces`: the workflow of the command that it is made for."""
-    told = {labels.LAUNCH_GROUP: group_id, labels.REPLACES: replaces, labels.WHY: planned.why}
+    Without a group it joins others that are alike. `replaces`: the workflow of the command that it is made for,
+    and `replacements` how many are."""
+    told = {
+        labels.LAUNCH_GROUP: group_id,
+        labels.POOL_SLICE: pool_slice.text() if pool_slice else "",
+        labels.REPLACES: replaces,
+        labels.REPLACEMENTS: str(replacements) if replacements else "",
+        labels.WHY: planned.why,
+    }
     return NodeClaim.from_object(
         {
             "apiVersion": labels.NODEPOOL_API_VERSION,
@@ -79,6 +98,7 @@ def drafts(claims: Iterable[NodeClaim]) -> tuple[LaunchDraft, ...]:
             members=tuple(
                 Member(name=one.name, uid=one.uid) for one in sorted(members, key=lambda one: one.metadata.uid)
             ),
+            pool_slice=PoolSlice.read(members[0].metadata.annotations.get(labels.POOL_SLICE, "")),
         )
         for group_id, members in sorted(by_group.items())
     )

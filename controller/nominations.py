@@ -5,7 +5,7 @@ lapses after a while, since then the kube-scheduler evidently thinks otherwise; 
 until a while after the node is initialized.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,22 +21,30 @@ class Nomination:
     at: datetime
 
 
-class Nominations:
-    """By pod UID and by target."""
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A pod that is no more, while its successor is likely on its way."""
 
-    def __init__(self, valid: timedelta = VALID) -> None:
-        self._valid = valid
+    owner: str
+    at: datetime
+
+
+class Nominations:
+    """By pod UID and by target. `owner_of` a pod: the UID of what made it, empty where that is unknown."""
+
+    def __init__(self, owner_of: Callable[[str], str] = lambda pod: "") -> None:
+        self._owner_of = owner_of
         self._by_pod: dict[str, Nomination] = {}
         self._by_target: dict[str, set[str]] = {}
         self._ended: dict[str, datetime] = {}
-        self._lingering: dict[str, datetime] = {}
+        self._left: dict[str, list[_Left]] = {}
+        """In the order in which they left; never empty."""
 
     def renew(self, answered: Mapping[str, str], now: datetime) -> None:
         """What a plan decided: pod UID to target. Earlier answers for the same pods are replaced."""
         for pod, target in answered.items():
             self.bound(pod, now)
-            self._by_pod[pod] = Nomination(target, now)
-            self._by_target.setdefault(target, set()).add(pod)
+            self._expect(pod, target, now)
 
     def bound(self, pod: str, now: datetime) -> str:
         """The pod has a node: the name of the place that no longer expects it; empty when none did."""
@@ -47,17 +55,42 @@ class Nominations:
             self._ended[nomination.target] = now
         return nomination.target
 
-    def gone(self, pod: str) -> None:
+    def gone(self, pod: str, owner: str, now: datetime) -> None:
         """The pod is no more. Its place is still expected to fill: a successor is likely on its way."""
         nomination = self._take(pod)
         if nomination is not None:
-            last = self._lingering.get(nomination.target, nomination.at)
-            self._lingering[nomination.target] = max(last, nomination.at)
+            recent = [one for one in self._left.get(nomination.target, ()) if now < one.at + VALID]
+            self._left[nomination.target] = [*recent, _Left(owner, now)]
+
+    def came(self, pod: str, target: str, now: datetime) -> str:
+        """The pod has come to this target. kube-scheduler heeds no plan: where it has put a pod into the place of one
+        of the same owner, that one is expected in its stead. Returns the target of which that is true now."""
+        owner, own = self._owner_of(pod), self._by_pod.get(pod)
+        mates = (one for one in self._by_target.get(target, ()) if one != pod and self._owner_of(one) == owner)
+        mate = next(mates, None) if owner and (own is None or own.target != target) else None
+        if mate is None:
+            return ""
+        stead = own.target if own else self._leave(owner, target, now)
+        if stead:
+            self._take(mate)
+            self._expect(mate, stead, now)
+        return stead
+
+    def _leave(self, owner: str, other: str, now: datetime) -> str:
+        """The target, unlike another, that a pod of this owner has left lately: it is taken for followed."""
+        for target, left in self._left.items():
+            found = next((one for one in left if one.owner == owner and now < one.at + VALID), None)
+            if found is not None and target != other:
+                left.remove(found)
+                if not left:
+                    del self._left[target]
+                return target
+        return ""
 
     def forget(self, target: str) -> tuple[str, ...]:
         """The target is gone or going: its pods are demand again."""
         self._ended.pop(target, None)
-        self._lingering.pop(target, None)
+        self._left.pop(target, None)
         pods = tuple(self._by_target.pop(target, ()))
         for pod in pods:
             del self._by_pod[pod]
@@ -73,20 +106,23 @@ class Nominations:
     def lapse(self, target: str, initialized_at: datetime | None) -> datetime | None:
         """When the last expectation on this target ends, or ended; None when there is none, or no end in sight."""
         moments = [self._by_pod[pod].at for pod in self._by_target.get(target, ())]
-        if target in self._lingering:
-            moments.append(self._lingering[target])
+        moments += [one.at for one in self._left.get(target, ())]
         if not moments:
             return self._ended.get(target)
         if initialized_at is None:
             return None
-        return max(*moments, initialized_at) + self._valid
+        return max(*moments, initialized_at) + VALID
 
     def expected(self, target: str) -> bool:
         """Whether any pod is written down for it, lapsed or not."""
-        return target in self._by_target or target in self._lingering
+        return target in self._by_target or target in self._left
 
     def lapses(self, nomination: Nomination, initialized_at: datetime) -> datetime:
-        return max(nomination.at, initialized_at) + self._valid
+        return max(nomination.at, initialized_at) + VALID
+
+    def _expect(self, pod: str, target: str, now: datetime) -> None:
+        self._by_pod[pod] = Nomination(target, now)
+        self._by_target.setdefault(target, set()).add(pod)
 
     def _take(self, pod: str) -> Nomination | None:
         nomination = self._by_pod.pop(pod, None)

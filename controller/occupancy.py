@@ -42,8 +42,8 @@ class Occupancy:
         return self._vacated.get(node)
 
     def moved_last(self, nodes: Iterable[str]) -> datetime | None:
-        """When such a pod came to one of them or left it last. One that was there before this process came when it
-        started; None when none was seen to."""
+        """When such a pod came to one of them or left it last. One that was there before this process came when it was
+        bound; None when none was seen to."""
         return max((self._moved[node] for node in nodes if node in self._moved), default=None)
 
     def forget(self, nodes: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ class Occupancy:
         step = _counts(after) - _counts(before)
         if step == 0:
             return False
-        came = after.started if step > 0 and after is not None and before is None else None
+        came = after.bound if step > 0 and after is not None and before is None else None
         last = self._moved.get(node)
         self._moved[node] = max(came or now, last) if last else came or now
         had = self._counts.get(node, 0)

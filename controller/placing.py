@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from activities.several import each
 from controller.caches import Caches
 from controller.nominations import Nominations
 from model.facts import PodFact
@@ -18,8 +19,6 @@ from model.faults import Fault, Forbidden
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE: Final = 16
-"""Pods that are told together."""
 MOST_TIMES: Final = 10
 """That a pod is told of one node: kube-scheduler may have its reasons."""
 
@@ -76,23 +75,21 @@ class Placing:
             await self._work.wait()
             self._work.clear()
             due, self._due = self._due, {}
-            room = asyncio.Semaphore(AT_ONCE)
-            allowed = await asyncio.gather(*(self._tell(uid, node, room) for uid, node in due.items()))
-            if not all(allowed):
+            if not all(await each(due.items(), self._tell)):
                 return
 
-    async def _tell(self, uid: str, node: str, room: asyncio.Semaphore) -> bool:
-        async with room:
-            pod = self._caches.pending.get(uid)
-            if pod is None:
-                return True
-            told, times = self._told.get(uid, ("", 0))
-            self._told[uid] = (node, times + 1 if told == node else 1)
-            try:
-                await self._nominator.nominate(pod, node, now=self._now())
-            except Forbidden as fault:
-                log.error("pods are not nominated: apply deploy/rbac, or set NOMINATE_PODS=false", fault=fault.message)
-                return False
-            except Fault as fault:
-                log.warning("pod not nominated", pod=f"{pod.namespace}/{pod.name}", node=node, fault=fault.message)
+    async def _tell(self, due: tuple[str, str]) -> bool:
+        uid, node = due
+        pod = self._caches.pending.get(uid)
+        if pod is None:
             return True
+        told, times = self._told.get(uid, ("", 0))
+        self._told[uid] = (node, times + 1 if told == node else 1)
+        try:
+            await self._nominator.nominate(pod, node, now=self._now())
+        except Forbidden as fault:
+            log.error("pods are not nominated: apply deploy/rbac, or set NOMINATE_PODS=false", fault=fault.message)
+            return False
+        except Fault as fault:
+            log.warning("pod not nominated", pod=f"{pod.namespace}/{pod.name}", node=node, fault=fault.message)
+        return True

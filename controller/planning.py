@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
+from temporalio.common import MetricMeter
 
 from activities.ports import Claims, Events, Offerings
+from activities.several import each
 from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
@@ -21,8 +23,10 @@ from controller.naming import claim_names, drafts, group_ids, node_claim
 from controller.nominations import Nominations
 from controller.overlays import OverlayVerdicts
 from controller.overruled import Overruled
+from controller.plan_measures import PlanMeasures
 from controller.planner import PlannerProcess
 from controller.sizes import Sizes
+from controller.slicing import STORM, dealt
 from kube.facts import claim_fact
 from model import labels
 from model.faults import Fault
@@ -34,8 +38,6 @@ from scheduling.state import PlanSettings
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE: Final = 16
-"""NodeClaims being created together."""
 MOST_EVENTS: Final = 100
 """FailedScheduling events of one pass."""
 
@@ -57,6 +59,7 @@ class Planning:
         now: Callable[[], datetime],
         verdicts: OverlayVerdicts | None = None,
         buffers: Buffers | None = None,
+        measures: PlanMeasures | None = None,
         graces: Callable[[], Mapping[str, timedelta]] = dict,
     ) -> None:
         """`graces`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
@@ -65,6 +68,7 @@ class Planning:
         )
         self.catalogue, self.learning = self.filling.catalogue, self.filling.learning
         self._buffers, self._caches, self._nominations = buffers, caches, nominations
+        self._measures = measures or PlanMeasures(MetricMeter.noop)
         self._overruled = Overruled(caches, away, events)
         self._claims, self._events = claims, events
         self.sizes = Sizes(caches, nominations, self.learning, began=now())
@@ -109,6 +113,7 @@ class Planning:
                 return PlanOutcome(plan_id=request.plan_id, blocked=doubt, planned_at=now)
             if not self._caches.buffers and not any(True for _ in wanting(self._caches, now)):
                 self.passes += 1
+                self._measures.nothing_pending()
                 return PlanOutcome(plan_id=request.plan_id, planned_at=now)
             try:
                 goods = await self.filling.goods(now)
@@ -147,6 +152,7 @@ class Planning:
         await self._overruled.say({claim.pool for claim in allowed}, left, self._now())
         await self._say_short()
         self.passes += 1
+        self._measures.planned(plan.seconds, len(unplaced))
         log.info(
             "planned",
             plan=plan_id,
@@ -165,23 +171,28 @@ class Planning:
         )
 
     async def _create(self, plan_id: str, planned: Mapping[str, PlannedClaim]) -> list[NodeClaim]:
-        room = asyncio.Semaphore(AT_ONCE)
-        groups = group_ids(plan_id, list(planned.values()))
+        ones, storm = list(planned.values()), len(self._caches.going) >= STORM
+        slices = dealt(ones, self._zones_of) if storm else [None] * len(ones)
+        groups = group_ids(plan_id, ones, slices)
+        launches = dict(zip(planned, zip(groups, slices, strict=True), strict=True))
 
-        async def create(name: str, claim: PlannedClaim, group_id: str) -> NodeClaim | None:
-            async with room:
-                try:
-                    made = await self._claims.create(node_claim(claim, name=name, plan_id=plan_id, group_id=group_id))
-                except Fault as fault:
-                    log.error("NodeClaim not created", name=name, fault=str(fault))
-                    return None
-                self._caches.expect(claim_fact(made.to_object()))
-                return made
+        async def create(name: str) -> NodeClaim | None:
+            group, part = launches[name]
+            wanted = node_claim(planned[name], name=name, plan_id=plan_id, group_id=group, pool_slice=part)
+            try:
+                made = await self._claims.create(wanted)
+            except Fault as fault:
+                log.error("NodeClaim not created", name=name, fault=str(fault))
+                return None
+            self._caches.expect(claim_fact(made.to_object()))
+            return made
 
-        made = await asyncio.gather(
-            *(create(name, claim, group) for (name, claim), group in zip(planned.items(), groups, strict=True))
-        )
+        made = await each(planned, create)
         return [claim for claim in made if claim is not None]
+
+    def _zones_of(self, node_class: str) -> list[str]:
+        known = self._caches.node_classes.get(node_class)
+        return sorted({subnet.zone for subnet in known.status.subnets}) if known else []
 
     async def _take_back(self, process: PlannerProcess, names: set[str]) -> None:
         """What was announced and could not be created must not count as room."""

@@ -19,7 +19,8 @@ from kube.listwatch import Delta
 from model.faults import Fault
 from model.kinds import LifecycleRules
 from model.lifecycle import Deadlines
-from model.policies import PolicyFact, PolicyVerdict
+from model.policies import ALL_READ, PolicyFact, PolicyVerdict, Unread
+from policy.event_policies import event_policies
 from policy.rules import deadlines_of, not_ready_grace_of
 from policy.selection import resolve
 
@@ -53,6 +54,8 @@ class Policies:
         self._labels: dict[str, Mapping[str, str]] = {}
         """Of NodePools, also of those that are gone while NodeClaims of theirs are not."""
         self._rules: Mapping[str, LifecycleRules] = {}
+        self._unread: Mapping[str, Unread] = {}
+        self._event_policies: Mapping[str, Mapping[str, str]] = {}
         self._verdicts: Mapping[str, PolicyVerdict] = {}
         self._said: dict[str, tuple[str, int, PolicyVerdict]] = {}
         self._changed = False
@@ -76,15 +79,20 @@ class Policies:
         if not self._changed or not known:
             return False
         self._changed = False
-        before = self._rules
+        before, held_before, named_before = self._rules, self._unread, self._event_policies
         resolved = resolve(self._facts.values(), self._labels, self._usual)
-        self._rules, self._verdicts = resolved.rules, resolved.verdicts
+        self._rules, self._verdicts, self._unread = resolved.rules, resolved.verdicts, resolved.unread
+        self._event_policies = event_policies(self._facts.values(), self._labels)
         self._unsaid.set()
         for pool in self._labels:
-            if before.get(pool) != self._rules.get(pool):
+            other = before.get(pool) != self._rules.get(pool)
+            if other or named_before.get(pool) != self._event_policies.get(pool):
                 dirty.claims |= {claim.name for claim in self._caches.claims_of_pool(pool)}
-                dirty.pools |= {pool} & self._caches.pools.keys()
+            if other:
                 dirty.pods = True
+            if other or held_before.get(pool) != self._unread.get(pool):
+                dirty.pools |= {pool} & self._caches.pools.keys()
+                self._caches.changes.stirs += 1
         return True
 
     def _note_pools(self, dirty: Dirty) -> bool:
@@ -105,6 +113,14 @@ class Policies:
     def rules_of(self, pool: str) -> LifecycleRules | None:
         """None where no policy says anything."""
         return self._rules.get(pool)
+
+    def event_policies_of(self, pool: str) -> dict[str, str]:
+        """By kind of AWS's events, the names of the policies that say something of it."""
+        return dict(self._event_policies.get(pool, {}))
+
+    def unread_of(self, pool: str) -> Unread:
+        """What they say of voluntary disruption and nobody can read: it holds that."""
+        return self._unread.get(pool, ALL_READ)
 
     def deadlines_of(self, pool: str) -> Deadlines:
         return deadlines_of(self.rules_of(pool), self._usual)

@@ -63,18 +63,19 @@ def command_under_way(one: UnderWay, known: Mapping[str, Command]) -> Command:
     )
 
 
-def refusal(decision: Decision, names: Sequence[str]) -> str:
-    """Why these NodeClaims would not go together any more, in words."""
+def refusal(decision: Decision, names: Sequence[str], reason: Method) -> str:
+    """Why these NodeClaims would not go together for this reason any more, in words."""
     verdicts = {one.claim: one for one in decision.nodes}
     gone = [name for name in names if name not in verdicts]
     if gone:
         return f"NodeClaim {gone[0]} is gone"
-    said = [f"{one.node or one.claim}: {words}" for one in map(verdicts.__getitem__, names) if (words := _why(one))]
+    found = ((one, _why(one, reason)) for one in map(verdicts.__getitem__, names))
+    said = [f"{one.node or one.claim}: {words}" for one, words in found if words]
     return ("; ".join(said) or "it would not be decided like this any more")[:_SAID]
 
 
-def _why(one: NodeVerdict) -> str:
-    return next((said.words for said in one.excluded), "") or next(iter(one.rejected), "")
+def _why(one: NodeVerdict, reason: Method) -> str:
+    return next((said.words for said in one.excluded if reason in said.methods), "") or next(iter(one.rejected), "")
 
 
 def next_moment(decision: Decision, moments: Iterable[datetime | None], now: datetime) -> datetime | None:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import structlog
 
-from activities.ports import Claims
+from activities.ports import Claims, Events
 from controller.caches import Caches
 from controller.limits import within_limits
 from controller.naming import claim_names, node_claim
@@ -31,16 +31,25 @@ log = structlog.get_logger(__name__)
 
 class Replacements:
     def __init__(
-        self, *, caches: Caches, claims: Claims, nominations: Nominations, now: Callable[[], datetime]
+        self,
+        *,
+        caches: Caches,
+        claims: Claims,
+        events: Events,
+        nominations: Nominations,
+        now: Callable[[], datetime],
     ) -> None:
-        self._caches, self._claims, self._nominations, self._now = caches, claims, nominations, now
+        self._caches, self._claims, self._events = caches, claims, events
+        self._nominations, self._now = nominations, now
 
     async def made(self, plan_id: str, number: int) -> Replaced | None:
-        """What an earlier try made, here or elsewhere; None when there was none. Some of them alone are taken back."""
+        """What an earlier try made, here or elsewhere; None when there was none. Some of them alone are taken back.
+        `number`: how many there were to be, where an earlier version did not write it on them."""
         found = [one for one in self._caches.claims.values() if one.annotations.get(labels.PLAN) == plan_id]
         if not found:
             return None
         alive = [one for one in found if not one.deleting]
+        number = next((int(one.annotations[labels.REPLACEMENTS]) for one in found if _counted(one)), number)
         if len(alive) == number:
             return Replaced(outcome="made", claims=tuple(_in_order(alive, plan_id)))
         for one in alive:
@@ -71,7 +80,9 @@ class Replacements:
         made: list[ClaimFact] = []
 
         async def create(name: str, claim: PlannedClaim) -> None:
-            wanted = node_claim(claim, name=name, plan_id=asked.plan_id, replaces=asked.workflow_id)
+            wanted = node_claim(
+                claim, name=name, plan_id=asked.plan_id, replaces=asked.workflow_id, replacements=len(planned)
+            )
             made.append(claim_fact((await self._claims.create(wanted)).to_object()))
 
         answers = await asyncio.gather(*(create(*one) for one in planned.items()), return_exceptions=True)
@@ -79,6 +90,8 @@ class Replacements:
         if not faults:
             for one in made:
                 self._caches.expect(one)
+                await self._say(one, "DisruptionLaunching", f"Launching NodeClaim: {asked.proposal.reason}")
+                await self._say(one, "DisruptionWaitingReadiness", "Waiting on readiness to continue disruption")
             return None
         unknown = next((one for one in faults if not isinstance(one, Fault)), None)
         for one in made:
@@ -86,6 +99,14 @@ class Replacements:
         if unknown is not None:
             raise unknown
         return next(one for one in faults if isinstance(one, Fault))
+
+    async def _say(self, one: ClaimFact, reason: str, message: str) -> None:
+        """On a replacement, as Karpenter does (reference 5.2)."""
+        await self._events.publish(kind="NodeClaim", name=one.name, uid=one.uid, reason=reason, message=message)
+
+
+def _counted(claim: ClaimFact) -> bool:
+    return claim.annotations.get(labels.REPLACEMENTS, "").isdecimal()
 
 
 def _in_order(found: Sequence[ClaimFact], plan_id: str) -> list[str]:

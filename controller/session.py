@@ -6,7 +6,7 @@
 import asyncio
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -20,21 +20,27 @@ from controller.brake import ClusterBrake
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.consistency import Consistency
+from controller.demand import place_of
+from controller.digests import short
 from controller.dirty import Dirty
 from controller.drift import Drifting
 from controller.joined import Joined
+from controller.life_gauges import LifeGauges
 from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.offering_gauges import OfferingGauges, meter_of
 from controller.overdue_gauges import OverdueGauges
 from controller.overlays import OverlayVerdicts
 from controller.placing import Placing
+from controller.plan_measures import PlanMeasures
 from controller.planning import Planning
 from controller.policies import Policies
 from controller.resync import mend, open_coordinators, open_lives, retire
+from controller.rooms import Rooms
 from controller.settings import HostSettings
 from controller.signaller import Signal, Signaller, Start
 from controller.startup import Startup
+from controller.taken_back import TakenBack
 from controller.teaching import Teaching
 from controller.telling import UNPLANNED, Known, Telling
 from controller.voluntary import Voluntary
@@ -43,7 +49,8 @@ from kube.adapters import KubeAdapters
 from kube.listwatch import Delta, ListWatch
 from model.coordination import ProvisioningState
 from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
-from model.observations import DemandSeen
+from model.interruptions import Notice
+from model.observations import DemandSeen, MarksSeen
 from model.plans import PlanOutcome, PlanRequest
 from model.showing import ShowAsked, Shown
 from workflows import ids
@@ -83,28 +90,33 @@ class Session:
         self._awake = asyncio.Event()
         self.sent = sent
         self.caches = Caches(now, self._awake.set)
-        self._nominations = Nominations()
+        self._nominations = Nominations(self.caches.owner_of)
         self._buffers = Buffers(self.caches, kube.buffers, now) if gates.CAPACITY_BUFFER in settings.gates else None
         port, usual = kube.lifecycle_policies, settings.deadlines
         self._policies = Policies(self.caches, port, usual=usual, now=now, woken=self._awake.set)
-        gauges = OverdueGauges(self.caches, meter_of(temporal))
         self._brake = ClusterBrake(settings.namespace, self.caches, self._awake.set)
+        meter = meter_of(temporal)
+        self._living = LifeGauges(self.caches, self._brake, meter)
+        gauges = (OverdueGauges(self.caches, meter), self._living)
         startup = Startup(self.caches, self._policies.deadlines_of)
-        self._lives = NodeLives(self._policies, startup, gauges, self._brake)
+        rooms = Rooms(self.caches, rules_of=self._policies.rules_of, drifted=lambda one: bool(self._drifting.of(one)))
+        self._lives = NodeLives(self._policies, startup, gauges, self._brake, rooms)
         self.caches.on_pod_bound = self._pod_bound
-        self.caches.on_pod_gone = self._nominations.gone
+        self.caches.on_pod_gone = lambda pod: self._nominations.gone(pod.uid, pod.owner_uid, self._now())
         self._away = Away(self.caches, self._policies.grace_of)
         self._signaller = Signaller(temporal, settings.task_queue, sent)
         self._began = now()
         self._telling = self._teller()
         self._asking = Asking(self.caches, self._nominations, self._away, self._buffers, self._demand)
         self._planning = self._planner(kube, offerings)
+        self._taken = TakenBack(self.caches, self._policies.rules_of, self._mark, now)
+        self._planning.filling.taken = self._taken.marks
         feed = self._planning.catalogue
         self._drifting = Drifting(
             caches=self.caches, types=feed.types_of, instances=instances, events=kube.events, now=now
         )
         self._consistency = Consistency(caches=self.caches, claims=kube.claims, events=kube.events, now=now)
-        self._gauges = OfferingGauges(meter_of(temporal))
+        self._gauges = OfferingGauges(meter)
         feed.on_news = self._catalogue_changed
         nominated = kube.pods if settings.nominate_pods else None
         self._placing = Placing(self.caches, self._nominations, nominated, now) if nominated else None
@@ -120,7 +132,7 @@ class Session:
             policies=self._policies,
             signaller=self._signaller,
             brake=self._brake,
-            meter=meter_of(temporal),
+            meter=meter,
             now=now,
         )
         self._watches = {
@@ -158,11 +170,13 @@ class Session:
             now=self._now,
             verdicts=OverlayVerdicts(self.caches, kube.overlays, self._now),
             buffers=self._buffers,
+            measures=PlanMeasures(meter_of(self._temporal)),
         )
 
     def _catalogue_changed(self) -> None:
         self._drifting.look_at_all()
         self._voluntary.stirring.stir()
+        self._living.show_prices(self._planning.catalogue.catalogue)
         asyncio.get_running_loop().run_in_executor(None, self._gauges.show, self._planning.catalogue.catalogue)
 
     async def run(self) -> None:
@@ -195,6 +209,12 @@ class Session:
     def deaf(self) -> bool:
         """No watch is open at all."""
         return all(watch.cut_since is not None for watch in self._watches.values())
+
+    def hear(self, instance_id: str, notices: Sequence[Notice]) -> None:
+        """What AWS says, before anybody is told of it."""
+        claim = self.caches.claim_on(instance_id)
+        if claim is not None:
+            self._taken.hear(claim, notices)
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """A try of a plan that is under way joins it, so that nothing is created twice."""
@@ -258,18 +278,19 @@ class Session:
             await asyncio.sleep(GATHER)
             self._awake.clear()
             now = self._now()
-            self._voluntary.stirring.look()
             dirty = self.caches.take_dirty()
             self._drifting.note(dirty)
             known = self._known()
             if self._placing:
                 self._placing.look(dirty.claims)
-            self._lives.look(dirty, known.policies)
+            self._lives.look(dirty, known.policies, counted=known.claims and known.nodes and known.pods)
+            self._voluntary.look(gone=bool(dirty.gone_claims))
             self._telling.tell(dirty, known, now)
             if known.pauses:
                 self._brake.tell(self._settings.cluster, self._signaller, time.time_ns())
             if known.claims and known.nodes and known.node_classes:
                 self._learn(dirty, now)
+            self._taken.look(now)
             self._asking.look(dirty, now, known=known.pods)
 
     def _learn(self, dirty: Dirty, now: datetime) -> None:
@@ -280,7 +301,7 @@ class Session:
         self._teaching.tell(self._provisioning(), now)
 
     async def _until_awake(self) -> None:
-        moments = (self._telling.next(), self._teaching.again, *self._asking.moments)
+        moments = (self._telling.next(), self._teaching.again, self._taken.next, *self._asking.moments)
         times = [moment for moment in moments if moment is not None]
         left = (min(times) - self._now()).total_seconds() if times else None
         try:
@@ -291,6 +312,11 @@ class Session:
     def _demand(self, seen: DemandSeen) -> None:
         workflow = ids.provisioning(self._settings.cluster)
         self._signaller.offer(Signal(workflow, "demand", seen, str(seen.number), self._provisioning()))
+
+    def _mark(self, seen: MarksSeen) -> None:
+        """All that are marked at once, so that a later word may take an earlier one's place."""
+        workflow, digest = ids.provisioning(self._settings.cluster), short(seen.model_dump_json())
+        self._signaller.offer(Signal(workflow, "refused", seen, digest, self._provisioning(), topic="taken back"))
 
     def _provisioning(self) -> Start:
         cluster = self._settings.cluster
@@ -326,6 +352,8 @@ class Session:
         self._brake.hear(deltas)
 
     def _pod_bound(self, uid: str) -> None:
-        target = self._nominations.bound(uid, self._now())
-        if target:
-            self.caches.touch_claim(target)
+        now, place = self._now(), place_of(self.caches.pods[uid].node_name, self.caches)
+        stead = self._nominations.came(uid, place, now)
+        for target in (stead, self._nominations.bound(uid, now)):
+            if target:
+                self.caches.touch_claim(target)

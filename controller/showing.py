@@ -1,6 +1,5 @@
 """What people are shown of voluntary disruption, from a pass that is made for them. Pure but for that pass."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -32,13 +31,12 @@ class Showing:
         return found.model_copy(update={"at": seen.at})
 
     def _all(self, decision: Decision) -> Shown:
-        causes = Counter(cause for one in decision.nodes for cause in {said.cause for said in one.excluded})
         return Shown(
             commands=tuple(_shown(one) for one in decision.commands[:MOST]),
             more=max(0, len(decision.commands) - MOST),
             nodes=len(decision.nodes),
             eligible=sum(bool(one.eligible) for one in decision.nodes),
-            kept=dict(causes.most_common()),
+            kept=dict(decision.causes.most_common()),
         )
 
     def _one(self, name: str, decision: Decision) -> Shown:

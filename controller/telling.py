@@ -168,7 +168,7 @@ class Telling:
         identity = self.identity(claim)
         start = Start(
             "NodeClaimWorkflow",
-            ClaimState(identity=identity, deadlines=self._deadlines),
+            ClaimState(identity=identity, deadlines=self._deadlines, keeps_records=True),
             start_attributes(identity, identity.created + self._limits(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
             again=again,
@@ -205,6 +205,7 @@ class Telling:
             kept_for=self._kept_for(claim.name),
             away=self._away.of(claim),
             rules=self._lives.policies.rules_of(claim.pool) if self._lives else None,
+            event_policies=self._lives.policies.event_policies_of(claim.pool) if self._lives else {},
             repaired=self._node_repair,
         )
 

@@ -10,15 +10,19 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import interruption_metrics
+from controller import call_measures, pass_gauges, plan_measures
+from controller.temporal_access import Security, why_not
 from model.commands import DisruptionState
 from model.coordination import BatchWindow, ProvisioningState
 from model.faults import BadInput
+from model.reading import InterruptionState, QueueNamed
 from workflows import attributes, ids, measures
 from workflows.cluster import ClusterWorkflow
+from workflows.interruption import InterruptionWorkflow
 from workflows.provisioning import ProvisioningWorkflow
 from workflows.watch import WatchWorkflow
 
@@ -28,19 +32,20 @@ _KINDS = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
     "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+    "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
 }
 
 
-async def connect(address: str, *, namespace: str, tls: bool, api_key: str, metrics_port: int) -> Client:
-    """`metrics_port`: where Prometheus reads; 0 takes a free one."""
+async def connect(address: str, *, namespace: str, security: Security, metrics_port: int) -> Client:
+    """`metrics_port`: where Prometheus reads; 0 takes a free one. Raises `BadInput`."""
     metrics = metrics_at(metrics_port)
     try:
         return await Client.connect(
             address,
             namespace=namespace,
-            tls=tls,
-            api_key=api_key or None,
-            data_converter=pydantic_data_converter,
+            tls=security.config(),
+            api_key=security.api_key or None,
+            data_converter=security.converter(),
             runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics)),
         )
     except ValueError as error:
@@ -53,18 +58,17 @@ async def connect(address: str, *, namespace: str, tls: bool, api_key: str, metr
 
 def metrics_at(port: int) -> PrometheusConfig:
     """How the worker's metrics are offered to Prometheus."""
-    buckets = {measures.STARTUP: measures.STARTUP_BUCKETS}
+    buckets = {
+        measures.STARTUP: measures.STARTUP_BUCKETS,
+        pass_gauges.DURATION: pass_gauges.DURATION_BUCKETS,
+        interruption_metrics.DURATION: interruption_metrics.DURATION_BUCKETS,
+        plan_measures.DURATION: plan_measures.DURATION_BUCKETS,
+        call_measures.AWS: call_measures.BUCKETS,
+        call_measures.KUBERNETES: call_measures.BUCKETS,
+    }
     return PrometheusConfig(
         bind_address=f"0.0.0.0:{port}", durations_as_seconds=True, histogram_bucket_overrides=buckets
     )
-
-
-def why_not(said: str) -> str:
-    """The core of what the client's transport says at length."""
-    for sign, meaning in (("ConnectionRefused", "connection refused"), ("dns error", "no such host")):
-        if sign in said:
-            return meaning
-    return " ".join(said.split())[:160]
 
 
 async def register_attributes(temporal: Client) -> None:
@@ -82,8 +86,8 @@ async def register_attributes(temporal: Client) -> None:
             ) from error
 
 
-async def start_singletons(temporal: Client, cluster: str, window: BatchWindow) -> None:
-    """Watch, Provisioning and Cluster: one each, whoever comes first."""
+async def start_singletons(temporal: Client, cluster: str, window: BatchWindow, *, events: str = "") -> None:
+    """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `events`: the queue of EC2's."""
     queue, policy = ids.task_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
     await temporal.start_workflow(
         WatchWorkflow.run, cluster, id=ids.watch(cluster), task_queue=queue, id_conflict_policy=policy
@@ -101,6 +105,15 @@ async def start_singletons(temporal: Client, cluster: str, window: BatchWindow) 
         id=ids.cluster(cluster),
         task_queue=queue,
         id_conflict_policy=policy,
+    )
+    await temporal.start_workflow(
+        InterruptionWorkflow.run,
+        InterruptionState(cluster=cluster, queue=events),
+        id=ids.interruption(cluster),
+        task_queue=queue,
+        id_conflict_policy=policy,
+        start_signal="queue_named",
+        start_signal_args=[QueueNamed(queue=events)],
     )
 
 

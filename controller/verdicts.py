@@ -48,7 +48,7 @@ class Verdicts:
         """What a pass found."""
         self.last = decision
         self._show(self._eligible, ELIGIBLE, "reason", _by_reason(decision))
-        self._show(self._excluded, EXCLUDED, "cause", _by_cause(decision))
+        self._show(self._excluded, EXCLUDED, "cause", decision.causes)
         self._news.set()
 
     async def run(self) -> None:
@@ -116,7 +116,3 @@ def _by_reason(decision: Decision) -> dict[str, int]:
     """As Karpenter writes them; all of them, so that zero is told too."""
     found = Counter(method for one in decision.nodes for method in one.eligible)
     return {method.lower(): found[method] for method in METHODS}
-
-
-def _by_cause(decision: Decision) -> dict[str, int]:
-    return dict(Counter(cause for one in decision.nodes for cause in {said.cause for said in one.excluded}))

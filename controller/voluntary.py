@@ -17,7 +17,9 @@ from controller.caches import Caches
 from controller.disrupting import Disrupting, settings
 from controller.holding import Holding
 from controller.nominations import Nominations
+from controller.pass_gauges import PassGauges
 from controller.planning import Planning
+from controller.pod_events import PodEvents
 from controller.policies import Policies
 from controller.settings import HostSettings
 from controller.showing import Showing
@@ -43,24 +45,35 @@ class Voluntary:
         meter: MetricMeter,
         now: Callable[[], datetime],
     ) -> None:
-        self.stirring = Stirring(caches, signaller, host.cluster)
-        self.verdicts = Verdicts(caches, kube.events, meter)
+        self.stirring = Stirring(caches, signaller, host.cluster, took=lambda: self._gauges.took)
+        self._pod_events = PodEvents(caches, kube.claims, now)
+        self.verdicts, self._gauges = Verdicts(caches, kube.events, meter), PassGauges(meter)
         self.disrupting = Disrupting(
             caches=caches,
             filling=planning.filling,
             nominations=nominations,
             away=away,
-            allowing=Allowing(caches, policies.rules_of),
+            allowing=Allowing(caches, policies.rules_of, policies.unread_of),
             claims=kube.claims,
+            events=kube.events,
             settings=settings(spot_to_spot=gates.SPOT_TO_SPOT in host.gates),
             not_ready_grace=host.not_ready_grace,
             graces=policies.graces,
             now=now,
             paused=Holding(caches, brake),
             decided=self.verdicts.take,
+            passed=lambda seen: self._gauges.take(seen.allowances, seen.consuming, seen.seconds),
         )
         self.showing = Showing(caches, self.disrupting)
 
+    def look(self, *, gone: bool) -> None:
+        """After every burst of changes. `gone`: NodeClaims are."""
+        self.stirring.look(gone=gone)
+        self._pod_events.look()
+
     async def run(self) -> None:
         """Until cancelled; once every kind is known."""
-        await asyncio.gather(self.stirring.run(), self.verdicts.run())
+        try:
+            await asyncio.gather(self.stirring.run(), self.verdicts.run(), self._pod_events.run())
+        finally:
+            self._gauges.close()

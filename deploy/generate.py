@@ -1,6 +1,7 @@
-"""Writes the CRDs of `deploy/crds` from the models: `python -m deploy.generate`.
+"""Writes what is said elsewhere: `python -m deploy.generate`. The CRDs of `deploy/crds` come from the models, parts of
+the Helm charts from what `deploy/helm.py` names, docs/reference, the dashboard and the picture from the code.
 
-With `--check` nothing is written, and the exit code is 1 if a file is not what the models say.
+With `--check` nothing is written, and the exit code is 1 if a file is not what its source says.
 """
 
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from deploy import dashboard, helm, picture
+from deploy.pages import pages
 from deploy.schema import root_schema
 from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, LifecyclePolicy, NodeClaim, NodeOverlay, NodePool
 
@@ -171,16 +174,26 @@ def text_of(kind: Kind) -> str:
     return _HEADER + yaml.dump(crd(kind), Dumper=_NoAliases, width=110, allow_unicode=True)
 
 
+def files() -> dict[Path, str]:
+    """What each written file holds."""
+    crds = {kind.file: text_of(kind) for kind in KINDS}
+    charts = helm.files({path.name: text for path, text in crds.items()})
+    return {**crds, **charts, **pages(), **{one.FILE: one.text() for one in (dashboard, picture)}}
+
+
 def outdated() -> list[Path]:
-    """Files that are missing or differ from what the models say."""
-    return [one.file for one in KINDS if not one.file.exists() or one.file.read_text() != text_of(one)]
+    """Files that are missing, differ from what their source says, or have none any more."""
+    wrong = [path for path, text in files().items() if not path.exists() or path.read_text() != text]
+    return wrong + helm.strays({kind.file.name: "" for kind in KINDS})
 
 
 def write() -> None:
-    """Write all files."""
-    FOLDER.mkdir(exist_ok=True)
-    for kind in KINDS:
-        kind.file.write_text(text_of(kind))
+    """Write all files, and remove those that have no source any more."""
+    for path, text in files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for path in helm.strays({kind.file.name: "" for kind in KINDS}):
+        path.unlink()
 
 
 def _names(kind: Kind) -> dict[str, Any]:
@@ -211,7 +224,7 @@ def main(arguments: list[str]) -> int:
         write()
         return 0
     for path in outdated():
-        print(f"{path.name} is not what the models say: run python -m deploy.generate", file=sys.stderr)
+        print(f"{path.name} is not what its source says: run python -m deploy.generate", file=sys.stderr)
     return 1 if outdated() else 0
 
 

@@ -1,4 +1,6 @@
-"""What ships with the worker, read from the files beside this one: its IAM policy and its rights in the cluster."""
+"""What ships with the worker, read from the files beside this one: its IAM policy, its rights in the cluster, and the
+stack of its queue.
+"""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +11,7 @@ import yaml
 
 HERE = Path(__file__).parent
 RBAC = HERE / "rbac"
+EVENTS_STACK = HERE / "cloudformation" / "events.yaml"
 IAM_FILES = tuple(sorted((HERE / "iam").glob("*.json")))
 
 
@@ -28,6 +31,11 @@ def render(policy: str, values: Mapping[str, str]) -> dict[str, Any]:
 def rbac_documents() -> list[dict[str, Any]]:
     files = sorted(RBAC.glob("*.yaml"))
     return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+
+
+def crd_files() -> tuple[Path, ...]:
+    """One CustomResourceDefinition each."""
+    return tuple(sorted((HERE / "crds").glob("*.yaml")))
 
 
 def service_account() -> tuple[str, str]:

@@ -8,6 +8,7 @@ from kube.claims import KubeClaims
 from kube.client import KubeClient, connect
 from kube.events import KubeEvents
 from kube.inventory import KubeInventory
+from kube.jobs import KubeJobs
 from kube.leases import KubeLeases
 from kube.lifecycle_policies import KubeLifecyclePolicies
 from kube.loads import KubeLoads
@@ -39,6 +40,7 @@ class KubeAdapters:
     budgets: KubeBudgets
     rollouts: KubeRollouts
     namespaces: KubeNamespaces
+    jobs: KubeJobs
 
     async def close(self) -> None:
         """Send the events that wait, for a moment, and end the session."""
@@ -66,6 +68,7 @@ def build(client: KubeClient) -> KubeAdapters:
         budgets=KubeBudgets(client),
         rollouts=KubeRollouts(client),
         namespaces=KubeNamespaces(client),
+        jobs=KubeJobs(client),
     )
 
 

@@ -7,7 +7,7 @@ from kube.client import KubeClient
 from kube.errors import Json
 from kube.events import KubeEvents
 from kube.objects import Objects
-from kube.patches import annotate, patch_metadata, patch_status, relabel
+from kube.patches import Annotating, patch_metadata, patch_status, relabel
 from kube.resources import NODE_CLAIMS
 from kube.turns import Teller
 from model.kinds import NodeClaim
@@ -15,9 +15,10 @@ from model.labels import NODECLAIM_CONDITIONS, TERMINATION_FINALIZER
 from model.outcomes import ConditionPatch
 
 
-class KubeClaims:
+class KubeClaims(Annotating):
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._claims = Objects(client, NODE_CLAIMS)
+        super().__init__(self._claims)
         self._teller = Teller(events, NODE_CLAIMS.kind)
 
     async def get(self, name: str) -> NodeClaim | None:
@@ -65,16 +66,6 @@ class KubeClaims:
 
     async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         return await relabel(self._claims, name, labels, uid=uid)
-
-    async def annotate(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
-    ) -> str:
-        return await annotate(self._claims, name, annotations, uid=uid, only=only)
 
     async def delete(self, name: str, uid: str) -> bool:
         return await self._claims.delete(name, uid=uid)

@@ -27,6 +27,7 @@ from kube.resources import (
     PODS,
 )
 from model.faults import Fault
+from model.lanes import LANE
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +40,8 @@ _CHANGED_QUIET: Final = 10.0
 _NOMINATED: Final = "Nominated"
 _NOMINATED_RATE: Final = 5.0
 _NOMINATED_BURST: Final = 10.0
-_WAITING: Final = 1000
+_WAITING: Final = 5000
+"""A storm of 500 nodes says some five things of each."""
 _SENDERS: Final = 4
 _MESSAGE_LIMIT: Final = 1024
 _API_VERSIONS: Final = {
@@ -136,6 +138,7 @@ class KubeEvents:
             self._senders = [asyncio.create_task(self._send(), name="kube-events") for _ in range(_SENDERS)]
 
     async def _send(self) -> None:
+        LANE.set("crowd")
         while True:
             event = await self._waiting.get()
             try:

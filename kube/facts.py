@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 def node_fact(node: Json) -> NodeFact:
     """Raises QuantityError."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
-    ready = _condition(status, labels.READY)
+    ready = condition_of(status, labels.READY)
     return NodeFact.model_validate(
         {
             "name": metadata["name"],
@@ -51,9 +51,9 @@ def node_fact(node: Json) -> NodeFact:
 def claim_fact(claim: Json) -> ClaimFact:
     """Raises QuantityError and DurationError."""
     metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
-    overdue = _condition(status, labels.OVERDUE)
-    drifted = _condition(status, labels.DRIFTED) if _is_true(status, labels.DRIFTED) else {}
-    reason = _condition(status, labels.DISRUPTION_REASON) if _is_true(status, labels.DISRUPTION_REASON) else {}
+    overdue = condition_of(status, labels.OVERDUE)
+    drifted = condition_of(status, labels.DRIFTED) if _is_true(status, labels.DRIFTED) else {}
+    reason = condition_of(status, labels.DISRUPTION_REASON) if _is_true(status, labels.DISRUPTION_REASON) else {}
     marks = metadata.get("labels") or {}
     return ClaimFact.model_validate(
         {
@@ -82,11 +82,12 @@ def claim_fact(claim: Json) -> ClaimFact:
             "initialized_at": _true_since(status, labels.INITIALIZED_CONDITION),
             "overdue": overdue.get("reason", "") if overdue.get("status") == "True" else "",
             "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
-            "consistent": _condition(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
+            "consistent": condition_of(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
             "disruption": reason.get("reason", ""),
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "drifted_at": drifted.get("lastTransitionTime"),
+            "drain_waits": any(_waits(status, one) for one in (labels.DRAINED, labels.VOLUMES_DETACHED)),
             "last_pod_event": status.get("lastPodEventTime"),
             "termination_grace_period": spec.get("terminationGracePeriod") or "",
             "deleting": "deletionTimestamp" in metadata,
@@ -165,16 +166,22 @@ def is_ours(reference: Json) -> bool:
     return reference.get("group") == labels.AWS_GROUP and reference.get("kind") == "EC2NodeClass"
 
 
-def _condition(status: Json, wanted: str) -> Json:
+def condition_of(status: Json, wanted: str) -> Json:
+    """Empty when there is none of this type."""
     return next((one for one in status.get("conditions") or () if one.get("type") == wanted), {})
 
 
+def _waits(status: Json, type_: str) -> bool:
+    found = condition_of(status, type_)
+    return found.get("status") == "Unknown" and bool(found.get("message"))
+
+
 def _is_true(status: Json, wanted: str) -> bool:
-    return bool(_condition(status, wanted).get("status") == "True")
+    return bool(condition_of(status, wanted).get("status") == "True")
 
 
 def _true_since(status: Json, wanted: str) -> str | None:
-    found = _condition(status, wanted)
+    found = condition_of(status, wanted)
     since: str | None = found.get("lastTransitionTime") if found.get("status") == "True" else None
     return since
 

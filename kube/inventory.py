@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kube.client import KubeClient
 from kube.errors import Json
+from kube.facts import condition_of
 from kube.objects import Objects
 from kube.resources import EC2_NODE_CLASSES, LEASES, NODE_CLAIMS, NODES
 from model import labels
@@ -85,14 +86,14 @@ def claim_mark(claim: Json) -> ClaimMark:
         group_id=notes.get(labels.LAUNCH_GROUP, ""),
         provider_id=status.get("providerID", ""),
         node_name=status.get("nodeName", ""),
-        registered=_condition(status, labels.REGISTERED_CONDITION).get("status") == "True",
+        registered=condition_of(status, labels.REGISTERED_CONDITION).get("status") == "True",
         deleting="deletionTimestamp" in metadata,
         annotations=notes,
     )
 
 
 def node_mark(node: Json) -> NodeMark:
-    metadata, ready = node["metadata"], _condition(_part(node, "status"), labels.READY)
+    metadata, ready = node["metadata"], condition_of(_part(node, "status"), labels.READY)
     return NodeMark(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -130,7 +131,3 @@ def lease_mark(lease: Json) -> LeaseMark:
 def _part(thing: Json, name: str) -> Json:
     found: Any = thing.get(name)
     return found if isinstance(found, dict) else {}
-
-
-def _condition(status: Json, wanted: str) -> Json:
-    return next((one for one in status.get("conditions") or () if one.get("type") == wanted), {})

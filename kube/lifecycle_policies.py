@@ -1,7 +1,7 @@
 """LifecyclePolicies: read for the watch, and the verdict on each of them written down."""
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -13,9 +13,10 @@ from kube.patches import patch_status
 from kube.resources import LIFECYCLE_POLICIES
 from kube.turns import Teller
 from model.kinds import LifecyclePolicy
+from model.kinds.lifecyclepolicy import PoolSelector
 from model.labels import LIFECYCLEPOLICY_CONDITIONS, VALIDATION_SUCCEEDED
 from model.outcomes import ConditionPatch
-from model.policies import PolicyFact, PolicyVerdict
+from model.policies import PolicyFact, PolicyVerdict, Unread
 
 _KIND: Final = LIFECYCLE_POLICIES.kind
 
@@ -24,6 +25,10 @@ class KubeLifecyclePolicies:
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._policies, self._events = Objects(client, LIFECYCLE_POLICIES), events
         self._teller = Teller(events, _KIND)
+
+    async def facts(self) -> list[PolicyFact]:
+        """All of them, as the watch would read them."""
+        return [policy_fact(one) for one in await self._policies.list()]
 
     async def say(self, name: str, uid: str, verdict: PolicyVerdict, *, now: datetime) -> bool:
         """Conditions and the NodePools for which it counts; nothing is written where nothing changes, and a refusal is
@@ -59,16 +64,43 @@ def policy_fact(policy: Json) -> PolicyFact:
     try:
         typed = LifecyclePolicy.from_object({"spec": spec}).spec
     except ValidationError as error:
-        return PolicyFact.model_validate({**seen, "problem": _problem(error)})
+        return PolicyFact.model_validate({**seen, **_in_part(spec), "problem": _problem(error)})
     chosen = typed.node_pool_selector
+    found = {**seen, **_selected(chosen), "rules": typed.rules}
     if chosen is not None and bool(chosen.names) == bool(chosen.match_labels):
-        problem = (
+        found["problem"] = (
             "spec.nodePoolSelector: it chooses by one of the two; write 'names' or 'matchLabels', or leave it out for "
             "every NodePool"
         )
-        return PolicyFact.model_validate({**seen, "problem": problem})
-    selected = {"names": chosen.names, "match_labels": chosen.match_labels} if chosen else {}
-    return PolicyFact.model_validate({**seen, **selected, "rules": typed.rules})
+    return PolicyFact.model_validate(found)
+
+
+def _selected(chosen: PoolSelector | None) -> dict[str, Any]:
+    return {"names": chosen.names, "match_labels": chosen.match_labels} if chosen else {}
+
+
+def _in_part(spec: Any) -> dict[str, Any]:
+    """Of a spec that cannot be read as a whole: whom it selects, and what it says of voluntary disruption. A selector
+    that cannot be read selects nobody."""
+    written = spec if isinstance(spec, dict) else {}
+    try:
+        chosen = LifecyclePolicy.from_object({"spec": _only(written, "nodePoolSelector")}).spec.node_pool_selector
+    except ValidationError:
+        return {}
+    rules: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    for section in ("disruption", "rollout", "hooks"):
+        try:
+            found = LifecyclePolicy.from_object({"spec": _only(written, section)}).spec
+        except ValidationError as error:
+            unread[section] = _problem(error)
+        else:
+            rules |= found.rules.to_object()
+    return {**_selected(chosen), "rules": rules, "unread": Unread.model_validate(unread)}
+
+
+def _only(spec: Json, section: str) -> Json:
+    return {section: spec[section]} if spec.get(section) is not None else {}
 
 
 def _problem(error: ValidationError) -> str:

@@ -11,7 +11,7 @@ from kube.client import KubeClient
 from kube.errors import Json
 from kube.facts import node_fact
 from kube.objects import Objects
-from kube.patches import annotate, relabel
+from kube.patches import Annotating, relabel
 from kube.resources import NODES
 from kube.shared import SharedRead
 from model import labels
@@ -22,10 +22,11 @@ from model.outcomes import NodeState
 _LB: Final = labels.EXCLUDE_FROM_LOAD_BALANCERS
 
 
-class KubeNodes:
+class KubeNodes(Annotating):
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._nodes = Objects(client, NODES)
+        super().__init__(self._nodes)
         self._all = SharedRead(self._nodes.list)
 
     async def get(self, name: str) -> NodeState | None:
@@ -53,16 +54,6 @@ class KubeNodes:
 
     async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
         return await relabel(self._nodes, name, labels, uid=uid)
-
-    async def annotate(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
-    ) -> str:
-        return await annotate(self._nodes, name, annotations, uid=uid, only=only)
 
     async def mark_disrupted(self, name: str) -> NodeState | None:
         node = await self._nodes.change(name, _disruption)

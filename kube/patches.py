@@ -1,6 +1,6 @@
-"""Changes to Karpenter's kinds: metadata, status and conditions, at most one call each and none where nothing changes.
+"""Changes to objects: metadata, status and conditions, at most one call each and none where nothing changes.
 
-Used by `claims.py`, `pools.py` and `node_classes.py`.
+Used by `claims.py`, `nodes.py`, `pools.py`, `node_classes.py` and `namespaces.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,26 +46,32 @@ async def relabel(objects: Objects, name: str, labels: Mapping[str, str | None],
     return await objects.change(name, decide, uid=uid) is not None
 
 
-async def annotate(
-    objects: Objects,
-    name: str,
-    annotations: Mapping[str, str | None],
-    *,
-    uid: str = "",
-    only: Mapping[str, str] | None = None,
-) -> str:
-    """Set annotations, and take off those that are None, where the object's are as `only` has them. Its UID, empty when
-    it is gone."""
+class Annotating:
+    """An adapter whose objects carry annotations. Satisfies `activities.pauses.Annotated`."""
 
-    def decide(item: Json) -> Json | None:
-        held = item["metadata"].get("annotations") or {}
-        if any(held.get(key) != value for key, value in (only or {}).items()):
-            return None
-        changes = merge_patch(held, annotations)
-        return {"metadata": {"annotations": changes}} if changes else None
+    def __init__(self, annotated: Objects) -> None:
+        self._annotated = annotated
 
-    item = await objects.change(name, decide, uid=uid)
-    return str(item["metadata"]["uid"]) if item else ""
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        """Set annotations, and take off those that are None, where the object's are as `only` has them. Its UID, empty
+        when it is gone."""
+
+        def decide(item: Json) -> Json | None:
+            held = item["metadata"].get("annotations") or {}
+            if any(held.get(key) != value for key, value in (only or {}).items()):
+                return None
+            changes = merge_patch(held, annotations)
+            return {"metadata": {"annotations": changes}} if changes else None
+
+        item = await self._annotated.change(name, decide, uid=uid)
+        return str(item["metadata"]["uid"]) if item else ""
 
 
 async def patch_status(

@@ -42,6 +42,7 @@ def pod_fact(pod: Json) -> PodFact:
             "mirror": MIRROR_ANNOTATION in annotations or any(one.get("kind") == "Node" for one in owners),
             "do_not_disrupt": annotations.get(labels.DO_NOT_DISRUPT, ""),
             "started": status.get("startTime"),
+            "bound": _bound(status),
             "ready": _ready(status),
             "deletion_cost": _deletion_cost(annotations),
             **_placement(spec),
@@ -100,9 +101,9 @@ def _placement(spec: Json) -> dict[str, Any]:
         "priority": spec.get("priority", 0),
         "priority_class": spec.get("priorityClassName", ""),
         "node_selector": spec.get("nodeSelector") or {},
-        "required_terms": [_expressions(term) for term in required],
+        "required_terms": [expressions(term) for term in required],
         "preferred_terms": [
-            {"weight": one["weight"], "expressions": _expressions(one.get("preference") or {})} for one in preferred
+            {"weight": one["weight"], "expressions": expressions(one.get("preference") or {})} for one in preferred
         ],
         "tolerations": [_toleration(one) for one in spec.get("tolerations") or ()],
         "uses_match_fields": any("matchFields" in term for term in required)
@@ -110,7 +111,8 @@ def _placement(spec: Json) -> dict[str, Any]:
     }
 
 
-def _expressions(term: Json) -> list[dict[str, Any]]:
+def expressions(term: Json) -> list[dict[str, Any]]:
+    """The requirements of a selector term, as facts have them."""
     return [
         {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
         for one in term.get("matchExpressions") or ()
@@ -142,6 +144,11 @@ def _nomination(status: Json) -> dict[str, str]:
 def _unschedulable(status: Json) -> bool:
     said = _said(status)
     return said is not None and said.get("status") == "False" and said.get("reason") == "Unschedulable"
+
+
+def _bound(status: Json) -> str | None:
+    said = _said(status)
+    return said.get("lastTransitionTime") if said is not None and said.get("status") == "True" else None
 
 
 def _ready(status: Json) -> bool | None:

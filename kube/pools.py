@@ -6,7 +6,7 @@ from datetime import datetime
 from kube.client import KubeClient
 from kube.events import KubeEvents
 from kube.objects import Objects
-from kube.patches import annotate, patch_metadata, patch_status
+from kube.patches import Annotating, patch_metadata, patch_status
 from kube.resources import NODE_POOLS
 from kube.turns import Teller
 from model.kinds import NodePool
@@ -14,9 +14,10 @@ from model.labels import NODEPOOL_CONDITIONS
 from model.outcomes import ConditionPatch
 
 
-class KubePools:
+class KubePools(Annotating):
     def __init__(self, client: KubeClient, events: KubeEvents) -> None:
         self._pools = Objects(client, NODE_POOLS)
+        super().__init__(self._pools)
         self._teller = Teller(events, NODE_POOLS.kind)
 
     async def get(self, name: str) -> NodePool | None:
@@ -48,13 +49,3 @@ class KubePools:
             teller=self._teller,
         )
         return item is not None
-
-    async def annotate(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
-    ) -> str:
-        return await annotate(self._pools, name, annotations, uid=uid, only=only)

@@ -50,6 +50,7 @@ VOLUME_ATTACHMENTS = Resource("storage.k8s.io/v1", "volumeattachments", "VolumeA
 SERVICES = Resource("v1", "services", "Service", namespaced=True)
 LEASES = Resource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
 POD_DISRUPTION_BUDGETS = Resource("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
+JOBS = Resource("batch/v1", "jobs", "Job", namespaced=True)
 POD_TEMPLATES = Resource("v1", "podtemplates", "PodTemplate", namespaced=True)
 WORKLOADS = {
     "Deployment": Resource("apps/v1", "deployments", "Deployment", namespaced=True),

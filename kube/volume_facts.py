@@ -7,6 +7,7 @@ tree are what CSI drivers do today, so that they have the drivers' names from he
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kube.pod_facts import expressions
 from model import labels
 from model.volume_facts import CSINodeFact, StorageClassFact, VolumeClaimFact, VolumeFact
 
@@ -61,7 +62,7 @@ def volume_fact(volume: Json) -> VolumeFact:
     required = (spec.get("nodeAffinity") or {}).get("required")
     # The kube-scheduler matches these terms against labels alone, which no term with matchFields satisfies.
     terms = [
-        _expressions(term) for term in (required or {}).get("nodeSelectorTerms") or () if not term.get("matchFields")
+        expressions(term) for term in (required or {}).get("nodeSelectorTerms") or () if not term.get("matchFields")
     ]
     zones = _zones(metadata.get("labels") or {})
     if zones:
@@ -117,11 +118,4 @@ def _zones(marks: Mapping[str, str]) -> list[dict[str, Any]]:
     kube-scheduler heeds both."""
     return [
         {"key": key, "operator": "In", "values": marks[key].split(_BETWEEN_ZONES)} for key in _ZONE_KEYS if key in marks
-    ]
-
-
-def _expressions(term: Json) -> list[dict[str, Any]]:
-    return [
-        {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
-        for one in term.get("matchExpressions") or ()
     ]

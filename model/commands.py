@@ -3,7 +3,7 @@
 `workflows/disruption.py` carries a command out, `workflows/cluster.py` keeps all of them.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from model.base import Message
@@ -11,6 +11,7 @@ from model.disrupting import Bounced, Proposal, UnderWay
 from model.disruption import Leaving, Method
 from model.messages import Pause, PermitAnswered
 from model.pauses import Mirror
+from model.permits import Booked
 
 Step = Literal["Permit", "Begin", "Replace", "Wait", "Finish", "Undo", "Over"]
 """Of a command, in the order of a life without trouble; Undo takes the place of what is left to do."""
@@ -27,6 +28,17 @@ class CommandOver(Message):
     why: str = ""
     nodes: tuple[str, ...] = ()
     """UIDs of the NodeClaims that it failed for; empty: of all."""
+    keep_until: datetime | None = None
+    """A person wants them left alone until then."""
+
+
+class GiveUp(Message):
+    """Update or signal of a person to a command: undo it."""
+
+    by: str
+    reason: str
+    keep: timedelta = timedelta(0)
+    """For how long its nodes are left alone; nothing: as after any command that was recalled."""
 
 
 class CommandMade(Message):
@@ -63,6 +75,8 @@ class CommandState(Message):
     """What a replacement said that never will be."""
     recalled: str = ""
     """Why it is to stop."""
+    keep_until: datetime | None = None
+    """Its nodes are left alone until then."""
     ready_by: datetime | None = None
     """When replacements are waited for no more."""
     looks: int = 0
@@ -124,6 +138,8 @@ class DisruptionState(Message):
     excluded: int = 0
     under_way: tuple[CommandRun, ...] = ()
     bounced: tuple[Bounced, ...] = ()
+    booked: tuple[Booked, ...] = ()
+    """Permits under budgets for all NodePools together."""
     pause: Pause | None = None
     mirror: Mirror = Mirror()
     """Of the pause, as an annotation of the worker's namespace."""

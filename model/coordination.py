@@ -55,6 +55,13 @@ class Permit(Message):
     """Who has it: the NodeClaim's own, or that of a command; empty where an earlier version gave it."""
     since: datetime | None = None
     """When it was given."""
+    begins_within: timedelta = timedelta(0)
+    """As in PermitAsked."""
+
+    @property
+    def counts_until(self) -> datetime:
+        """Who has it may begin until `until`, and the node is seen on its way some time after."""
+        return self.until + self.begins_within
 
 
 class PoolState(Message):
@@ -65,6 +72,8 @@ class PoolState(Message):
     """Wishes not granted yet, oldest first."""
     refused: tuple[str, ...] = ()
     """Those that have been told why they wait, as UID and workflow; they are told once, not at every look."""
+    causes: dict[str, str] = {}
+    """Of these, what they wait for: where it is something else, they are told again."""
     permits: tuple[Permit, ...] = ()
     past: tuple[Disrupted, ...] = ()
     """What went by permits lately; as far back as rates of its LifecyclePolicy look."""

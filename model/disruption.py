@@ -3,6 +3,7 @@
 `scheduling/disruption/` decides, `policy/allowances.py` says how many may go; `tenure plan` and `tenure why` show it.
 """
 
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -46,6 +47,8 @@ class Disrupted(Value):
     pool: str
     reason: Method
     at: datetime
+    uid: str = ""
+    """Of its NodeClaim; empty where an earlier version wrote it down."""
 
 
 class Exclusion(Value):
@@ -228,3 +231,8 @@ class Decision(Value):
     unreached: tuple[str, ...] = ()
     """NodeClaims that were to be looked at, and were not."""
     simulations: int = 0
+
+    @property
+    def causes(self) -> Counter[str]:
+        """How many nodes each cause excludes."""
+        return Counter(cause for one in self.nodes for cause in dict.fromkeys(said.cause for said in one.excluded))

@@ -10,8 +10,9 @@ from typing import Final, Literal
 from model.base import Message, Value
 from model.facts import Selector
 
-Cause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating"]
-"""`refused`: the API server refuses the eviction for a reason that is no budget, such as a webhook."""
+Cause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating", "policy"]
+"""`refused`: the API server refuses the eviction for a reason that is no budget, such as a webhook. `policy`: a
+LifecyclePolicy lets the pod go later than others."""
 Prospect = Literal["never", "can", "at", "unknown"]
 """`never`: somebody has to change something; `can`: when others have done their part; `at`: at `passes_at`."""
 BLOCKING: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
@@ -118,6 +119,16 @@ class DrainVerdict(Message):
         if self.follows:
             said.append(self.follows)
         return tuple(said)
+
+
+class PodsHeld(Message):
+    """A class of pods, and whether it waits while others leave."""
+
+    match_labels: dict[str, str]
+    held: bool = True
+    until: datetime | None = None
+    """When they go, whatever they wait for; None: nobody knows."""
+    why: str = ""
 
 
 class DrainState(Message):

@@ -118,6 +118,8 @@ class PodFact(Value):
     """The raw value of the karpenter.sh/do-not-disrupt annotation."""
     started: datetime | None = None
     """status.startTime: a do-not-disrupt that is a duration counts from here."""
+    bound: datetime | None = None
+    """When it came to its node: since when its condition PodScheduled is True."""
     ready: bool | None = None
     """Its condition Ready; None where it is not known."""
     deletion_cost: int = 0
@@ -140,6 +142,11 @@ class PodFact(Value):
     @property
     def finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def alive(self) -> bool:
+        """Neither finished nor followed by another: a StatefulSet makes the next one only when this is gone."""
+        return not self.finished and (not self.deleting or self.owner_kind == "StatefulSet")
 
 
 class NamespaceFact(Value):
@@ -221,6 +228,8 @@ class ClaimFact(Value):
     """The phase that its condition says is past its deadline."""
     disruption: str = ""
     """The reason of the condition DisruptionReason, while it is True."""
+    drain_waits: bool = False
+    """Its drain waits, and says for what: pods, or volumes that are attached."""
     deleting: bool = False
     deletion: datetime | None = None
     finalizers: tuple[str, ...] = ()

@@ -73,6 +73,8 @@ class Launched(Message):
     zone: str
     capacity_type: str
     image_id: str
+    price: float = 0.0
+    """US dollars an hour as it was launched; 0 where that is not known."""
 
 
 class LaunchRefused(Message):

@@ -5,16 +5,19 @@ Phases are in the order of life; `policy/lifecycle.py` has the one table of lega
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from model.absence import Absence
 from model.base import Message
 from model.catalogue import UnavailableOffering
 from model.drains import DrainState, GaveUp
+from model.hooks import Hooks
 from model.launches import Launched, LaunchGroup, LaunchRefused
 from model.messages import DisruptionReason, Pause, PermitAnswered
 from model.observations import ClaimSeen
 from model.pace import Expected
 from model.pauses import Mirror
+from model.remembered import Remembered, StopStart
 from model.repairs import Health
 
 
@@ -26,6 +29,10 @@ class Phase(StrEnum):
     DRAIN = "Drain"
     TERMINATION = "Termination"
     GONE = "Gone"
+
+
+ENDING: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
+"""Phases of a node that is on its way out."""
 
 
 class Deadlines(Message):
@@ -97,6 +104,8 @@ class ClaimState(Message):
     seen: ClaimSeen = ClaimSeen()
     unready_since: datetime | None = None
     """Since when the Node is NotReady, or when its instance was last found to run all the same."""
+    looks: int = 0
+    """How often in a row its instance was found to run while the Node is away or NotReady."""
     node_name: str = ""
     registered: bool = False
     initialized: bool = False
@@ -122,6 +131,8 @@ class ClaimState(Message):
     permit_asked: datetime | None = None
     permit_for: DisruptionReason = "Empty"
     """What it was asked for."""
+    asks: int = 0
+    """How often it was asked for again, having been refused."""
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
     pause: Pause | None = None
@@ -132,6 +143,26 @@ class ClaimState(Message):
     drain: DrainState | None = None
     gave_up: GaveUp | None = None
     """The last drain that was given up."""
+    hooks: Hooks = Hooks()
+    """What is done at points of its end, and what came of it."""
+    notices: tuple[Remembered, ...] = ()
+    """What AWS said of its instance, as `policy/notices.py` keeps it."""
+    notices_told: dict[str, str] = {}
+    """What was said of them, as `policy/interruption_words.py` counts it."""
+    notices_written: str = ""
+    """What its NodeClaim's annotation says of them."""
+    keeps_records: bool = False
+    """It keeps what came from AWS in its memo; a run that began before that was so does not."""
+    expected_back: datetime | None = None
+    """Until when its stopped instance is waited for, as its NodeClaim says."""
+    marked: bool = False
+    """It began to be taken out of service, and is to be put back if it does not go."""
+    interrupted: str = ""
+    """The event that it is drained for, by its key."""
+    stop: StopStart | None = None
+    """The last time that its instance was stopped and started for an event."""
+    waits_until: datetime | None = None
+    """When a ready node goes for an event, at the latest; shown as its deadline."""
     said_ready: bool | None = None
     """Of a replacement: what it told the disruption that waits for it."""
     story: tuple[Step, ...] = ()

@@ -1,13 +1,15 @@
 """From what EC2 could not give to marks: what is not asked for again for some minutes, and how far each reaches."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from model.catalogue import UnavailableOffering
+from model.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, INSTANCE_TYPE, RESERVED, SPOT, ZONE
 from model.launches import FleetError
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
-"""Each new refusal begins it anew (reference 2.3)."""
+"""Each new refusal begins it anew (reference 2.3), and each interruption (5.3)."""
+INTERRUPTED = "Interrupted"
 _ANY = "*"
 
 
@@ -16,6 +18,23 @@ def marks_of(errors: Iterable[FleetError], node_class: str, now: datetime) -> tu
     missing; one that names nothing teaches nothing."""
     found = {_key(mark): mark for error in errors if error.insufficient and (mark := _mark(error, node_class, now))}
     return tuple(found[key] for key in sorted(found))
+
+
+def mark_of_taken(labels: Mapping[str, str], at: datetime) -> UnavailableOffering | None:
+    """What an interruption of a node with these labels says of the capacity pool that it came from (reference 5.3):
+    spot of its type in its zone, or its reservation, is short. None where they do not tell, or it is neither."""
+    instance_type, zone = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, "")
+    kind, reservation = labels.get(CAPACITY_TYPE, ""), labels.get(CAPACITY_RESERVATION_ID, "")
+    if not (instance_type and zone) or kind not in (SPOT, RESERVED) or (kind == RESERVED) != bool(reservation):
+        return None
+    return UnavailableOffering(
+        instance_type=instance_type,
+        zone=zone,
+        capacity_type=kind,
+        until=at + UNAVAILABLE_FOR,
+        reason=INTERRUPTED,
+        reservation_id=reservation,
+    )
 
 
 def latest(marks: Iterable[UnavailableOffering], now: datetime) -> tuple[UnavailableOffering, ...]:

@@ -1,12 +1,12 @@
 """What workflows and people say to each other: launches, permits, pauses."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from model.base import Message
 from model.launches import LaunchResult
 
-DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired"]
+DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired", "Interrupted"]
 
 
 class GroupAnswered(Message):
@@ -26,6 +26,8 @@ class PermitAsked(Message):
     workflow_id: str
     reason: DisruptionReason
     since: datetime
+    begins_within: timedelta = timedelta(0)
+    """How long after the permit's end the node may still begin to go: so long the permit counts, be it used or not."""
 
 
 class PermitWithdrawn(Message):
@@ -34,6 +36,8 @@ class PermitWithdrawn(Message):
     claim_uid: str
     workflow_id: str = ""
     """Whose wish, or permit; empty: everybody's for this NodeClaim."""
+    used: bool = False
+    """The node is on its way: it counts for rates. Else the permit was not needed."""
 
 
 class PermitAnswered(Message):

@@ -13,6 +13,7 @@ from model.kinds import LifecycleRules
 from model.kinds.disruption_rules import DisruptionRules
 from model.kinds.rollout_rules import RolloutRules
 from model.pace import Expected
+from model.policies import Unread
 from model.repairs import Unhealthy
 
 UNCOMPARED: Final = {"number", "ready_since", "expected", "disruption"}
@@ -67,6 +68,8 @@ class ClaimSeen(Message):
     """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
+    event_policies: dict[str, str] = {}
+    """By kind of AWS's events: the names of the policies that say something of it."""
     pause: str = ""
     """The annotation tenure.sh/pause of the NodeClaim, or else of its Node."""
 
@@ -119,6 +122,15 @@ class PoolSeen(Message):
     """... and that of the worker's namespace, which is for the whole cluster."""
     rules: DisruptionRules | None = None
     """What LifecyclePolicies say of voluntary disruption there; None where none says anything."""
+    unread: Unread = Unread()
+    """What they say of it and nobody can read."""
+    freed: int = 0
+    """Another one whenever its budgets may leave more than before, while some of its nodes may wish to go."""
+
+    def is_room_alone(self, before: "PoolSeen") -> bool:
+        """Nothing else is new: its status is as it was."""
+        same = {"number": self.number, "freed": self.freed}
+        return self.freed != before.freed and before.model_copy(update=same) == self
 
 
 class NodeClassSeen(Message):

@@ -8,6 +8,7 @@ from typing import Literal
 
 from model.base import Value
 from model.catalogue import Market
+from model.labels import DISRUPTED_TAINT_KEY
 
 
 class InstanceFacts(Value):
@@ -34,6 +35,8 @@ class InstanceFacts(Value):
     launched_at: datetime | None = None
     instance_profile: str = ""
     """By name."""
+    root: str = ""
+    """What its root device is: `ebs` outlives a stop, `instance-store` does not."""
 
     @property
     def market(self) -> Market:
@@ -79,6 +82,11 @@ class NodeState(Value):
     boot_id: str = ""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
+
+    @property
+    def being_disrupted(self) -> bool:
+        """Taken out of service, to be drained: be it that its NodeClaim is not deleted before the pods are gone."""
+        return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.taints)
 
 
 class DrainPod(Value):

@@ -1,9 +1,12 @@
-"""What a NodePool asks the cluster before it gives permits for voluntary disruption."""
+"""What a NodePool asks before it gives permits for voluntary disruption: the cluster, and the Cluster workflow."""
+
+from datetime import datetime, timedelta
 
 from model.base import Message
 from model.coordination import Permit
 from model.disruption import Disrupted
 from model.kinds.disruption_rules import DisruptionRules
+from model.policies import Unread
 
 
 class AllowanceAsked(Message):
@@ -13,8 +16,51 @@ class AllowanceAsked(Message):
     reason: str = "Empty"
     rules: DisruptionRules | None = None
     """What LifecyclePolicies say beyond the NodePool's own budgets."""
+    unread: Unread = Unread()
     past: tuple[Disrupted, ...] = ()
     permits: tuple[Permit, ...] = ()
     """Those that are out: they count as gone once their node is on its way."""
     asking: tuple[str, ...] = ()
     """UIDs of NodeClaims that permits are wished for, or out to."""
+    wishing: tuple[str, ...] = ()
+    """UIDs of those whose own workflows wish for one: so they are not being disrupted, whatever their nodes show."""
+    booked: tuple[str, ...] = ()
+    """UIDs of NodeClaims of other NodePools that have permits, or are about to: they count as going."""
+
+
+class Went(Message):
+    """What rates of a NodePool count."""
+
+    over: timedelta = timedelta(0)
+    """How far back they look; nothing: there are none."""
+    past: tuple[Disrupted, ...] = ()
+    permits: tuple[Permit, ...] = ()
+    """Those that are out, or were when it was looked last."""
+
+
+class Booked(Message):
+    """A place under budgets for all NodePools together."""
+
+    pool: str
+    claim_uid: str
+    until: datetime
+
+
+class BookAsked(Message):
+    """Signal to the Cluster workflow: these places, and none but these, are the NodePool's."""
+
+    pool: str
+    workflow_id: str
+    wanted: dict[str, datetime] = {}
+    """By UID of the NodeClaim, until when."""
+    token: str = ""
+    """Of the answer; empty: none is wished for."""
+
+
+class BookAnswered(Message):
+    """Signal to a NodePool: what others had booked when it booked."""
+
+    token: str = ""
+    others: tuple[str, ...] = ()
+    until: datetime | None = None
+    """When the first of these places lapses."""

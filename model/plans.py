@@ -7,6 +7,7 @@ from model.catalogue import UnavailableOffering
 from model.facts import Expression, Taint
 from model.launches import Member
 from model.learnt import Learnt
+from model.pool_slices import PoolSlice
 
 
 class PlannedClaim(Value):
@@ -76,6 +77,8 @@ class LaunchDraft(Message):
     """Attempts in a row that failed for another reason than capacity."""
     why: str = ""
     """What the last attempt came to."""
+    pool_slice: PoolSlice | None = None
+    """From which capacity pools the first attempt asks; None: from all."""
     joined: bool = False
     """Its members were made by somebody else, so that nothing is known of them yet."""
 

@@ -5,9 +5,28 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from model.base import Value
 from model.kinds import LifecycleRules
+
+
+class Unread(Value):
+    """What LifecyclePolicies say of voluntary disruption and nobody can read: it holds what it would have narrowed."""
+
+    disruption: str = ""
+    """Which policy and field, what stands there, what to write; empty when all can be read."""
+    rollout: str = ""
+    """Likewise of roll-outs."""
+    hooks: str = ""
+    """Likewise of hooks, which a node would go without."""
+
+    def words(self, reason: str) -> str:
+        """Why no node goes for this reason; empty when nothing keeps them."""
+        return self.disruption or self.hooks or (self.rollout if reason == "Drifted" else "")
+
+
+ALL_READ: Final = Unread()
 
 
 class PolicyFact(Value):
@@ -20,6 +39,8 @@ class PolicyFact(Value):
     rules: LifecycleRules = LifecycleRules()
     problem: str = ""
     """Why it cannot be read; the user is told on the object."""
+    unread: Unread = Unread()
+    """Fields of these sections that are not what the CRD asks for."""
 
     @property
     def precision(self) -> int:

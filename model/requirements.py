@@ -5,7 +5,6 @@ result is written back as expressions. `model/requirement.py` has the single req
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 
 from model.facts import Expression
@@ -79,9 +78,6 @@ class Requirements(Mapping[str, Requirement]):
 
     def without(self, *keys: str) -> "Requirements":
         return Requirements(one for key, one in self.items() if key not in keys)
-
-    def without_min_values(self) -> "Requirements":
-        return Requirements(replace(one, min_values=None) for one in self.values())
 
     def conflicts(self, other: "Requirements") -> tuple[str, ...]:
         """The keys that both name and that exclude each other, sorted. What only one names is not looked at."""

@@ -8,9 +8,10 @@ from pydantic import model_validator
 from model.absence import Absence
 from model.base import Message
 from model.catalogue import UnavailableOffering
-from model.drains import DrainVerdict
+from model.drains import DrainVerdict, PodsHeld
 from model.kinds.lifecycle_rules import DrainRules
 from model.launches import Launched, LaunchPreparation, Member
+from model.permits import Went
 from model.plans import LaunchDraft
 from model.registrations import Registrations
 
@@ -68,6 +69,8 @@ class Recalled(Message):
     """The phase that the condition tenure.sh/Overdue says is past its deadline."""
     absences: tuple[Absence, ...] = ()
     """When its node was away, as the NodeClaim says."""
+    interruptions: str = ""
+    """What AWS said of its instance, as the NodeClaim says."""
 
 
 class Registered(Message):
@@ -119,6 +122,12 @@ class DrainAsked(Message):
     escalate: bool = False
     """Pods are deleted with their own grace period from now on, whatever holds them."""
     rules: DrainRules | None = None
+    held: tuple[PodsHeld, ...] = ()
+    """Classes of pods; the first that matches a pod says whether it waits."""
+    stay: bool = False
+    """The NodeClaim is not deleted at the end either."""
+    override: bool = False
+    """Do-not-disrupt pods are evicted as others are."""
 
 
 class Drained(Message):
@@ -136,6 +145,15 @@ class Drained(Message):
 class GiveUpAsked(Message):
     claim: ClaimRef
     why: str
+    event: str = "DrainGivenUp"
+    warning: bool = True
+
+
+class Cycled(Message):
+    """What became of a stop, or a start. `unfit`: what is on its disks would be lost."""
+
+    outcome: Literal["done", "gone", "unfit"]
+    why: str = ""
 
 
 class Report(Message):
@@ -186,12 +204,15 @@ class PoolAsked(Message):
     gate_off: bool = False
     """It is a static pool, and the gate StaticCapacity is off where the watch is."""
     registrations: Registrations = Registrations()
+    went: Went = Went()
 
 
 class PoolWritten(Message):
     exists: bool = True
     registrations: Registrations | None = None
     """With those that the live NodeClaims tell of; None where an earlier version answered, with a plain yes or no."""
+    went: Went = Went()
+    """With what the NodePool's annotation tells of."""
 
     @model_validator(mode="before")
     @classmethod

@@ -32,6 +32,7 @@ TRANSIENT: Final = frozenset(
         labels.UNREACHABLE_TAINT_KEY,
         labels.NETWORK_UNAVAILABLE_TAINT_KEY,
         labels.UNINITIALIZED_TAINT_KEY,
+        labels.SHUTDOWN_TAINT_KEY,
     }
 )
 """Keys of taints that come and go with a node's health, whatever their effect."""

@@ -14,19 +14,12 @@ from model.disruption import METHODS, Allowances, Disrupted, Room, ZonesAtOnce
 from model.durations import parse_duration
 from model.kinds import Budget
 from model.kinds.disruption_rules import DisruptionFreeze, DisruptionRate, DisruptionRules, DisruptionWindow
-from policy.budgets import Allowance, decide_allowance, share_of
+from model.policies import ALL_READ, Unread
+from policy.budgets import Allowance, decide_allowance, is_closed, read_count, share_of
 from policy.windows import is_open, moment, next_hit
 
-__all__ = [
-    "Disrupted",
-    "NodeCounted",
-    "PoolWishes",
-    "decide_allowances",
-    "decide_limits",
-    "longest_rate",
-    "problems_of",
-]
 T = TypeVar("T")
+UNREAD_RATE: Final = timedelta(days=7)
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -47,6 +40,7 @@ class PoolWishes:
     name: str
     budgets: Sequence[Budget] = ()
     rules: DisruptionRules | None = None
+    unread: Unread = ALL_READ
 
 
 def decide_allowances(
@@ -79,12 +73,15 @@ def decide_limits(
         zones_at_once=found.zones_at_once(),
         cluster=found.cluster(),
         youngest=found.youngest(),
+        fixed=found.is_fixed(reason),
     )
 
 
-def longest_rate(rules: DisruptionRules | None) -> timedelta:
-    """How far back rates look; nothing where there are none, or none that can be read."""
-    if rules is None or problems_of(rules):
+def longest_rate(rules: DisruptionRules | None, unread: Unread = ALL_READ) -> timedelta:
+    """How far back rates look; nothing where there are none. Of those that cannot be read a week is remembered."""
+    if unread.disruption or (rules is not None and problems_of(rules)):
+        return UNREAD_RATE
+    if rules is None:
         return timedelta(0)
     return max((_duration(one.within) for one in rules.rates or ()), default=timedelta(0))
 
@@ -109,12 +106,19 @@ class _Pool:
 
     def room(self, method: str) -> Room:
         """The strictest of all that is said."""
-        if self._wrong:
-            return Room(allowed=0, why=self._wrong[0])
+        if held := self.wishes.unread.words(method) or next(iter(self._wrong), ""):
+            return Room(allowed=0, why=held)
         base = decide_allowance(self.wishes.budgets, self.count(), reason=method, now=self.now)
         said = [Room(allowed=base.allowed, why=base.why), *self._freezes(method), *self._windows(method)]
         said += self._rates(method)
         return min(said, key=lambda one: one.allowed)
+
+    def is_fixed(self, method: str) -> bool:
+        """No node's coming, going or recovery lets any go."""
+        if self._wrong or self.wishes.unread.words(method):
+            return True
+        said = any(True for _ in (*self._freezes(method), *self._windows(method)))
+        return said or is_closed(self.wishes.budgets, reason=method, now=self.now)
 
     def zones(self) -> dict[str, Room]:
         rule = self._rules.per_zone
@@ -142,7 +146,8 @@ class _Pool:
 
     def errors(self) -> Iterator[str]:
         name = self.wishes.name
-        yield from (f"NodePool {name}: {one}" for one in self._wrong)
+        unread = self.wishes.unread
+        yield from (f"NodePool {name}: {one}" for one in (unread.disruption, unread.rollout, *self._wrong) if one)
         answer = decide_allowance(self.wishes.budgets, self.count(), reason=METHODS[0], now=self.now)
         if answer.unreadable:
             yield f"NodePool {name}: spec.disruption.budgets: {answer.why}"
@@ -203,9 +208,9 @@ def _problems(rules: DisruptionRules, field: str) -> Iterator[str]:
     for number, rate in enumerate(rules.rates or ()):
         yield from _said(f"{field}.rates[{number}]", _read_rate, rate)
     if rules.per_zone is not None and rules.per_zone.nodes is not None:
-        yield from _said(f"{field}.perZone.nodes", _read_count, rules.per_zone.nodes)
+        yield from _said(f"{field}.perZone.nodes", read_count, rules.per_zone.nodes)
     if rules.cluster_nodes is not None:
-        yield from _said(f"{field}.clusterNodes", _read_count, rules.cluster_nodes)
+        yield from _said(f"{field}.clusterNodes", read_count, rules.cluster_nodes)
 
 
 def _said(where: str, read: Callable[[T], object], value: T) -> Iterator[str]:
@@ -228,14 +233,7 @@ def _read_freeze(one: DisruptionFreeze) -> None:
 
 def _read_rate(one: DisruptionRate) -> None:
     _duration(one.within)
-    _read_count(one.nodes)
-
-
-def _read_count(nodes: str) -> None:
-    try:
-        share_of(nodes, 1)
-    except ValueError as error:
-        raise ValueError(f"{nodes!r} is no number of nodes: write one such as '5', or a share such as '10%'") from error
+    read_count(one.nodes)
 
 
 def _duration(text: str) -> timedelta:

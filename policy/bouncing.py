@@ -13,6 +13,9 @@ from model.disrupting import Bounced, Proposal
 
 NODES_FIRST: Final = timedelta(minutes=5)
 NODES_LONGEST: Final = timedelta(hours=24)
+STALE_FIRST: Final = timedelta(seconds=20)
+STALE_LONGEST: Final = timedelta(hours=1)
+"""The world had moved before anything was done: what holds then holds for a moment only, as a rule."""
 POOL_FIRST: Final = timedelta(minutes=1)
 POOL_LONGEST: Final = timedelta(hours=1)
 KEPT_FOR: Final = timedelta(hours=24)
@@ -35,8 +38,10 @@ def remembered(memory: Memory, proposal: Proposal, over: CommandOver, now: datet
     known = [one.times for one in memory if uids & {*one.claims}]
     grows = over.ending not in _NOBODYS_FAULT
     times = max(known, default=0) + 1 if grows else max(known, default=1)
-    pause = _pause(NODES_FIRST, NODES_LONGEST, times) if grows else NODES_FIRST
-    entry = Bounced(claims=tuple(sorted(uids)), times=times, until=now + pause, why=over.why)
+    first, longest = (STALE_FIRST, STALE_LONGEST) if over.ending == "stale" else (NODES_FIRST, NODES_LONGEST)
+    pause = _pause(first, longest, times) if grows else first
+    until = max(now + pause, over.keep_until or now)
+    entry = Bounced(claims=tuple(sorted(uids)), times=times, until=until, why=over.why)
     return (*_without(memory, uids, ()), entry)
 
 

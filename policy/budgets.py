@@ -43,6 +43,10 @@ class Allowance(Message):
     """Of all NodePools together."""
     youngest: timedelta | None = None
     """How old a node has to be."""
+    fixed: bool = False
+    """Nothing goes whatever nodes do: only time, or another spec, lets any go."""
+    opens: datetime | None = None
+    """When time alone may let more go than now; None for never."""
     asking: dict[str, Asking] = {}
     """By UID: the NodeClaims that were asked about and stand."""
 
@@ -66,6 +70,14 @@ def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str
     return _answer(max(0, limit - used), count, words)
 
 
+def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
+    """Whether they let nothing go, however many nodes there are: one of `0` or `0%` holds, or cannot be read."""
+    try:
+        return any(_covers(one, reason) and share_of(one.nodes, 1) <= 0 and is_active(one, now) for one in budgets)
+    except ValueError:
+        return True
+
+
 def _answer(allowed: int, count: PoolCount, why: str) -> Allowance:
     return Allowance(allowed=allowed, count=count, why=why)
 
@@ -84,6 +96,14 @@ def share_of(text: str, total: int) -> int:
     if text.endswith("%"):
         return math.ceil(int(text[:-1]) * total / 100)
     return int(text)
+
+
+def read_count(text: str) -> int:
+    """The same of 100 nodes, of what a person wrote. Raises ValueError which says what to write."""
+    try:
+        return share_of(text, 100)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no number of nodes: write one such as '5', or a share such as '10%'") from error
 
 
 def is_active(budget: Budget, now: datetime) -> bool:

@@ -15,6 +15,8 @@ DEADLINES: Final[dict[Step, timedelta]] = {
 }
 """For replacements Karpenter waits between ten minutes and this, by how much it has to do (reference 4.9). Here a
 replacement that fails says so itself, by the deadlines of its own launch and registration."""
+BEGINS_WITHIN: Final = DEADLINES["Begin"] + timedelta(minutes=1)
+"""After its permits' end, at the latest: it begins while it has them, and is seen to have begun a moment later."""
 FINISH_WITHIN: Final = timedelta(minutes=10)
 """For trying to delete nodes whose replacements are ready, while the API server does not answer."""
 RENEW_AFTER: Final = timedelta(seconds=90)

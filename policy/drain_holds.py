@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from model import labels
-from model.drains import BudgetFact, Hold, Prospect
+from model.drains import BudgetFact, Hold, PodsHeld, Prospect
 from model.facts import Selector
 from model.outcomes import DrainPod, Eviction
 
@@ -44,6 +44,11 @@ def hold(pod: DrainPod, **fields: object) -> Hold:
     owner = f"{pod.owner_kind} {pod.owner_name}".strip()
     subject = f"{pod.namespace}/{pod.name}"
     return Hold.model_validate({"subject": subject, "uid": pod.uid, "owner": owner, **fields})
+
+
+def held_back(pod: DrainPod, by: PodsHeld) -> Hold:
+    """A LifecyclePolicy lets it go later than others."""
+    return hold(pod, cause="policy", what=by.why, passes="at" if by.until else "can", passes_at=by.until)
 
 
 def refused(pod: DrainPod, eviction: Eviction, budgets: Sequence[BudgetFact]) -> Hold:

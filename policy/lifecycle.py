@@ -17,19 +17,19 @@ TRANSITIONS: dict[Phase, dict[Phase, str]] = {
     },
     Phase.REGISTRATION: {
         Phase.INITIALIZATION: "the instance's Node joined and carries the claim's labels and taints",
-        Phase.TERMINATION: "the registration deadline passed, or a person deleted the NodeClaim",
+        Phase.TERMINATION: "the registration deadline passed, AWS takes it back, or a person deleted the NodeClaim",
     },
     Phase.INITIALIZATION: {
         Phase.READY: "the Node is Ready, its startup taints are gone and its resources are there",
-        Phase.DRAIN: "a person, an owner, expiry or repair deleted the NodeClaim, or a policy did at the deadline",
+        Phase.DRAIN: "a person, an owner, expiry, repair or AWS's word deleted it, or a policy did at the deadline",
     },
     Phase.READY: {
         Phase.INITIALIZATION: "the machine came back with another boot id",
-        Phase.DRAIN: "a person deleted it, it expired, repair replaced it, or its NodePool permitted a disruption",
+        Phase.DRAIN: "a person, expiry, repair or AWS's word deleted it, or its NodePool permitted a disruption",
     },
     Phase.DRAIN: {
         Phase.TERMINATION: "no pod and no volume is waited for, or the termination grace period is over",
-        Phase.READY: "its LifecyclePolicy gave a blocked drain up, and its NodeClaim is not being deleted",
+        Phase.READY: "its policy or AWS called the drain off, and its NodeClaim is not being deleted",
     },
     Phase.TERMINATION: {
         Phase.GONE: "EC2 no longer lists the instance and the finalizers are off",

@@ -10,6 +10,7 @@ from typing import Final
 
 from model.lifecycle import ClaimState, Phase
 from model.pace import PhaseTimes
+from policy.hook_words import has_failed, is_at_one
 from policy.rules import action_of
 
 SLOW: Final = "slow"
@@ -23,6 +24,7 @@ ADVICE: Final[Mapping[Phase, str]] = {
     Phase.TERMINATION: "see why the instance does not end",
 }
 """What a person can do about a phase that is overdue."""
+MEND_HOOK: Final = "mend the hook, or take it out of its LifecyclePolicy"
 LONGEST: Final = 250
 """Characters; a Keyword in SQL visibility holds 255."""
 
@@ -36,8 +38,11 @@ def blocked_by(state: ClaimState) -> str:
     """Who or what is waited for, as everybody is shown it; empty while the node goes its way."""
     said = state.blocked_by
     if state.overdue and state.phase in ADVICE:
-        whom = f"{WAITS_FOR_A_PERSON}: {ADVICE[state.phase]}" if is_alarmed(state) else WAITS_FOR_ITS_END
+        advice = MEND_HOOK if is_at_one(state) else ADVICE[state.phase]
+        whom = f"{WAITS_FOR_A_PERSON}: {advice}" if is_alarmed(state) else WAITS_FOR_ITS_END
         said = f"{whom}; {said}" if said else whom
+    elif has_failed(state):
+        said = f"{WAITS_FOR_A_PERSON}: {MEND_HOOK}; {said}"
     elif is_lost(state):
         said = f"{WAITS_FOR_A_PERSON}: bring its Node back, or delete the NodeClaim; {said}"
     elif state.slow:

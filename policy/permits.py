@@ -1,18 +1,27 @@
 """Which wishes to disrupt a node are granted now, and why the others are not. Pure.
 
 `activities/allowances.py` reads what is left of every limit, `workflows/permits.py` hands the permits out. A permit
-that is out and not used yet takes room of its own; one whose node is on its way is counted by the limits themselves.
+that is out and not used yet takes room of its own, for as long as it may be used; one whose node is on its way is
+counted by the limits themselves.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from model.coordination import Permit
 from model.disruption import METHODS, Disrupted
 from model.durations import format_duration
 from model.messages import PermitAsked
 from policy.budgets import Allowance, Asking
+from policy.record import merged
+
+_COUNTS: Final = re.compile(
+    r" of \d+ nodes allows \d+|\d+ in use|\d+ permits out|\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)?"
+)
+"""And moments, which move with every look."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ def decide_permits(
     known = [one for one in wishes if standing is None or one.claim_uid in standing]
     room = _Rooms(pool, allowances, now, held)
     for permit in out:
-        room.take(permit.claim_uid, unused=permit.until > now and permit.claim_uid not in going)
+        room.take(permit.claim_uid, unused=permit.counts_until > now and permit.claim_uid not in going)
     holders = {one.claim_uid: one for one in out}
     granted: list[PermitAsked] = []
     waiting: list[PermitAsked] = []
@@ -69,7 +78,7 @@ def decide_permits(
             why[key_of(wish)] = refusal
         else:
             granted.append(wish)
-            room.take(wish.claim_uid, unused=True, fresh=True)
+            room.take(wish.claim_uid, unused=True)
             holders[wish.claim_uid] = permit_of(wish, now, now)
     return Decision(tuple(granted), tuple(waiting), why, out, gone)
 
@@ -82,6 +91,7 @@ def permit_of(wish: PermitAsked, now: datetime, until: datetime) -> Permit:
         workflow_id=wish.workflow_id,
         since=now,
         until=until,
+        begins_within=wish.begins_within,
     )
 
 
@@ -90,12 +100,17 @@ def is_held_by(permit: Permit, wish: PermitAsked) -> bool:
     return permit.claim_uid == wish.claim_uid and permit.workflow_id in ("", wish.workflow_id)
 
 
+def cause_of(why: str) -> str:
+    """What keeps a wish waiting, without the counts that come and go while it does."""
+    return _COUNTS.sub("", why)
+
+
 def taken_by(permit: Permit | None, now: datetime) -> str:
     """Why nobody else gets a permit for this NodeClaim; empty when one may."""
     if permit is None:
         return ""
-    lapsed = permit.until < now
-    until = "its node is on its way" if lapsed else f"until {permit.until.isoformat(timespec='seconds')}"
+    lapsed = permit.counts_until < now
+    until = "its node is on its way" if lapsed else f"until {permit.counts_until.isoformat(timespec='seconds')}"
     return (
         f"a permit for {permit.claim_name} is out to {permit.workflow_id or 'its workflow'}: {permit.reason}, {until}"
     )
@@ -103,8 +118,7 @@ def taken_by(permit: Permit | None, now: datetime) -> str:
 
 def after(past: Iterable[Disrupted], gone: Iterable[Permit], pool: str, since: datetime) -> tuple[Disrupted, ...]:
     """The record of what went, with those permits that were used, and without what no rate looks back at."""
-    went = (*past, *used(gone, pool))
-    return tuple(one for one in went if one.at >= since)
+    return merged(past, used(gone, pool), since=since)
 
 
 def used(permits: Iterable[Permit], pool: str) -> Iterator[Disrupted]:
@@ -112,14 +126,14 @@ def used(permits: Iterable[Permit], pool: str) -> Iterator[Disrupted]:
     for one in permits:
         for method in METHODS:
             if one.reason == method and one.since:
-                yield Disrupted(pool=pool, reason=method, at=one.since)
+                yield Disrupted(pool=pool, reason=method, at=one.since, uid=one.claim_uid)
 
 
 def _goes_on(permit: Permit, standing: set[str] | None, going: set[str], now: datetime) -> bool:
     """A lease lapses, unless its node is on its way: then it is known who has it until it is gone."""
     if standing is None:
-        return permit.until > now
-    return permit.claim_uid in standing and (permit.until > now or permit.claim_uid in going)
+        return permit.counts_until > now
+    return permit.claim_uid in standing and (permit.counts_until > now or permit.claim_uid in going)
 
 
 @dataclass
@@ -131,18 +145,16 @@ class _Rooms:
     now: datetime
     held: str
     leased: int = 0
-    """Out and not used yet, ..."""
-    fresh: int = 0
-    """... and those of this decision."""
+    """Out and not used yet, those of this decision among them."""
     by_zone: dict[str, int] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
 
-    def take(self, uid: str, *, unused: bool, fresh: bool = False) -> None:
+    def take(self, uid: str, *, unused: bool) -> None:
         zone = self._zone(uid)
         if zone:
             self.begun.add(zone)
         if unused:
-            self.leased, self.fresh = self.leased + (not fresh), self.fresh + fresh
+            self.leased += 1
             self.by_zone[zone] = self.by_zone.get(zone, 0) + 1
 
     def refusal(self, wish: PermitAsked) -> str:
@@ -155,11 +167,10 @@ class _Rooms:
             return f"NodeClaim {wish.claim_name} {asking.paused}"
         if young := _too_young(left, asking, self.now):
             return f"NodeClaim {wish.claim_name}: {young}"
-        taken = self.leased + self.fresh
         out = f"{self.leased} permits out"
-        if left.allowed <= taken:
+        if left.allowed <= self.leased:
             return f"NodePool {self.pool}: {left.why}, {out}"
-        if left.cluster is not None and left.cluster.allowed <= taken:
+        if left.cluster is not None and left.cluster.allowed <= self.leased:
             return f"all NodePools: {left.cluster.why}, {out}"
         return self._in_zone(left, asking.zone)
 

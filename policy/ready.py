@@ -13,23 +13,33 @@ from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import ClaimState
 from model.messages import DisruptionReason
 from policy.expiry import expiry_of, has_expired, is_under_budget
+from policy.interruption import ACTING, Interrupted, decide_interruption, expected_back
 from policy.pauses import again_at, holds, words
 from policy.repair import Repair, decide_repair
 
 ASK_AGAIN_UNANSWERED = timedelta(seconds=30)
 """A permit that was asked for and never answered is asked for again: the pool's workflow may have been replaced."""
 ASK_AGAIN_REFUSED = timedelta(minutes=10)
-"""The pool keeps a refused wish and grants it later; this only guards against a pool that forgot."""
-LOOK_AGAIN_UNREADY = timedelta(minutes=2)
-"""Between looks at the instance of a Node that is NotReady (Karpenter's garbage collection, reference 3.8)."""
+"""The pool keeps a refused wish and grants it later; this only guards against a pool that forgot, ..."""
+ASK_AGAIN_SLOWEST = timedelta(hours=1)
+"""... and is twice as long each time, up to this."""
+LOOK_AGAIN_AWAY = timedelta(minutes=2)
+"""Between looks at the instance of a Node that is missing or NotReady (Karpenter's garbage collection, reference 3.8),
+at first. An instance that ended is found by the first look or two, ..."""
+LOOK_STEADY: Final = 2
+"""... so that after so many they come twice as late each time, ..."""
+LOOK_SLOWEST_AWAY = timedelta(minutes=10)
+"""... up to this."""
 
 EMPTY: Final = "Empty"
 EXPIRED: Final = "Expired"
+INTERRUPTED: Final = "Interrupted"
+PERMIT: Final = "the pool's permit"
 REPLACED_LATER = "waits for its replacement to be planned"
 
 
 class Verdict(Value):
-    do: Literal["wait", "drain", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"]
+    do: Literal["wait", "drain", "interrupt", "initialize", "expire", "ask", "withdraw", "disrupt", "look", "repair"]
     until: datetime | None = None
     """For `wait`: when time alone changes the verdict; None while only a signal can."""
     why: str = ""
@@ -38,10 +48,14 @@ class Verdict(Value):
 
 
 def decide_ready(state: ClaimState, now: datetime) -> Verdict:
-    """Deletion first, then what the machine says, then expiry, then its health, then the pool's wish to shrink."""
+    """Deletion first, then AWS's word, then what the machine says, then expiry, then its health, then the pool's wish
+    to shrink."""
     seen = state.seen
     if seen.deleting or not seen.exists:
         return Verdict(do="drain", why=seen.disruption or "Deleted")
+    event = decide_interruption(state, now)
+    if event.do in ACTING:
+        return Verdict(do="interrupt", why=event.reason)
     if seen.boot_id and state.boot_id and seen.boot_id != state.boot_id:
         return Verdict(do="initialize", why="Rebooted")
     expired = has_expired(state, now)
@@ -49,19 +63,27 @@ def decide_ready(state: ClaimState, now: datetime) -> Verdict:
         return Verdict(do="expire", why=EXPIRED)
     if not seen.node_name:
         return Verdict(do="look", why="NodeNotFound")
-    trouble = decide_repair(state, now)
+    trouble = decide_repair(state, now) if expected_back(state) is None else Repair()
     if trouble.do != "wait":
         return Verdict(do="repair", why=trouble.condition)
-    return _beside(trouble, _decide_calm(state, now, expired=expired))
+    return _waiting(event, _beside(trouble, _decide_calm(state, now, event, expired=expired)))
 
 
-def _decide_calm(state: ClaimState, now: datetime, *, expired: bool) -> Verdict:
-    look = state.unready_since + LOOK_AGAIN_UNREADY if state.unready_since else None
+def _decide_calm(state: ClaimState, now: datetime, event: Interrupted, *, expired: bool) -> Verdict:
+    look = state.unready_since + look_pause(state.looks) if state.unready_since else None
     if look and now >= look:
         return Verdict(do="look", why="NodeNotReady")
+    if event.do == "ask":
+        return _sooner(_paused(state, now) or _left_alone(state, now) or _decide_permit(state, now, INTERRUPTED), look)
     if expired:
         return _sooner(_decide_expired(state, now), look)
     return _sooner(_sooner(_decide_empty(state, now), expiry_of(state)), look)
+
+
+def look_pause(looks: int) -> timedelta:
+    """Before another look at the instance, after as many that found it running."""
+    doublings: int = 2 ** min(max(0, looks - LOOK_STEADY), 8)
+    return min(LOOK_SLOWEST_AWAY, LOOK_AGAIN_AWAY * doublings)
 
 
 def _decide_expired(state: ClaimState, now: datetime) -> Verdict:
@@ -108,10 +130,11 @@ def _decide_permit(state: ClaimState, now: datetime, why: DisruptionReason) -> V
         return Verdict(do="disrupt", why=why)
     if asked is None or (permit and permit.granted):
         return Verdict(do="ask", why=why)
-    again = asked + (ASK_AGAIN_REFUSED if permit else ASK_AGAIN_UNANSWERED)
+    doublings: int = 2 ** min(state.asks, 8)
+    again = asked + (min(ASK_AGAIN_SLOWEST, ASK_AGAIN_REFUSED * doublings) if permit else ASK_AGAIN_UNANSWERED)
     if now >= again:
         return Verdict(do="ask", why=why)
-    return Verdict(do="wait", until=again, why="the pool's permit", blocked_by=permit.blocked_by if permit else "")
+    return Verdict(do="wait", until=again, why=PERMIT, blocked_by=permit.blocked_by if permit else "")
 
 
 def _held(state: ClaimState) -> str:
@@ -148,6 +171,14 @@ def _beside(trouble: Repair, verdict: Verdict) -> Verdict:
     if verdict.do == "wait" and trouble.blocked_by and not verdict.blocked_by:
         verdict = verdict.model_copy(update={"blocked_by": trouble.blocked_by})
     return _sooner(verdict, trouble.until)
+
+
+def _waiting(event: Interrupted, verdict: Verdict) -> Verdict:
+    """What AWS announced is looked at again at its own time, and said first."""
+    if verdict.do != "wait" or event.do not in ("wait", "ask"):
+        return verdict
+    said = "; ".join(words for words in (event.why, verdict.blocked_by) if words)
+    return _sooner(verdict.model_copy(update={"blocked_by": said}), event.until)
 
 
 def _let_go(state: ClaimState, verdict: Verdict) -> Verdict:

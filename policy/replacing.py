@@ -1,9 +1,7 @@
 """What a replacement's life says to the disruption that waits for it: that it is ready, or that it never will be."""
 
 from model.disrupting import ReplacementSaid
-from model.lifecycle import ClaimState, Phase
-
-_OVER = (Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
+from model.lifecycle import ENDING, ClaimState, Phase
 
 
 def replacement_says(state: ClaimState) -> ReplacementSaid | None:
@@ -13,7 +11,7 @@ def replacement_says(state: ClaimState) -> ReplacementSaid | None:
         return None
     if state.phase is Phase.READY:
         return ReplacementSaid(claim=state.identity.name, ready=True)
-    if state.phase in _OVER:
+    if state.phase in ENDING:
         refused = f": {state.refused.reason} {state.refused.message}" if state.refused else ""
         return ReplacementSaid(claim=state.identity.name, ready=False, why=f"{state.disruption}{refused}"[:200])
     return None

@@ -11,7 +11,7 @@ from typing import Final
 from model.durations import parse_duration
 from model.kinds.rollout_rules import RolloutApproval, RolloutHealth, RolloutQuery, RolloutRules, RolloutWave
 from model.rollouts import Gate
-from policy.budgets import share_of
+from policy.budgets import read_count, share_of
 
 SOONEST: Final = timedelta(seconds=10)
 """Between two looks: each costs some calls, and events of a workflow's history."""
@@ -96,9 +96,9 @@ def _of_waves(waves: tuple[RolloutWave, ...], field: str) -> Iterator[str]:
                 yield f"{here}.nodes: only the last wave takes all that are left; write a number or a share such as 20%"
             continue
         try:
-            count = share_of(wave.nodes, 100)
-        except ValueError:
-            yield f"{here}.nodes: {wave.nodes!r} is no number of nodes: write one such as '5', or a share such as '10%'"
+            count = read_count(wave.nodes)
+        except ValueError as error:
+            yield f"{here}.nodes: {error}"
             continue
         if count <= 0:
             yield f"{here}.nodes: {wave.nodes!r} replaces nothing; write '1' or more, or leave the wave out"

@@ -12,6 +12,7 @@ from model.durations import DurationError, parse_duration
 from model.kinds import LifecycleRules
 from model.kinds.lifecycle_rules import DrainRules, Overdue, PhaseRules, TerminationRules
 from model.lifecycle import Deadlines, Phase
+from policy import hook_rules, interruption_rules
 from policy.allowances import problems_of
 
 ACTIONS: Final[Mapping[Phase, Overdue]] = {
@@ -23,7 +24,18 @@ ACTIONS: Final[Mapping[Phase, Overdue]] = {
 }
 """What follows a deadline where no policy says. Launch and registration are Karpenter's liveness (reference 3.5)."""
 _DURATIONS: Final = frozenset(
-    {"deadline", "blockedFor", "nodeNotReady", "notReadyGrace", "within", "drainFor", "toleration", "minimumNodeAge"}
+    {
+        "deadline",
+        "blockedFor",
+        "nodeNotReady",
+        "notReadyGrace",
+        "within",
+        "drainFor",
+        "toleration",
+        "minimumNodeAge",
+        "lead",
+        "away",
+    }
 )
 
 
@@ -73,7 +85,9 @@ def problem_of(rules: LifecycleRules) -> str:
     if blocked != "wait" and "drain.blockedFor" not in said:
         return f"drain.whenBlocked: {blocked!r} needs a time; write drain.blockedFor, such as 2h"
     wrong = problems_of(rules.disruption, "disruption") if rules.disruption else ()
-    return wrong[0] if wrong else ""
+    events = interruption_rules.problems_of(rules.interruption) if rules.interruption else iter(())
+    hooks = hook_rules.problems_of(rules.hooks) if rules.hooks else iter(())
+    return next(iter((*wrong, *events, *hooks)), "")
 
 
 def leaves(rules: LifecycleRules) -> dict[str, Any]:

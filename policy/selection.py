@@ -1,7 +1,8 @@
 """Which LifecyclePolicies hold for which NodePool, and what is wrong with the others. Pure.
 
 The more precise selection counts, field by field: names before labels before all. Of two as precise that say different
-things of one field the older counts, and both say so. One that makes no sense hurts only itself.
+things of one field the older counts, and both say so. One that makes no sense hurts only itself: it is not heeded, but
+for what it says of voluntary disruption and hooks. That counts, or holds its NodePools where it cannot be read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,8 @@ from model.durations import format_duration
 from model.kinds import LifecycleRules
 from model.labels import CONFLICT, RUNTIME_VALIDATION
 from model.lifecycle import Deadlines
-from model.policies import PolicyFact, PolicyVerdict
+from model.policies import PolicyFact, PolicyVerdict, Unread
+from policy import allowances, hook_rules
 from policy.rollout_rules import problems_of
 from policy.rules import deadlines_of, leaves, problem_of, same, spans
 
@@ -22,12 +24,18 @@ NODE_POOL_NOT_FOUND: Final = "NodePoolNotFound"
 DEADLINE_CUT: Final = "DeadlineCut"
 ROLLOUTS_HELD: Final = "RolloutsHeld"
 """Reasons of a policy that is heeded and has something to be told all the same."""
+LONG: Final = 300
+"""Characters of a value that is shown."""
 SAID: Final = 3
 """Conflicts that are written out."""
 NOT_HEEDED: Final = (
     "the policy is not heeded, and what it said before holds no more: its NodePools follow other policies, or the "
     "defaults"
 )
+STILL_HEEDED: Final = "; what it says of disruption, roll-outs and hooks counts all the same"
+HELD: Final = "; until disruption can be read no node of them goes voluntarily"
+HOOKS_HELD: Final = "; until hooks can be read no node of them goes voluntarily"
+DRIFT_HELD: Final = "; until rollout can be read no node of them goes for drift"
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class Resolved:
     """By NodePool; those of which nothing is said are not in it."""
     verdicts: Mapping[str, PolicyVerdict]
     """By policy."""
+    unread: Mapping[str, Unread]
+    """By NodePool, where voluntary disruption is held."""
 
 
 @dataclass
@@ -50,23 +60,66 @@ class _Told:
 def resolve(policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]], usual: Deadlines) -> Resolved:
     """`pools`: the labels of each NodePool; `usual`: the settings, which hold where nothing is said."""
     everyone = sorted(policies, key=lambda one: (-one.precision, one.created, one.name))
-    verdicts: dict[str, PolicyVerdict] = {}
-    sound: list[PolicyFact] = []
-    for one in everyone:
-        problem = one.problem or _in_spec(problem_of(one.rules))
-        if problem:
-            said = f"{problem}; {NOT_HEEDED}"
-            verdicts[one.name] = PolicyVerdict(refused=True, reason=RUNTIME_VALIDATION, message=said)
-        else:
-            sound.append(one)
-    told = {one.name: _Told() for one in sound}
-    rules = {}
+    problems = {one.name: one.problem or _in_spec(problem_of(one.rules)) for one in everyone}
+    heeded = [_narrowing(one) if problems[one.name] else one for one in everyone]
+    told = {one.name: _Told() for one in heeded}
+    rules, unread = {}, {}
     for pool in sorted(pools):
-        chosen = [one for one in sound if one.selects(pool, pools[pool])]
+        chosen = [one for one in heeded if one.selects(pool, pools[pool])]
         if chosen:
             rules[pool] = _merged(pool, chosen, told, usual)
-    verdicts.update({one.name: _verdict(one, told[one.name], pools) for one in sound})
-    return Resolved({pool: found for pool, found in rules.items() if leaves(found)}, verdicts)
+        if held := _unread(pool, chosen, told):
+            unread[pool] = held
+    verdicts = {
+        one.name: _refused(one, problem, told[one.name])
+        if (problem := problems[one.name])
+        else _verdict(one, told[one.name], pools)
+        for one in heeded
+    }
+    return Resolved({pool: found for pool, found in rules.items() if leaves(found)}, verdicts, unread)
+
+
+def _narrowing(refused: PolicyFact) -> PolicyFact:
+    """What counts of one that is not heeded: without it more nodes would go than were to."""
+    said, unread = refused.rules, refused.unread
+    wrong = allowances.problems_of(said.disruption) if said.disruption else ()
+    kept: dict[str, object] = {}
+    if said.disruption is not None and not wrong:
+        kept["disruption"] = said.disruption.to_object()
+    if said.rollout is not None:
+        kept["rollout"] = said.rollout.to_object()
+    if wrong:
+        unread = unread.model_copy(update={"disruption": wrong[0]})
+    if said.hooks is not None:
+        if bad := next(hook_rules.problems_of(said.hooks), ""):
+            unread = unread.model_copy(update={"hooks": bad})
+        else:
+            kept["hooks"] = said.hooks.to_object()
+    return refused.model_copy(update={"rules": LifecycleRules.model_validate(kept), "unread": unread})
+
+
+def _unread(pool: str, chosen: Sequence[PolicyFact], told: Mapping[str, _Told]) -> Unread | None:
+    """The most precise of them is named."""
+    found: dict[str, str] = {}
+    for one in chosen:
+        for section, why in one.unread.model_dump(exclude_defaults=True).items():
+            told[one.name].pools.add(pool)
+            held = f"LifecyclePolicy {one.name} cannot be read, and nothing goes until it can: {why}"
+            found.setdefault(section, held)
+    return Unread.model_validate(found) if found else None
+
+
+def _refused(one: PolicyFact, problem: str, told: _Told) -> PolicyVerdict:
+    """`one` without what is not heeded of it."""
+    unread = one.unread
+    held = HELD if unread.disruption else HOOKS_HELD if unread.hooks else DRIFT_HELD if unread.rollout else ""
+    said = held or (STILL_HEEDED if leaves(one.rules) else "")
+    return PolicyVerdict(
+        refused=True,
+        reason=RUNTIME_VALIDATION,
+        message=f"{problem}; {NOT_HEEDED}{said}",
+        node_pools=tuple(sorted(told.pools)),
+    )
 
 
 def _merged(pool: str, chosen: Sequence[PolicyFact], told: Mapping[str, _Told], usual: Deadlines) -> LifecycleRules:
@@ -91,7 +144,8 @@ def _merged(pool: str, chosen: Sequence[PolicyFact], told: Mapping[str, _Told], 
 def _differ(
     pool: str, name: str, older: tuple[PolicyFact, Any], younger: tuple[PolicyFact, Any], told: Mapping[str, _Told]
 ) -> None:
-    (first, counts), (second, does_not) = older, younger
+    (first, value), (second, other) = older, younger
+    counts, does_not = _shown(value), _shown(other)
     advice = f"write {name} in one of them alone, or select one of them more precisely"
     told[first.name].conflicts.append(
         f"LifecyclePolicy {second.name} says {name} {does_not} for NodePool {pool} where this one says {counts}, and "
@@ -101,6 +155,11 @@ def _differ(
         f"LifecyclePolicy {first.name} says {name} {counts} for NodePool {pool} where this one says {does_not}, and "
         f"selects it as precisely; {first.name} is older and counts; {advice}"
     )
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONG else f"{text[:LONG]}..."
 
 
 def _cut(pool: str, rules: LifecycleRules, usual: Deadlines) -> str:

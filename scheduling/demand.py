@@ -75,10 +75,7 @@ def _wants_a_node(pod: PodFact) -> bool:
 
 def is_reschedulable(pod: PodFact, now: datetime) -> bool:
     """It runs on a node that goes, and will come back elsewhere (reference 2.2)."""
-    if pod.finished or pod.daemonset or pod.mirror:
-        return False
-    alive = not pod.deleting or pod.owner_kind == "StatefulSet"
-    return alive and not holds_its_node(pod, now)
+    return pod.alive and not (pod.daemonset or pod.mirror or holds_its_node(pod, now))
 
 
 def holds_its_node(pod: PodFact, now: datetime) -> bool:

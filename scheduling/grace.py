@@ -2,7 +2,8 @@
 
 While it is expected its room counts and its pods wait for it; after that they are demand. The grace is used up by all
 the time that a node was away lately, so that one which comes back for a moment, again and again, is not expected for
-ever. Used by planning (`scheduling/inflight.py`) and by the watch (`controller/demand.py`, `controller/telling.py`).
+ever. A stopped instance that a LifecyclePolicy waits for has a time of its own. Used by planning
+(`scheduling/inflight.py`) and by the watch (`controller/demand.py`, `controller/telling.py`).
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Final, Literal
 
 from model.absence import Absence, lasting, read
 from model.facts import ClaimFact, NodeFact, Taint
-from model.labels import AWAY, NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY
+from model.labels import AWAY, EXPECTED_BACK, NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY
 from model.taints import passes
 
 WINDOW: Final = 6
@@ -33,12 +34,14 @@ class Grace:
         self._declared = set[str]()
         self._record: tuple[Absence, ...] = ()
         self._since: datetime | None = None
+        self._back: datetime | None = None
         # Almost every node is well, and thousands of them are asked about in every plan.
         if node.ready and not node.taints and not self._missing:
             return
         if claim:
             self._declared = {one.name for one in claim.startup_taints}
             self._record = read(claim.annotations.get(AWAY, ""))
+            self._back = _moment(claim.annotations.get(EXPECTED_BACK, ""))
         self._since = self._beginning(claim.initialized_at if claim else None)
 
     @property
@@ -56,7 +59,8 @@ class Grace:
     def standing(self, now: datetime) -> Standing:
         if self._since is None:
             return "here"
-        return "expected" if self.used(now) < self.length else "lost"
+        is_stopped = self._back is not None and now < self._back
+        return "expected" if is_stopped or self.used(now) < self.length else "lost"
 
     def used(self, now: datetime) -> timedelta:
         """How long it was away lately, this stretch included."""
@@ -73,7 +77,8 @@ class Grace:
 
     def ends(self, now: datetime) -> datetime:
         """Not before this is an expected node lost; it may be later, as what was long ago ceases to count."""
-        return now + max(self.length - self.used(now), timedelta())
+        ends = now + max(self.length - self.used(now), timedelta())
+        return max(ends, self._back) if self._back else ends
 
     def _beginning(self, initialized: datetime | None) -> datetime | None:
         """The earliest of what keeps pods off it; a stretch on record that lasts began no later. Before initialization
@@ -90,6 +95,15 @@ class Grace:
 
     def _passing(self) -> Iterable[Taint]:
         return (taint for taint in self._node.taints if passes(taint.key) or taint.name in self._declared)
+
+
+def _moment(text: str) -> datetime | None:
+    """Until when an instance that was stopped is expected, as its NodeClaim's workflow wrote it."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
 
 
 def _missing(node: NodeFact, claim: ClaimFact) -> list[str]:

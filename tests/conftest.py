@@ -4,12 +4,17 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from cli.rights import RBAC, aws_arguments
 from sandbox.plan import CRDS, Plan
 from sandbox.world import Sandbox
 from tests.integration.acts import Programme
 from tests.integration.product import Product
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("tenure", deadline=None)
+settings.load_profile("tenure")
 
 
 def pytest_configure(config: pytest.Config) -> None:

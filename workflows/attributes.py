@@ -1,6 +1,6 @@
 """The search attributes, in one list: registered at start, set by workflows, asked for by people.
 
-SQL visibility has room for 10 Keyword and 3 each of Bool and Datetime per namespace; this is the whole budget.
+SQL visibility has room for 10 Keyword and 3 each of Bool, Datetime and Double per namespace; this is the whole budget.
 """
 
 from datetime import datetime
@@ -10,7 +10,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAtt
 
 from model.commands import CommandState
 from model.lifecycle import ClaimIdentity, ClaimState, Phase
-from policy.overdue import blocked_by
+from policy.overdue import LONGEST, WAITS_FOR_A_PERSON, blocked_by
 
 NODE_POOL = SearchAttributeKey.for_keyword("TenureNodePool")
 PHASE = SearchAttributeKey.for_keyword("TenurePhase")
@@ -24,14 +24,19 @@ OVERDUE = SearchAttributeKey.for_bool("TenureOverdue")
 PAUSED = SearchAttributeKey.for_bool("TenurePaused")
 PHASE_SINCE = SearchAttributeKey.for_datetime("TenurePhaseSince")
 DEADLINE = SearchAttributeKey.for_datetime("TenureDeadline")
+PRICE = SearchAttributeKey.for_float("TenurePrice")
+"""US dollars an hour, as the node was launched."""
 
 KEYWORDS = (NODE_POOL, PHASE, BLOCKED_BY, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, NODE_NAME, INSTANCE_ID)
 ALL: dict[str, str] = {
     **{key.name: "Keyword" for key in KEYWORDS},
     **{key.name: "Bool" for key in (OVERDUE, PAUSED)},
     **{key.name: "Datetime" for key in (PHASE_SINCE, DEADLINE)},
+    PRICE.name: "Double",
 }
 """Name to type, as `temporal operator search-attribute create` takes them."""
+ROOM = {"Keyword": 10, "Bool": 3, "Datetime": 3, "Double": 3}
+"""Of each type in one namespace where visibility is kept in SQL."""
 
 
 def start_attributes(identity: ClaimIdentity, deadline: datetime | None = None) -> TypedSearchAttributes:
@@ -51,13 +56,14 @@ def start_attributes(identity: ClaimIdentity, deadline: datetime | None = None) 
 def shown(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
     """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
     launched, blocked = state.launched, blocked_by(state)
+    deadline = state.deadline or state.waits_until
     values: list[SearchAttributeUpdate[Any]] = [
         PHASE.value_set(state.phase.value),
         OVERDUE.value_set(state.overdue),
         PAUSED.value_set(True) if state.pause else PAUSED.value_unset(),
         BLOCKED_BY.value_set(blocked) if blocked else BLOCKED_BY.value_unset(),
         NODE_NAME.value_set(state.node_name) if state.node_name else NODE_NAME.value_unset(),
-        DEADLINE.value_set(state.deadline) if state.deadline else DEADLINE.value_unset(),
+        DEADLINE.value_set(deadline) if deadline else DEADLINE.value_unset(),
     ]
     if state.since:
         values.append(PHASE_SINCE.value_set(state.since))
@@ -68,6 +74,8 @@ def shown(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
             CAPACITY_TYPE.value_set(launched.capacity_type),
             INSTANCE_ID.value_set(launched.provider_id.rpartition("/")[2]),
         ]
+        if launched.price:
+            values.append(PRICE.value_set(launched.price))
     return {update.key.name: update for update in values}
 
 
@@ -75,6 +83,12 @@ def command_start(pool: str, now: datetime) -> TypedSearchAttributes:
     """Of a command of voluntary disruption: the NodePool of its first node."""
     pairs = (SearchAttributePair(PHASE, "Permit"), SearchAttributePair(PHASE_SINCE, now))
     return TypedSearchAttributes([SearchAttributePair(NODE_POOL, pool), *pairs])
+
+
+def of_rollout(overdue: bool, why: str) -> list[SearchAttributeUpdate[Any]]:
+    """Of a NodePool: a roll-out that waits for a person."""
+    blocked = BLOCKED_BY.value_set(f"{WAITS_FOR_A_PERSON}: {why}"[:LONGEST]) if overdue else BLOCKED_BY.value_unset()
+    return [OVERDUE.value_set(overdue), blocked]
 
 
 def of_command(state: CommandState) -> list[SearchAttributeUpdate[Any]]:

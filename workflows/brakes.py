@@ -194,7 +194,9 @@ class Brake:
                 PauseActivities.mirror_pause, asked, **named(PATCH, "write the pause down" if pause else "resume")
             )
         except ActivityError:
-            self._note_mirror(stands=self._state().mirror.seen, echoes=())
+            # What was not written is as it was, also where the watch has not shown that yet; or as a person made it.
+            known = self._state().mirror
+            self._note_mirror(stands=before.stands if known.stands == text else known.stands, echoes=())
             raise
         self._note_mirror(told=pause)
 

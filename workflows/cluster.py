@@ -6,10 +6,16 @@ nothing is remembered. A pass that fails is a value here: it is said, and tried 
 """
 
 import asyncio
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError, is_cancelled_exception
+from temporalio.exceptions import (
+    ActivityError,
+    FailureError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
 from temporalio.workflow import ParentClosePolicy
 
 from activities.commands import CommandActivities
@@ -17,12 +23,14 @@ from activities.disrupting import DisruptingActivities
 from model.commands import CommandAsked, CommandMade, CommandOver, CommandRun, CommandState, DisruptionState
 from model.disrupting import DecideAsked, Decided, Proposal, Stirred, UnderWay
 from model.pauses import MirrorAsked
+from model.permits import BookAnswered, BookAsked
+from policy.booking import before, booked, lapses
 from policy.bouncing import active, kept, remembered
 from policy.passes import after_fault, earliest, holds, lost, next_pass, why_not_start
 from workflows import attributes, details, ids
 from workflows.brakes import Brake, ClusterBraked
 from workflows.disruption import DisruptionWorkflow
-from workflows.options import COMMAND, DECIDE, ROLL_AT_EVENTS, named
+from workflows.options import COMMAND, DECIDE, named, roll_due
 
 PUT_BACK_WITHIN = timedelta(minutes=5)
 
@@ -47,7 +55,7 @@ class ClusterWorkflow(ClusterBraked):
     async def _turn(self) -> None:
         self._describe()
         await self._news()
-        if self._roll_due():
+        if roll_due():
             await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._brake.busy)
             workflow.continue_as_new(self._state)
         if self._due():
@@ -86,6 +94,16 @@ class ClusterWorkflow(ClusterBraked):
             memory = remembered(memory, one.under_way.proposal, over, workflow.now())
         self._change(under_way=left, bounced=memory, news=True)
 
+    @workflow.signal
+    async def book(self, asked: BookAsked) -> None:
+        """A NodePool whose nodes are limited together with all others is about to give permits."""
+        self._change(booked=booked(self._state.booked, asked, workflow.now()))
+        if asked.token:
+            book = self._state.booked
+            answer = BookAnswered(token=asked.token, others=before(book, asked.pool), until=lapses(book, asked.pool))
+            with suppress(FailureError):
+                await workflow.get_external_workflow_handle(asked.workflow_id).signal("booked", answer)
+
     @workflow.query
     def state(self) -> DisruptionState:
         return self._state
@@ -96,7 +114,7 @@ class ClusterWorkflow(ClusterBraked):
         known = self._state.news
         try:
             await workflow.wait_condition(
-                lambda: self._due() or self._state.news != known or self._roll_due(),
+                lambda: self._due() or self._state.news != known or roll_due(),
                 timeout=max(moment - workflow.now(), timedelta(0)) if moment else None,
                 timeout_summary="the next pass" if moment else None,
             )
@@ -191,10 +209,6 @@ class ClusterWorkflow(ClusterBraked):
 
     def _change(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
-
-    def _roll_due(self) -> bool:
-        info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
 
     def _describe(self) -> None:
         workflow.set_current_details(details.of_cluster(self._state))

@@ -10,15 +10,18 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import FailureError
+from temporalio.workflow import ActivityCancellationType
 
 from model.commands import CommandActed, CommandAsked, CommandMade, CommandOver, CommandState, Ending, Step
 from model.disruption import Leaving
 from model.messages import PermitAsked, PermitWithdrawn
-from policy.commands import DEADLINES, ask_due, renewal, to_ask
+from policy.commands import BEGINS_WITHIN, DEADLINES, ask_due, renewal, to_ask
 from workflows import attributes, details, ids
-from workflows.options import COMMAND, ROLL_AT_EVENTS, named
+from workflows.options import COMMAND, named, roll_due
 
 Act = Callable[[Any, CommandAsked], Awaitable[CommandActed]]
+STOPPABLE = "command-stopped-while-it-deletes"
+"""Histories from before went on with deleting."""
 
 
 class RollOver(Exception):
@@ -61,7 +64,7 @@ class Command:
     def end(self, ending: Ending, why: str = "", *, nodes: Iterable[str] = ()) -> None:
         """How it ends; what was found first is what is said."""
         over = CommandOver(proposal_id=self.state.proposal.id, ending=ending, why=why[:300], nodes=tuple(nodes))
-        self.change(over=self.state.over or over)
+        self.change(over=(self.state.over or over).model_copy(update={"keep_until": self.state.keep_until}))
 
     def stop(self, ending: Ending, why: str, *, nodes: Iterable[str] = ()) -> Step:
         """Undo, and say why."""
@@ -72,8 +75,9 @@ class Command:
         deadline = self.state.deadline
         return deadline is not None and workflow.now() >= deadline
 
-    async def act(self, act: Act, summary: str, *, until: datetime | None) -> CommandActed:
-        """One live act on all candidates; without `until` it is tried for ever. Raises ActivityError."""
+    async def act(self, act: Act, summary: str, *, until: datetime | None, stoppable: bool = False) -> CommandActed:
+        """One live act on all candidates; without `until` it is tried for ever. A `stoppable` one ends when it is
+        recalled. Raises ActivityError."""
         state = self.state
         asked = CommandAsked(
             workflow_id=workflow.info().workflow_id,
@@ -83,8 +87,23 @@ class Command:
             why=state.over.why if state.over else state.proposal.why,
         )
         bound = {"schedule_to_close_timeout": max(until - workflow.now(), timedelta(seconds=1))} if until else {}
-        acted: CommandActed = await workflow.execute_activity_method(act, asked, **{**named(COMMAND, summary), **bound})
+        options = {**named(COMMAND, summary), **bound}
+        if not (stoppable and workflow.patched(STOPPABLE)):
+            acted: CommandActed = await workflow.execute_activity_method(act, asked, **options)
+            return acted
+        # What is put back next must not be deleted by a try that is still under way.
+        options["cancellation_type"] = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+        under_way = workflow.start_activity_method(act, asked, **options)
+        stopping = asyncio.create_task(self._stop_when_recalled(under_way))
+        try:
+            acted = await under_way
+        finally:
+            stopping.cancel()
         return acted
+
+    async def _stop_when_recalled(self, under_way: workflow.ActivityHandle[CommandActed]) -> None:
+        await workflow.wait_condition(lambda: bool(self.state.recalled))
+        under_way.cancel()
 
     async def until(self, happened: Callable[[], bool], moment: datetime | None, summary: str) -> None:
         """Sleep until something happened, it is recalled, or a moment or the step's deadline has come. The run may roll
@@ -92,11 +111,11 @@ class Command:
         until = min((one for one in (moment, self.state.deadline) if one), default=None)
         if until is not None and until <= workflow.now():
             return
-        if _roll_due():
+        if roll_due():
             raise RollOver
         try:
             await workflow.wait_condition(
-                lambda: happened() or bool(self.state.recalled) or _roll_due(),
+                lambda: happened() or bool(self.state.recalled) or roll_due(),
                 timeout=until - workflow.now() if until else None,
                 timeout_summary=summary if until else None,
             )
@@ -119,15 +138,17 @@ class Command:
             workflow_id=workflow.info().workflow_id,
             reason=self.state.proposal.reason,
             since=self.state.born or workflow.now(),
+            begins_within=BEGINS_WITHIN,
         )
         return await self._tell(ids.nodepool(self.state.cluster, one.pool), "asked", asked)
 
-    async def withdraw(self) -> None:
-        """Hand all permits back, and take back the wishes for more."""
-        await asyncio.gather(*(self._withdraw(one) for one in self.state.proposal.candidates))
+    async def withdraw(self, *, used: bool = False) -> None:
+        """Hand all permits back, and take back the wishes for more; `used`: the nodes are on their way."""
+        await asyncio.gather(*(self._withdraw(one, used) for one in self.state.proposal.candidates))
 
-    async def _withdraw(self, one: Leaving) -> None:
-        withdrawn = PermitWithdrawn(claim_uid=one.claim_uid, workflow_id=workflow.info().workflow_id)
+    async def _withdraw(self, one: Leaving, used: bool) -> None:
+        who = workflow.info().workflow_id
+        withdrawn = PermitWithdrawn(claim_uid=one.claim_uid, workflow_id=who, used=used)
         await self._tell(ids.nodepool(self.state.cluster, one.pool), "withdrawn", withdrawn)
 
     async def tell_cluster(self, signal: str, message: CommandOver | CommandMade) -> None:
@@ -150,8 +171,3 @@ class Command:
 
     def _describe(self) -> None:
         workflow.set_current_details(details.of_command(self.state))
-
-
-def _roll_due() -> bool:
-    info = workflow.info()
-    return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS

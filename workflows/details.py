@@ -11,8 +11,11 @@ from model.commands import CommandState, DisruptionState
 from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.disrupting import Proposal
 from model.lifecycle import ClaimState, Phase
+from model.reading import InterruptionState, SourceState
 from model.upkeep import UpkeepDone
+from policy import interruption
 from policy.expiry import expiry_of
+from policy.hook_words import lines as hook_lines
 from policy.overdue import blocked_by
 from policy.pauses import words
 from policy.ready import REPLACED_LATER
@@ -39,7 +42,7 @@ def of_claim(state: ClaimState) -> str:
             f"**{state.phase.value}**" + (" — **overdue**" if state.overdue else " — slow" if state.slow else ""),
         ),
         ("since", _moment(state.since)),
-        ("deadline", _moment(state.deadline) if state.deadline else "none"),
+        ("deadline", _moment(state.deadline or state.waits_until) if state.deadline or state.waits_until else "none"),
         ("blocked by", blocked_by(state) or "nothing"),
         ("when overdue", action_of(state.seen.rules, state.phase) if state.deadline else "-"),
         ("next step", NEXT[state.phase]),
@@ -52,6 +55,7 @@ def of_claim(state: ClaimState) -> str:
     if launched:
         rows.append(("instance", f"{launched.provider_id} ({launched.instance_type})"))
         rows.append(("bought as", f"{launched.capacity_type} in {launched.zone}"))
+    rows += [("from AWS", line) for line in announced(state)]
     if refused:
         rows.append(("refused", f"{refused.reason}: {refused.message}"))
     if drift := drifted(state):
@@ -87,14 +91,23 @@ def absent(state: ClaimState) -> str:
     return "; ".join(rows)
 
 
+def announced(state: ClaimState) -> tuple[str, ...]:
+    """What AWS says of its instance, and what people said of that, a line each."""
+    return tuple(
+        interruption.words(event)
+        + (f", {'approved' if event.answer.approved else 'rejected'} by {event.answer.by}" if event.answer else "")
+        for event in interruption.live(state)
+    )
+
+
 def _seconds(stretches: Iterable[timedelta]) -> str:
     return f"{sum(stretches, timedelta()).total_seconds():.0f}"
 
 
 def draining(state: ClaimState) -> tuple[str, ...]:
-    """What the drain waits for, who holds it and what follows, a line each; empty while nothing has held it."""
+    """Its hooks, what the drain waits for, who holds it and what follows, a line each; empty while there is nothing."""
     verdict = state.drain.verdict if state.drain else None
-    return verdict.lines if verdict else ()
+    return (*hook_lines(state), *(verdict.lines if verdict else ()))
 
 
 def of_pool(state: PoolState, paused: str, waits_for: str, rollout: str = "") -> str:
@@ -192,6 +205,27 @@ def of_cluster(state: DisruptionState) -> str:
         f"{_table(rows)}\n\n**Commands under way**\n{_list(state.under_way, running)}"
         f"\n\n**Came to nothing**\n{_list(state.bounced, bounced)}"
     )
+
+
+def of_interruption(state: InterruptionState) -> str:
+    queue = f"queue **{state.queue}**" if state.queue else "queue"
+    rows = [
+        (queue, _reading(state.messages) if state.queue else "none: INTERRUPTION_QUEUE is not set"),
+        ("status of instances", _reading(state.statuses)),
+    ]
+    told = (
+        f"{one.instance_id}: {one.notice.kind} {one.notice.code} since {_moment(one.notice.at)}"
+        for one in state.told[:SHOWN]
+    )
+    return f"{_table(rows)}\n\n**Not well, by their status**\n{_list(state.told, told)}"
+
+
+def _reading(source: SourceState) -> str:
+    last = f"{_moment(source.fault_at)}: {source.fault}" if source.fault else ""
+    if source.failing_since is None:
+        return f"is read; the last fault was at {last}" if last else "is read"
+    tries = f"{source.tries} tries" if source.tries > 1 else "1 try"
+    return f"**cannot be read** since {_moment(source.failing_since)} ({tries}), last at {last}"
 
 
 def _proposed(proposal: Proposal) -> str:

@@ -14,9 +14,9 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.commands import CommandActivities
 from activities.disrupting import DisruptingActivities
-from model.commands import CommandMade, CommandOver, CommandState, Step
+from model.commands import CommandMade, CommandOver, CommandState, GiveUp, Step
 from model.disrupting import PermitRecalled, ReplaceAsked, ReplacementSaid
-from model.messages import PermitAnswered
+from model.messages import PermitAnswered, Verdict
 from policy.commands import (
     DEADLINES,
     FINISH_WITHIN,
@@ -30,8 +30,10 @@ from policy.commands import (
     unpermitted,
     why_unpermitted,
 )
+from policy.giving_up import answer, given_up, refusal_of
 from workflows import ids
 from workflows.command import Command, RollOver
+from workflows.decision_measures import count_command, count_ending
 from workflows.options import PLAN, named
 
 AGAIN_IN = timedelta(seconds=20)
@@ -68,7 +70,10 @@ async def begin(command: Command) -> Step:
     acted = await command.act(
         CommandActivities.begin_command, "take nodes out of service", until=command.state.deadline
     )
-    return "Replace" if acted.outcome == "done" else command.stop("held", acted.why, nodes=acted.nodes)
+    if acted.outcome != "done":
+        return command.stop("held", acted.why, nodes=acted.nodes)
+    count_command(command.state.proposal)
+    return "Replace"
 
 
 async def replace(command: Command) -> Step:
@@ -130,7 +135,10 @@ def _spoke(command: Command, before: CommandState) -> bool:
 
 async def finish(command: Command) -> Step:
     acted = await command.act(
-        CommandActivities.finish_command, "look again, delete the NodeClaims", until=workflow.now() + FINISH_WITHIN
+        CommandActivities.finish_command,
+        "look again, delete the NodeClaims",
+        until=workflow.now() + FINISH_WITHIN,
+        stoppable=True,
     )
     match acted.outcome:
         case "held":
@@ -142,7 +150,7 @@ async def finish(command: Command) -> Step:
             command.block(acted.why)
             return "Wait"
     command.end("done")
-    await command.withdraw()
+    await command.withdraw(used=True)
     return "Over"
 
 
@@ -187,6 +195,7 @@ class DisruptionWorkflow:
             await workflow.wait_condition(workflow.all_handlers_finished)
             workflow.continue_as_new(command.state)
         over = command.state.over or CommandOver(proposal_id=command.state.proposal.id, ending="done")
+        count_ending(command.state.proposal, over)
         await command.tell_cluster("command_over", over)
         return over
 
@@ -199,7 +208,7 @@ class DisruptionWorkflow:
             return await STEPS[step](command)
         except (asyncio.CancelledError, ActivityError) as error:
             if is_cancelled_exception(error):
-                return command.stop("recalled", "a person cancelled it")
+                return command.stop("recalled", command.state.recalled or "a person cancelled it")
             return command.stop("failed", str(getattr(error, "cause", None) or error))
 
     @workflow.signal
@@ -222,6 +231,28 @@ class DisruptionWorkflow:
     @workflow.signal
     def recalled(self, recalled: PermitRecalled) -> None:
         self._command.change(recalled=recalled.why or "its permit was recalled")
+
+    @workflow.update
+    def give_up(self, said: GiveUp) -> Verdict:
+        """A person wants it undone."""
+        return self._give_up(said)
+
+    @give_up.validator
+    def _check_give_up(self, said: GiveUp) -> None:
+        if why := refusal_of(self._command.state, said):
+            raise ValueError(why)
+
+    @workflow.signal
+    def given_up(self, said: GiveUp) -> None:
+        """The same where no worker may be there to answer; what makes no sense is not heeded."""
+        self._give_up(said)
+
+    def _give_up(self, said: GiveUp) -> Verdict:
+        state = self._command.state
+        if why := refusal_of(state, said):
+            return Verdict(accepted=False, message=why)
+        self._command.change(**given_up(state, said, workflow.now()))
+        return Verdict(message=answer(state, said))
 
     @workflow.query
     def state(self) -> CommandState:

@@ -22,6 +22,10 @@ def watch(cluster: str) -> str:
     return f"{cluster}/watch"
 
 
+def interruption(cluster: str) -> str:
+    return f"{cluster}/interruption"
+
+
 def cluster(cluster: str) -> str:
     """Voluntary disruption of the whole cluster."""
     return f"{cluster}/cluster"
@@ -50,6 +54,11 @@ def task_queue(cluster: str) -> str:
 def launch_queue(cluster: str) -> str:
     """Calls of CreateFleet wait here for a worker that has one free, in Temporal and in nobody's memory."""
     return f"{cluster}-launch"
+
+
+def drain_queue(cluster: str) -> str:
+    """Drains, hooks and terminations: they take long and little, and nothing else waits behind them."""
+    return f"{cluster}-drain"
 
 
 def plan_queue(cluster: str) -> str:

@@ -16,7 +16,7 @@ from policy.lifecycle import deadline_of, may_follow
 from policy.overdue import is_alarmed, slow_at
 from policy.rules import action_of
 from workflows import attributes, details, ids, measures
-from workflows.options import ROLL_AT_EVENTS
+from workflows.options import roll_due
 
 T = TypeVar("T")
 AGAIN_IN = timedelta(seconds=20)
@@ -50,6 +50,11 @@ class Life:
     def uid(self) -> str:
         return self.state.identity.uid
 
+    @property
+    def leaving(self) -> bool:
+        """The NodeClaim is being deleted, or gone."""
+        return self.state.seen.deleting or not self.state.seen.exists
+
     def change(self, **fields: Any) -> None:
         """Replace fields of the state."""
         self.state = self.state.model_copy(update=fields)
@@ -71,6 +76,8 @@ class Life:
         if self.state.since is not None and not may_follow(before, phase):
             raise AssertionError(f"{before} may not be followed by {phase}")
         measures.time_startup(self.state, phase)
+        if phase is Phase.GONE:
+            measures.count_terminated(self.state)
         now = self.now
         self.change(
             phase=phase,
@@ -79,6 +86,7 @@ class Life:
             overdue=False,
             slow=False,
             blocked_by="",
+            waits_until=None,
             story=(*self.state.story, Step(phase=phase, at=now, cause=cause)),
         )
         if phase in (Phase.LAUNCH, Phase.GONE):
@@ -210,7 +218,7 @@ class Life:
         self.roll_if_due()
         try:
             await workflow.wait_condition(
-                lambda: happened() or self.roll_due(), timeout=timeout, timeout_summary=summary if timeout else None
+                lambda: happened() or roll_due(), timeout=timeout, timeout_summary=summary if timeout else None
             )
         except TimeoutError:
             return False
@@ -236,13 +244,9 @@ class Life:
                 return False
         return True
 
-    def roll_due(self) -> bool:
-        info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
-
     def roll_if_due(self) -> None:
         """In a calm moment of a phase that goes round without ever waiting here."""
-        if self.roll_due():
+        if roll_due():
             raise RollOver
 
     def pool_workflow(self) -> str:

@@ -4,12 +4,17 @@ from typing import Final
 
 from temporalio import workflow
 
+from model.hooks import HookRun
 from model.lifecycle import ClaimState, Phase
 from model.rollouts import NewsReason
 
 OVERDUE: Final = "tenure_overdue_total"
 ROLLOUTS: Final = "tenure_rollouts_total"
 STOPPED: Final[tuple[NewsReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
+TERMINATED: Final = "karpenter_nodeclaims_terminated_total"
+DISRUPTED: Final = "karpenter_nodeclaims_disrupted_total"
+HOOKS: Final = "tenure_hooks_total"
+EVENTS: Final = "tenure_aws_events_total"
 STARTUP: Final = "tenure_startup_duration_seconds"
 STARTUP_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0)
 """Upper ends, in seconds; the last ones are the usual deadlines."""
@@ -25,6 +30,34 @@ def count_overdue(state: ClaimState) -> None:
     """A phase passed its deadline."""
     counter = workflow.metric_meter().create_counter(OVERDUE, "Phases of nodes' lives that passed their deadline")
     counter.add(1, {"phase": state.phase.value, "nodepool": state.identity.pool})
+
+
+def count_disrupted(state: ClaimState, reason: str) -> None:
+    """A node goes; `reason` in Karpenter's words."""
+    counter = workflow.metric_meter().create_counter(DISRUPTED, "Nodes that go, by why")
+    capacity_type = state.launched.capacity_type if state.launched else ""
+    counter.add(1, {"reason": reason, "nodepool": state.identity.pool, "capacity_type": capacity_type})
+
+
+def count_terminated(state: ClaimState) -> None:
+    """A life is over: the instance is gone."""
+    launched = state.launched
+    place = (launched.capacity_type, launched.zone) if launched else ("", "")
+    counter = workflow.metric_meter().create_counter(TERMINATED, "NodeClaims whose life is over")
+    counter.add(1, {"nodepool": state.identity.pool, "capacity_type": place[0], "zone": place[1]})
+
+
+def count_event(state: ClaimState, kind: str) -> None:
+    """AWS said something of a node, or something else than before."""
+    counter = workflow.metric_meter().create_counter(EVENTS, "What AWS said of nodes, each change once")
+    counter.add(1, {"kind": kind, "nodepool": state.identity.pool})
+
+
+def count_hook(state: ClaimState, run: HookRun) -> None:
+    """A hook has an outcome."""
+    counter = workflow.metric_meter().create_counter(HOOKS, "What became of hooks, by point and outcome")
+    outcome = (run.outcome or "").replace(" ", "_")
+    counter.add(1, {"point": run.point, "outcome": outcome, "nodepool": state.identity.pool})
 
 
 def count_rollout(pool: str, happened: NewsReason) -> None:

@@ -12,11 +12,14 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from model.disrupting import PermitRecalled
+from model.interruptions import Notices
 from model.launches import Launched
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
 from model.messages import GroupAnswered, PermitAnswered
 from model.observations import ClaimSeen
+from policy.interruption import drained_for, words
 from policy.repair import noted
+from workflows.answers import Answering
 from workflows.brakes import Braked
 from workflows.life import Life, RollOver
 from workflows.phases.away import note_absence, tell_absences
@@ -24,10 +27,12 @@ from workflows.phases.braked import brake_of, give_back
 from workflows.phases.drain import drain
 from workflows.phases.drifted import tell_drift
 from workflows.phases.initialization import initialization
+from workflows.phases.interrupted import note_notices, settle, tell_notices
 from workflows.phases.launch import launch
 from workflows.phases.overdue import keep_time, tell_overdue
 from workflows.phases.ready import ready
 from workflows.phases.recall import stands
+from workflows.phases.recorded import record_events
 from workflows.phases.registration import registration
 from workflows.phases.replacing import tell_replaced
 from workflows.phases.termination import termination
@@ -43,7 +48,7 @@ PHASES: dict[Phase, Callable[[Life], Awaitable[Phase]]] = {
 
 
 @workflow.defn
-class NodeClaimWorkflow(Braked):
+class NodeClaimWorkflow(Braked, Answering):
     @workflow.init
     def __init__(self, state: ClaimState) -> None:
         self._life = Life(state)
@@ -53,7 +58,8 @@ class NodeClaimWorkflow(Braked):
     async def run(self, state: ClaimState) -> ClaimOutcome:
         life = self._life
         life.begin()
-        beside = [asyncio.create_task(tell(life)) for tell in (tell_drift, tell_absences, tell_overdue, keep_time)]
+        tellers = (tell_drift, tell_absences, tell_overdue, tell_notices, record_events, keep_time)
+        beside = [asyncio.create_task(tell(life)) for tell in tellers]
         beside.append(asyncio.create_task(self._brake.keep()))
         try:
             while life.state.phase is not Phase.GONE:
@@ -68,7 +74,9 @@ class NodeClaimWorkflow(Braked):
             await workflow.wait_condition(
                 lambda: workflow.all_handlers_finished() and not life.telling and not self._brake.busy
             )
-            workflow.continue_as_new(life.state)
+            # Temporal hands on the memo of the first run alone.
+            carried = life.state.model_copy(update={"keeps_records": True})
+            workflow.continue_as_new(carried, memo=workflow.memo())
         finally:
             for task in beside:
                 task.cancel()
@@ -83,9 +91,11 @@ class NodeClaimWorkflow(Braked):
             self._life.change(
                 seen=self._remembered(seen),
                 unready_since=self._unready_since(seen),
+                looks=0 if seen.node_ready else known.looks,
                 health=noted(known, seen.unhealthy, seen.rules, workflow.now()),
                 expected=known.expected or seen.expected,
             )
+            settle(self._life)
             if self._life.state.seen.rules != known.seen.rules:
                 self._life.retime()
             if seen.exists:
@@ -96,7 +106,7 @@ class NodeClaimWorkflow(Braked):
         NodeClaim."""
         before, seen = self._life.state.seen, seen.model_copy(update={"expected": None})
         if not seen.exists:
-            return seen.model_copy(update={"rules": before.rules})
+            return seen.model_copy(update={"rules": before.rules, "event_policies": before.event_policies})
         if seen.empty_since_unseen and before.empty and before.empty_since:
             return seen.model_copy(update={"empty_since": before.empty_since})
         return seen
@@ -128,6 +138,11 @@ class NodeClaimWorkflow(Braked):
         """Its NodePool called the permit back: what has not begun does not begin."""
         give_back(self._life, recalled.why)
 
+    @workflow.signal
+    def noticed(self, notices: Notices) -> None:
+        """What AWS says of its instance; repeats and any order are harmless."""
+        note_notices(self._life, notices)
+
     @workflow.query
     def state(self) -> ClaimState:
         return self._life.state
@@ -148,7 +163,8 @@ def _cause(state: ClaimState, phase: Phase) -> str:
         case Phase.READY:
             return "initialized"
         case Phase.DRAIN | Phase.TERMINATION:
-            return state.disruption
+            event = drained_for(state)
+            return f"{state.disruption}: {words(event)}" if event else state.disruption
         case _:
             return "instance gone"
 

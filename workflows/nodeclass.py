@@ -10,7 +10,7 @@ from model.coordination import NodeClassState
 from model.observations import NodeClassSeen
 from model.steps import NodeClassAsked, NodeClassResolved
 from workflows import details
-from workflows.options import RESOLVE, ROLL_AT_EVENTS, named
+from workflows.options import RESOLVE, named, roll_due
 
 FRESH_FOR = timedelta(minutes=5)
 """Between looks at AWS while all is well (reference 7.1)."""
@@ -42,7 +42,7 @@ class NodeClassWorkflow:
                 await self._resolve()
             self._describe()
             await self._sleep(known)
-            if self._roll_due():
+            if roll_due():
                 workflow.continue_as_new(self._state)
 
     @workflow.signal
@@ -130,10 +130,6 @@ class NodeClassWorkflow:
 
     def _change(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
-
-    def _roll_due(self) -> bool:
-        info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
 
     def _describe(self) -> None:
         workflow.set_current_details(details.of_node_class(self._state))

@@ -16,14 +16,17 @@ from model.disrupting import PermitRecalled
 from model.messages import PermitAsked, PermitWithdrawn
 from model.observations import PoolSeen
 from model.pauses import MirrorAsked
+from model.permits import BookAnswered, Went
 from model.registrations import StartEnded
 from model.steps import PoolAsked
+from policy.allowances import longest_rate
 from policy.pauses import again_at, found_in, holds, words
+from policy.record import merged
 from policy.registrations import added
 from workflows import details
 from workflows.approvals import Approving
 from workflows.brakes import Brake, Braked
-from workflows.options import PATCH, ROLL_AT_EVENTS, named
+from workflows.options import PATCH, named, roll_due
 from workflows.permits import Permits
 from workflows.replicas import Replicas
 from workflows.rollouts import Rollouts
@@ -57,14 +60,17 @@ class NodePoolWorkflow(Braked, Approving):
         self._describe()
         await self._news()
         if self._state.seen != self._told or self._failed_anew:
-            await self._status()
+            if not self._failed_anew and self._state.seen.is_room_alone(self._told):
+                self._told = self._state.seen
+            else:
+                await self._status()
             self._permits.look_again()
         if self._replicas.due():
             await self._replicas.step(self._held()[0])
         if self._rollouts.due():
             await self._rollouts.step()
         await self._permits.step()
-        if self._roll_due():
+        if roll_due():
             await workflow.wait_condition(
                 lambda: workflow.all_handlers_finished() and not (self._brake.busy or self._permits.calling)
             )
@@ -96,6 +102,10 @@ class NodePoolWorkflow(Braked, Approving):
         self._permits.recall(recalled.why, recalled.claim_uid)
 
     @workflow.signal
+    def booked(self, answer: BookAnswered) -> None:
+        self._permits.booked(answer)
+
+    @workflow.signal
     def start_failed(self, failed: StartEnded) -> None:
         """One of its NodeClaims never came to be a Node."""
         self._change(registrations=added(self._state.registrations, (failed,)))
@@ -117,7 +127,7 @@ class NodePoolWorkflow(Braked, Approving):
                     or self._permits.news
                     or self._replicas.due()
                     or self._rollouts.due()
-                    or self._roll_due()
+                    or roll_due()
                 ),
                 timeout=max(min(moments) - workflow.now(), timedelta(0)) if moments else None,
                 timeout_summary="look at the budget again" if budget else "before the next step to spec.replicas",
@@ -129,8 +139,12 @@ class NodePoolWorkflow(Braked, Approving):
         self._told, self._failed_anew = self._state.seen, False
         if not self._told.exists:
             return
+        span = longest_rate(self._told.rules, self._told.unread)
         asked = PoolAsked(
-            name=self._state.name, gate_off=self._told.static == "off", registrations=self._state.registrations
+            name=self._state.name,
+            gate_off=self._told.static == "off",
+            registrations=self._state.registrations,
+            went=Went(over=span, past=self._state.past, permits=self._state.permits) if span else Went(),
         )
         try:
             written = await workflow.execute_activity_method(
@@ -139,6 +153,9 @@ class NodePoolWorkflow(Braked, Approving):
             if written.registrations:
                 # What failed meanwhile counts too.
                 self._change(registrations=added(written.registrations, self._state.registrations.outcomes))
+            if written.went.past:
+                past = merged(written.went.past, self._state.past, since=workflow.now() - span)
+                self._change(past=past)
         except ActivityError as error:
             self._change(blocked_by=f"the status could not be written: {error.cause or error}"[:200])
 
@@ -160,10 +177,6 @@ class NodePoolWorkflow(Braked, Approving):
 
     def _change(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
-
-    def _roll_due(self) -> bool:
-        info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
 
     def _note(self) -> str:
         return "Permits that were out are called back; nodes whose NodeClaim is being deleted go on"

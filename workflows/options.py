@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any, TypedDict
 
+from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
@@ -51,12 +52,14 @@ REPLICAS: Options = {
 """Then the workflow says what is wrong, and asks again under the same plan."""
 DRAIN: Options = {
     "start_to_close_timeout": timedelta(minutes=10),
-    "heartbeat_timeout": HEARTBEAT,
+    "heartbeat_timeout": 2 * HEARTBEAT,
     "retry_policy": _retry(0.5, 2, 10),
 }
+HOOK: Options = {"heartbeat_timeout": 2 * HEARTBEAT, "retry_policy": _retry(0.5, 2, 10)}
+"""Each try is bounded by what the hook's own time-out leaves."""
 TERMINATE: Options = {
     "start_to_close_timeout": timedelta(minutes=5),
-    "heartbeat_timeout": HEARTBEAT,
+    "heartbeat_timeout": 2 * HEARTBEAT,
     "retry_policy": _retry(1, 2, 20),
 }
 PLAN: Options = {
@@ -83,6 +86,16 @@ WATCH: Options = {
     "retry_policy": _retry(0.5, 2, 5),
     "cancellation_type": ActivityCancellationType.TRY_CANCEL,
 }
+READ: Options = {
+    "start_to_close_timeout": timedelta(days=1),
+    "schedule_to_start_timeout": timedelta(seconds=30),
+    "heartbeat_timeout": 2 * HEARTBEAT,
+    "retry_policy": _retry(0.5, 2, 5),
+    "cancellation_type": ActivityCancellationType.TRY_CANCEL,
+}
+"""A host that comes within the half minute reads on at once; then the workflow says that nobody does."""
+READ_WELL_AFTER = timedelta(minutes=1)
+"""What could not be read, and is for so long, is well again."""
 LOOK: Options = {
     "start_to_close_timeout": timedelta(seconds=60),
     "retry_policy": _retry(0.5, 2, 10, attempts=5),
@@ -108,10 +121,21 @@ UPKEEP: Options = {
 """Bounded as a whole by each task: what one run cannot do, the next one does."""
 
 
+def roll_due() -> bool:
+    """Whether this run is to continue as new in its next calm phase."""
+    info = workflow.info()
+    return info.is_continue_as_new_suggested() or info.get_current_history_length() >= ROLL_AT_EVENTS
+
+
 def launch_options(cluster: str, pool: str, members: int) -> Any:
     """CreateFleet's own queue. A call for many goes before calls for one, pools take turns where the server can."""
     priority = Priority(priority_key=2 if members > 1 else 3, fairness_key=pool[:64] or None)
     return {"task_queue": ids.launch_queue(cluster), "priority": priority}
+
+
+def leaving(options: Options, cluster: str, summary: str) -> Any:
+    """Of a drain, a hook or a termination: hundreds of them wait at once, on a queue of their own."""
+    return {**named(options, summary), "task_queue": ids.drain_queue(cluster)}
 
 
 FORGET: Options = {

@@ -1,12 +1,14 @@
 """Permits for voluntary disruption: how the NodePool workflow hands them out, takes them back and calls them back.
 
 A permit is a lease that lapses: a node that never uses it frees it by time. `policy/permits.py` decides; what is left
-of budgets, windows and rates is read from live objects whenever somebody wishes for something.
+of budgets, windows and rates is read from live objects whenever somebody wishes for something, whenever the watch tells
+that they may have room, and at the times of `policy/looks.py`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -16,21 +18,33 @@ from activities.allowances import AllowanceActivities
 from model.coordination import Permit, PoolState
 from model.disrupting import PermitRecalled
 from model.messages import DisruptionReason, PermitAnswered, PermitAsked, PermitWithdrawn
-from model.permits import AllowanceAsked
+from model.permits import BookAnswered
 from policy.allowances import longest_rate
 from policy.budgets import Allowance
-from policy.permits import Decision, after, decide_permits, is_held_by, key_of, permit_of
+from policy.permits import Decision, after, cause_of, decide_permits, is_held_by, key_of, permit_of
+from workflows import ids
+from workflows.booking import NO_ANSWER, Booking
+from workflows.looks import SLOWER, Looks
 from workflows.options import PATCH, named
 from workflows.rollouts import Rollouts
+from workflows.wishes import allowance_asked
 
 LEASE = timedelta(minutes=2)
-"""A permit lapses after this long, unless its NodeClaim is being deleted by then and so counts by itself."""
-LOOK_AGAIN = timedelta(seconds=30)
-"""While wishes wait for a budget it is read again after this long, and whenever the pool changes."""
+"""A permit lapses after this long, unless its NodeClaim is being deleted by then and so counts by itself. That of a
+command counts until it cannot have begun any more."""
 GATHER = timedelta(milliseconds=200)
 """Nodes that empty together are answered together."""
+BOOKED_FOR = timedelta(minutes=2)
+"""So long a place is kept while it is decided whether it is needed. Half of it is for the decision: a later one is
+none, since another NodePool may have the place by the time that is told."""
 RECALLS = "permits-recalled"
 """Histories from before permits were called back go on without."""
+HELD_SINCE = "permits-held-since"
+"""Histories from before decided by the pause as it was before the roll-out's health was looked at."""
+CAUSES = "told-of-another-cause"
+"""Histories from before said the first cause alone, until the wish was said again."""
+BOOKS = "permits-booked"
+"""Histories from before limits of all NodePools together were kept in one book go on without."""
 
 
 class Permits:
@@ -45,8 +59,15 @@ class Permits:
     ) -> None:
         self._state, self._change, self._held = state, change, held
         self._rollouts = rollouts
+        self._booking = Booking(state().name, ids.cluster(state().cluster))
         self._anew = bool(state().asked)
-        self._again: datetime | None = None
+        self._looks = Looks()
+        self._left: dict[str, Allowance] = {}
+        """By reason, as the last look found it."""
+        self._why: dict[str, str] = {}
+        """What wishes wait for, likewise."""
+        self._in_book = False
+        """Some wait for others' places in the book, or for an answer about them."""
         self._renewed: list[tuple[PermitAsked, PermitAnswered]] = []
         self._recalls: list[tuple[Permit, str]] = []
 
@@ -60,23 +81,45 @@ class Permits:
             self._renew(held, wish, now + LEASE)
             return
         key = key_of(wish)
+        if self._is_known(wish) and workflow.patched(SLOWER):
+            refused = PermitAnswered(
+                granted=False, claim_uid=wish.claim_uid, reason=wish.reason, blocked_by=self._why[key]
+            )
+            self._renewed.append((wish, refused))
+            return
         others = tuple(one for one in self._state().asked if key_of(one) != key)
         told = tuple(one for one in self._state().refused if one not in (key, wish.claim_uid))
         self._change(asked=(*others, wish), refused=told)
         self._anew = True
 
+    def _is_known(self, wish: PermitAsked) -> bool:
+        """It waits already, and what it waits for was told."""
+        key, state = key_of(wish), self._state()
+        waits = any(key_of(one) == key and one.reason == wish.reason for one in state.asked)
+        return waits and key in state.refused and key in self._why
+
     def withdraw(self, withdrawn: PermitWithdrawn) -> None:
         """A permit given back is for the next in line at once."""
         uid, who = withdrawn.claim_uid, withdrawn.workflow_id
-        left = tuple(one for one in self._state().permits if not _concerns(one.claim_uid, one.workflow_id, uid, who))
+        state = self._state()
+        left = tuple(one for one in state.permits if not _concerns(one.claim_uid, one.workflow_id, uid, who))
+        if withdrawn.used:
+            went = [one for one in state.permits if one not in left]
+            since = workflow.now() - longest_rate(state.seen.rules, state.seen.unread)
+            self._change(past=after(state.past, went, state.name, since))
         asked = tuple(one for one in self._state().asked if not _concerns(one.claim_uid, one.workflow_id, uid, who))
         self._anew = self._anew or left != self._state().permits
         self._change(asked=asked, permits=left)
 
+    def booked(self, answer: BookAnswered) -> None:
+        """Where other NodePools were before this one."""
+        self._booking.hear(answer)
+
     def recall(self, why: str, claim_uid: str = "") -> int:
         """Call permits back: all of them, or those for one NodeClaim. How many."""
         called = [one for one in self._state().permits if claim_uid in ("", one.claim_uid)]
-        self._change(permits=tuple(one for one in self._state().permits if one not in called))
+        # A command may be taking its nodes out of service just now: it gives permits back once it has put them back.
+        self._change(permits=tuple(one for one in self._state().permits if one not in called or one.begins_within))
         self._recalls += [(one, why) for one in called]
         return len(called)
 
@@ -91,12 +134,13 @@ class Permits:
     @property
     def news(self) -> bool:
         """A change that nobody wishes anything of is no reason to wake."""
-        return bool(self._renewed) or (self._anew and bool(self._state().asked))
+        waited_for = self._anew and bool(self._state().asked)
+        return bool(self._renewed) or waited_for or self._booking.differs(self._places())
 
     @property
     def next(self) -> datetime | None:
         """When the budget is due for another look; None while nobody waits for it."""
-        return self._again if self._state().asked else None
+        return self._looks.again if self._state().asked else None
 
     @property
     def calling(self) -> bool:
@@ -104,7 +148,7 @@ class Permits:
         return bool(self._recalls)
 
     def _due(self) -> bool:
-        waited = self._again is None or workflow.now() >= self._again
+        waited = self._looks.again is None or workflow.now() >= self._looks.again
         return bool(self._state().asked) and (self._anew or waited)
 
     # --- what is done ---
@@ -115,6 +159,7 @@ class Permits:
         await asyncio.gather(*(self._answer(wish, answer) for wish, answer in renewed))
         if self._due():
             await self._decide()
+        await self._booking.keep(self._places())
 
     async def call_back(self) -> None:
         """For as long as the run lasts: tell those whose permits were called back. A workflow that is over needs no
@@ -135,19 +180,54 @@ class Permits:
     async def _decide(self) -> None:
         """Read what is left now, and answer every wish, oldest first."""
         await workflow.sleep(GATHER, summary="gather wishes")
-        self._anew = False
-        self._again = workflow.now() + LOOK_AGAIN
-        reasons: set[DisruptionReason] = {one.reason for one in self._state().asked} or {"Empty"}
-        allowances: dict[str, Allowance] = {reason: await self._allowance(reason) for reason in sorted(reasons)}
-        held, until = self._held()
+        self._looks.begin(anew=self._anew)
+        self._anew, self._in_book, self._left = False, False, {}
+        decision = await self._judge()
+        if decision.granted and self._shares_limits() and workflow.patched(BOOKS):
+            decision = await self._judge_booked(decision)
+        answers = self._keep(decision, workflow.now())
+        state, booked_until = self._state(), self._booking.until if self._in_book else None
+        self._looks.end(
+            self._left,
+            state.permits,
+            self._held(),
+            waits=bool(state.asked),
+            passing=self._in_book,
+            booked_until=booked_until,
+        )
+        await asyncio.gather(*(self._answer(one, answer) for one, answer in answers))
+
+    async def _judge(
+        self, booked: tuple[str, ...] | None = (), only: Mapping[str, PermitAsked] | None = None
+    ) -> Decision:
+        """By what is left now. `booked`: what other NodePools have, None when that is not known; `only`: these wishes,
+        by key."""
+        asked = [one for one in self._state().asked if only is None or key_of(one) in only]
+        reasons: set[DisruptionReason] = {one.reason for one in asked} or {"Empty"}
+        allowances: dict[str, Allowance] = {reason: await self._allowance(reason, booked) for reason in sorted(reasons)}
+        held, _ = self._held()
         if "Drifted" in allowances:
             allowances["Drifted"] = await self._rollouts.narrow(allowances["Drifted"], held=held)
+            since, _ = self._held()
+            held = since if since != held and workflow.patched(HELD_SINCE) else held
+        self._left |= allowances
         now, state = workflow.now(), self._state()
-        if held and until and until > now:
-            self._again = min(self._again, until)
-        decision = decide_permits(state.name, state.asked, state.permits, allowances, now, held=held)
-        answers = self._keep(decision, now)
-        await asyncio.gather(*(self._answer(one, answer) for one, answer in answers))
+        wishes = [one for one in state.asked if only is None or key_of(one) in only]
+        return decide_permits(state.name, wishes, state.permits, allowances, now, held=held)
+
+    async def _judge_booked(self, first: Decision) -> Decision:
+        """Again, once places are booked for those that would be granted: another NodePool may have been before."""
+        wanted = {key_of(one): one for one in first.granted}
+        soon = workflow.now() + BOOKED_FOR
+        others = await self._booking.book(
+            {**dict.fromkeys((one.claim_uid for one in first.granted), soon), **self._places()}
+        )
+        second = await self._judge(others, wanted)
+        if workflow.now() >= soon - BOOKED_FOR / 2:
+            second = replace(second, granted=(), waiting=(*second.granted, *second.waiting))
+        self._in_book = bool(second.waiting)
+        rest = (one for one in self._state().asked if key_of(one) not in wanted)
+        return replace(second, waiting=(*second.waiting, *rest), why={**first.why, **second.why})
 
     def _keep(self, decision: Decision, now: datetime) -> list[tuple[PermitAsked, PermitAnswered]]:
         """Take the decision into the state; who is to be told. What makes one wait is told once."""
@@ -160,11 +240,12 @@ class Permits:
         ]
         read = [one for one in decision.waiting if key_of(one) in decision.why]
         for one in read:
-            if key_of(one) not in state.refused and one.claim_uid not in state.refused:
-                why = decision.why[key_of(one)]
+            why = decision.why[key_of(one)]
+            if not {key_of(one), one.claim_uid} & {*state.refused} or self._is_another(key_of(one), why):
                 refused = PermitAnswered(granted=False, claim_uid=one.claim_uid, reason=one.reason, blocked_by=why)
                 answers.append((one, refused))
-        since = now - longest_rate(state.seen.rules)
+        self._why = {key_of(one): decision.why[key_of(one)] for one in read}
+        since = now - longest_rate(state.seen.rules, state.seen.unread)
         self._change(
             permits=(
                 *(one for one in decision.out if one.claim_uid not in going),
@@ -173,20 +254,29 @@ class Permits:
             past=after(state.past, decision.gone, state.name, since),
             asked=decision.waiting,
             refused=tuple(key_of(one) for one in read),
+            causes={key_of(one): cause_of(decision.why[key_of(one)]) for one in read},
             blocked_by=decision.why[key_of(read[0])] if read else "",
         )
         return answers
 
-    async def _allowance(self, reason: DisruptionReason) -> Allowance:
+    def _is_another(self, key: str, why: str) -> bool:
+        """What it waits for is not what it was told: that is told again, where counts alone are not."""
+        told = self._state().causes.get(key)
+        return told is not None and told != cause_of(why) and workflow.patched(CAUSES)
+
+    def _shares_limits(self) -> bool:
+        rules = self._state().seen.rules
+        return rules is not None and rules.cluster_nodes is not None
+
+    def _places(self) -> dict[str, datetime]:
+        """What this NodePool is to have in the book that all share."""
+        return {one.claim_uid: one.counts_until for one in self._state().permits} if self._shares_limits() else {}
+
+    async def _allowance(self, reason: DisruptionReason, booked: tuple[str, ...] | None) -> Allowance:
         state = self._state()
-        asked = AllowanceAsked(
-            name=state.name,
-            reason=reason,
-            rules=state.seen.rules,
-            past=state.past,
-            permits=state.permits,
-            asking=tuple(sorted({*(one.claim_uid for one in state.asked), *(one.claim_uid for one in state.permits)})),
-        )
+        if booked is None:
+            return Allowance(allowed=0, read=False, why=NO_ANSWER)
+        asked = allowance_asked(state, reason, booked)
         try:
             return await workflow.execute_activity_method(
                 AllowanceActivities.read_allowance, asked, **named(PATCH, "read the budget")

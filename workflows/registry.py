@@ -7,6 +7,7 @@ from temporalio.workflow import SandboxImportNotificationPolicy
 
 from workflows.cluster import ClusterWorkflow
 from workflows.disruption import DisruptionWorkflow
+from workflows.interruption import InterruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
@@ -19,6 +20,7 @@ from workflows.watch import WatchWorkflow
 WORKFLOWS: Sequence[type] = (
     ClusterWorkflow,
     DisruptionWorkflow,
+    InterruptionWorkflow,
     NodeClaimWorkflow,
     NodeClassWorkflow,
     NodePoolWorkflow,
@@ -33,6 +35,7 @@ PASSED_THROUGH = (
     "policy",
     "scheduling",
     "cronsim",
+    "workflows.answers",
     "workflows.approvals",
     "workflows.attributes",
     "workflows.brakes",

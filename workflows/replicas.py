@@ -126,5 +126,5 @@ def _made_for(seen: PoolSeen) -> str:
 
 def _differs(seen: PoolSeen, looked: PoolSeen) -> bool:
     """In what a step decides by."""
-    said = {"number", "usage", "stamps"}
+    said = {"number", "usage", "stamps", "freed"}
     return seen.model_dump(exclude=said) != looked.model_dump(exclude=said)

@@ -34,7 +34,7 @@ from model.rollouts import (
 from policy.budgets import Allowance
 from policy.rollout import look
 from policy.rollout_heard import approve, granted, heard, refusal_of, reject
-from workflows import measures
+from workflows import attributes, measures
 from workflows.options import GATE, LOOK, PATCH, RESOLVE, named
 
 PINNED_FOR: Final = timedelta(days=30)
@@ -42,6 +42,8 @@ PINNED_FOR: Final = timedelta(days=30)
 FRESH: Final = timedelta(minutes=1)
 """For so long a look that let no node go need not be repeated for every wish."""
 AFTER_A_FAULT: Final = timedelta(minutes=1)
+SHOWN: Final = "rollout-overdue-shown"
+"""Histories from before roll-outs set TenureOverdue go on without."""
 HEALTH: Final = "the health of the roll-out"
 
 
@@ -114,7 +116,9 @@ class Rollouts:
         if not state.seen.exists:
             return None
         if state.seen.rollout is None:
-            return workflow.now() if state.rollout != RolloutState() else None
+            # Rules that cannot be read are not gone: what the roll-out has come to is kept for when they can.
+            over = state.rollout != RolloutState() and not state.seen.unread.rollout
+            return workflow.now() if over else None
         return workflow.now() if self._anew or self._base != self._basis() else self._again
 
     def _basis(self) -> tuple[object, ...]:
@@ -149,7 +153,7 @@ class Rollouts:
             return allowance
         unused = {*allowance.count.standing} - {*allowance.count.consuming}
         now = workflow.now()
-        left = found.room + sum(one.until > now and one.claim_uid in unused for one in self._state().permits)
+        left = found.room + sum(one.counts_until > now and one.claim_uid in unused for one in self._state().permits)
         if left >= allowance.allowed:
             return allowance
         return allowance.model_copy(update={"allowed": left, "why": found.why})
@@ -200,7 +204,7 @@ class Rollouts:
             **named(LOOK, "how the roll-out goes"),
         )
         state, now = self._state(), workflow.now()
-        permits = {one.claim_uid for one in state.permits if one.until > now and one.reason == "Drifted"}
+        permits = {one.claim_uid for one in state.permits if one.counts_until > now and one.reason == "Drifted"}
         since = state.rollout.counted_from
         failed = [one for one in state.registrations.outcomes if not one.registered and since and one.at >= since]
         known = {"rules": state.seen.rollout, "wished": wished, "failed_starts": len(failed)}
@@ -263,9 +267,18 @@ class Rollouts:
 
     def _keep(self, found: RolloutLook) -> RolloutLook:
         self._last, self._at, self._again = found, workflow.now(), found.again
+        self._show()
         if found.state.finished:
             self._base = self._basis()
         return found
+
+    def _show(self) -> None:
+        """One that waits for a person is found as nodes are."""
+        shown = workflow.info().typed_search_attributes
+        known = (bool(shown.get(attributes.OVERDUE)), shown.get(attributes.BLOCKED_BY))
+        wanted = attributes.of_rollout(self.overdue, self.words)
+        if known != tuple(one.value for one in wanted) and (self.overdue or known[0]) and workflow.patched(SHOWN):
+            workflow.upsert_search_attributes(wanted)
 
     def _remember(self, rollout: RolloutState) -> None:
         if rollout != self._state().rollout:

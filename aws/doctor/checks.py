@@ -17,6 +17,7 @@ from aws.network import FreeAddresses, Networks
 from aws.settings import AwsSettings
 from aws.zonal_shift import ZonalShifts
 from model.findings import Finding
+from model.interruptions import EventKind
 from model.kinds import EC2NodeClass, NodePool
 
 Policies = Callable[[Caller], Sequence[Mapping[str, Any]]]
@@ -39,8 +40,10 @@ class AwsDoctor:
         queue: str,
         node_classes: Sequence[EC2NodeClass],
         pools: Sequence[NodePool],
+        ignored: frozenset[EventKind] = frozenset(),
     ) -> list[Finding]:
-        """In the order in which a person would mend things; nothing else is asked where the credentials fail."""
+        """In the order in which a person would mend things; nothing else is asked where the credentials fail.
+        `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore."""
         caller, found = await check_caller(self._clients)
         if not caller.arn:
             return found
@@ -55,7 +58,7 @@ class AwsDoctor:
             *(selectors.check(one) for one in node_classes),
             *(trials.launch(one) for one in node_classes),
             trials.clean_up(),
-            check_events(self._clients, queue),
+            check_events(self._clients, queue, ignored=ignored),
             check_quotas(self._clients, pools),
         )
         return [*found, *(one for part in parts for one in part)]

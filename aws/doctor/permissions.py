@@ -72,7 +72,7 @@ async def _arn_of(clients: AwsClients, caller: Caller) -> str:
     return str(answer["Role"]["Arn"])
 
 
-_OPTIONAL: Final = frozenset({"AllowScopedReboot"})
+_OPTIONAL: Final = frozenset({"AllowScopedReboot", "AllowScopedStopStart"})
 """Beyond Karpenter's own policy, for what a LifecyclePolicy may ask for."""
 
 

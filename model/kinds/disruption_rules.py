@@ -7,7 +7,8 @@ All of it narrows: a node goes when the NodePool's own budgets let it go and not
 from typing import Annotated, Any, Final, Literal
 
 from model.kinds.meta import KubeModel
-from model.kinds.schema import ATOMIC, CRON, DURATION, Crd, Rule
+from model.kinds.schema import ATOMIC, DURATION, Crd, Rule
+from model.kinds.windows import ZONE_DOC, Window
 
 Reason = Literal["Underutilized", "Empty", "Drifted"]
 _COUNT: Final[dict[str, Any]] = {"pattern": r"^((100|[0-9]{1,2})%|[0-9]+)$"}
@@ -17,18 +18,11 @@ _MOMENT: Final[dict[str, Any]] = {
 _REASONS: Final = Crd(
     "Which disruptions it is about; unset: all.", {"minItems": 1, "maxItems": 3, "x-kubernetes-list-type": "set"}
 )
-_ZONE_DOC: Final = "The time zone, by its name in the IANA database, such as Europe/Berlin. Unset: UTC."
 
 
-class DisruptionWindow(KubeModel):
+class DisruptionWindow(Window):
     """A time in which nodes may go. Where there are windows for a reason, nodes go for it in one of them alone."""
 
-    schedule: Annotated[
-        str,
-        Crd("When the window opens, as a cron line or @daily and the like.", {"pattern": CRON}, required=True),
-    ]
-    duration: Annotated[str, Crd("How long it is open, such as 4h or 1h30m.", {"pattern": DURATION}, required=True)]
-    time_zone: Annotated[str | None, Crd(_ZONE_DOC + " Cron lines follow its summer time.", {"minLength": 1})] = None
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
 
 
@@ -39,7 +33,7 @@ class DisruptionFreeze(KubeModel):
         str, Crd("From when, such as 2026-12-20 or 2026-12-20T18:00 or 2026-12-20T18:00:00Z.", _MOMENT, required=True)
     ]
     end: Annotated[str, Crd("Until when; a date alone is the beginning of that day.", _MOMENT, required=True)]
-    time_zone: Annotated[str | None, Crd(_ZONE_DOC + " A moment with an offset of its own needs none.")] = None
+    time_zone: Annotated[str | None, Crd(ZONE_DOC + " A moment with an offset of its own needs none.")] = None
     reasons: Annotated[tuple[Reason, ...] | None, _REASONS] = None
     why: Annotated[str | None, Crd("Shown wherever a node waits for the end.", {"maxLength": 200})] = None
 

@@ -1,5 +1,5 @@
 """What a LifecyclePolicy may say of the nodes of a NodePool: deadlines, drains, expiry, repair,
-disruption and roll-outs.
+disruption, roll-outs, events from AWS and hooks.
 
 The same models are read from the API server and told to NodeClaim workflows, so that there is one form of them.
 What is not written falls to a policy that selects less precisely, and then to the defaults in `policy/rules.py`.
@@ -8,6 +8,8 @@ What is not written falls to a policy that selects less precisely, and then to t
 from typing import Annotated, Any, Final, Literal
 
 from model.kinds.disruption_rules import DisruptionRules
+from model.kinds.hook_rules import HookRules
+from model.kinds.interruption_rules import InterruptionRules
 from model.kinds.meta import KubeModel
 from model.kinds.rollout_rules import RolloutRules
 from model.kinds.schema import DURATION, Crd, Rule
@@ -163,6 +165,8 @@ class LifecycleRules(KubeModel):
     repair: Annotated[RepairRules | None, Crd()] = None
     disruption: Annotated[DisruptionRules | None, Crd()] = None
     rollout: Annotated[RolloutRules | None, Crd()] = None
+    interruption: Annotated[InterruptionRules | None, Crd()] = None
+    hooks: Annotated[HookRules | None, Crd()] = None
 
     def merged_over(self, other: "LifecycleRules") -> "LifecycleRules":
         """These rules, and where they are silent the other's, field by field."""

@@ -63,16 +63,15 @@ def seed_rules(settings: SimSettings) -> None:
         backend.put_targets(full, None, [{"Id": "KarpenterInterruptionQueueTarget", "Arn": queue_arn(settings)}])
 
 
-def reaches_queue(settings: SimSettings, event: dict[str, Any]) -> bool:
-    """Whether an enabled rule that has the queue as its target matches the event."""
-    wanted = queue_arn(settings)
-    return any(
-        rule.state == "ENABLED"
-        and any(target["Arn"] == wanted for target in rule.targets)
-        and rule.event_pattern.matches_event(event)
-        for bus in _backend(settings).event_buses.values()
-        for rule in bus.rules.values()
-    )
+def queues_for(settings: SimSettings, event: dict[str, Any]) -> list[str]:
+    """Names of the queues that an event of AWS comes to: it is asked of every enabled rule of the default bus."""
+    return [
+        target["Arn"].rpartition(":")[2]
+        for rule in _backend(settings).event_buses["default"].rules.values()
+        if rule.state == "ENABLED" and rule.event_pattern.matches_event(event)
+        for target in rule.targets
+        if target["Arn"].startswith(f"arn:aws:sqs:{settings.region}:{settings.account}:")
+    ]
 
 
 def _backend(settings: SimSettings) -> Any:

@@ -8,19 +8,21 @@ from typing import Any
 
 from moto.sqs.models import sqs_backends
 
-from sandbox.aws.events import reaches_queue
+from sandbox.aws.events import queues_for
 from sandbox.aws.settings import SimSettings
 from sandbox.aws.wire.xml import iso
 
 
 def send_event(settings: SimSettings, event: dict[str, Any]) -> None:
-    """Let EventBridge bring an event of AWS to the queue: it arrives if a rule is there for it."""
-    if reaches_queue(settings, event):
-        send_message(settings, event)
+    """Let EventBridge bring an event of AWS to the queues that rules are there for."""
+    there = sqs_backends[settings.account][settings.region]
+    for queue in queues_for(settings, event):
+        if queue in there.queues:
+            there.send_message(queue, json.dumps(event))
 
 
 def send_message(settings: SimSettings, message: dict[str, Any]) -> None:
-    """Put anything into the queue."""
+    """Put anything into the cluster's queue."""
     sqs_backends[settings.account][settings.region].send_message(settings.cluster_name, json.dumps(message))
 
 

@@ -49,16 +49,21 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         path, _, query = self.path.partition("?")
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = HttpRequest(self.command, path, query, headers, self._body(headers))
-        self._write(self.server.application(request))
+        body = self._body(headers)
+        if body is None:
+            self.close_connection = True
+            return
+        self._write(self.server.application(HttpRequest(self.command, path, query, headers, body)))
 
     do_GET = do_PUT = do_DELETE = do_HEAD = do_PATCH = do_POST
 
-    def _body(self, headers: dict[str, str]) -> bytes:
+    def _body(self, headers: dict[str, str]) -> bytes | None:
+        """None of a request that breaks off: its caller was killed in the middle, and has asked for nothing."""
         if headers.get("transfer-encoding", "").lower() == "chunked":
             return self._chunks()
         length = int(headers.get("content-length") or 0)
-        return self.rfile.read(length) if length else b""
+        body = self.rfile.read(length) if length else b""
+        return body if len(body) == length else None
 
     def _chunks(self) -> bytes:
         parts = []

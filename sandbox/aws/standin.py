@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
+import sandbox.aws.queue_policies  # noqa: F401  (moto's CloudFormation finds the type there)
 from sandbox.aws.clock import SimClock
 from sandbox.aws.counters import Counters
 from sandbox.aws.ec2.world import World
 from sandbox.aws.faults import Faults
 from sandbox.aws.iam.keyring import Keyring
 from sandbox.aws.moto_bridge import Moto
+from sandbox.aws.quick_queue import quicken
 from sandbox.aws.rates import CallRates
 from sandbox.aws.settings import SimSettings
 from sandbox.aws.shifts import ZonalShifts
@@ -30,6 +32,7 @@ class StandIn:
         self.rates = CallRates()
         self.keys = Keyring(settings)
         self.moto = Moto()
+        quicken()
         self.zonal_shifts = ZonalShifts(self.clock)
         self._worlds: dict[str, World] = {}
         self._lock = threading.Lock()

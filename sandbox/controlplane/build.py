@@ -62,17 +62,19 @@ def build(names: Sequence[str], cache: Path, report: Progress) -> None:
     for target in TARGETS:
         wanted = [name for name in target.binaries if name in names]
         if wanted:
-            with tempfile.TemporaryDirectory(dir=cache, prefix=".build-") as folder:
-                _build(compiler, target, wanted, Path(folder), cache, report)
+            build_target(compiler, target, wanted, cache, report)
 
 
-def _build(compiler: Path, target: Target, wanted: list[str], folder: Path, cache: Path, report: Progress) -> None:
-    for name in ("go.mod", "go.sum"):
-        shutil.copy(HERE / target.module / name, folder / name)
-    report.step(f"building {', '.join(wanted)}", target.packages)
-    _run(_command(compiler, target, wanted), folder, report)
-    for name in wanted:
-        install_file(folder / "out" / _output(target.binaries[name]), cache / name)
+def build_target(compiler: Path, target: Target, wanted: list[str], cache: Path, report: Progress) -> None:
+    """Build some of a target's binaries into the cache. Raises `BuildFailed` with the compiler's last lines."""
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".build-") as made:
+        folder = Path(made)
+        for name in ("go.mod", "go.sum"):
+            shutil.copy(HERE / target.module / name, folder / name)
+        report.step(f"building {', '.join(wanted)}", target.packages)
+        _run(_command(compiler, target, wanted), folder, report)
+        for name in wanted:
+            install_file(folder / "out" / _output(target.binaries[name]), cache / name)
 
 
 def _command(compiler: Path, target: Target, wanted: list[str]) -> list[str]:

@@ -22,7 +22,7 @@ def find_or_build(environment: Mapping[str, str] = os.environ) -> Binaries:
     cache = binaries_folder()
     if missing(environment, cache):
         cache.mkdir(parents=True, exist_ok=True)
-        with progress() as report, _only_one(cache.with_name(f"{cache.name}.lock"), report):
+        with progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
             _fill(cache, environment, report)
     return Binaries({name: _found(name, environment, cache) or cache / name for name in NAMES})
 
@@ -49,12 +49,12 @@ def _fill(cache: Path, environment: Mapping[str, str], report: Progress) -> None
 
 
 @contextmanager
-def _only_one(lock: Path, report: Progress) -> Iterator[None]:
+def only_one(lock: Path, report: Progress) -> Iterator[None]:
     """One builder per cache; the others wait and then find the work done."""
     with lock.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report.say("another process is preparing the control plane; waiting for it")
+            report.say("another process is building what is wanted here; waiting for it")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -80,9 +80,61 @@ async def test_a_rate_counts_permits_whose_nodes_are_on_their_way(scene: Scene) 
     assert (await performed(scene.allowances.read_allowance, asked)).allowed == 0
 
 
+async def in_use(scene: Scene, **asked: Any) -> int:
+    return len(
+        (await performed(scene.allowances.read_allowance, AllowanceAsked(name="default", **asked))).count.consuming
+    )
+
+
+async def test_a_taint_that_nothing_stands_behind_does_not_use_up_what_its_node_waits_for(scene: Scene) -> None:
+    open_pool(scene)
+    claim(scene, "a")
+    claim(scene, "b")
+    await scene.nodes.mark_disrupted("node-a")
+    scene.claims.give("a", DisruptionReason="True")
+    assert await in_use(scene) == 1
+    assert await in_use(scene, wishing=("uid-b",)) == 1
+    assert await in_use(scene, wishing=("uid-a",)) == 0
+
+
+async def test_a_taint_of_a_command_counts_also_where_its_node_wishes_to_go_by_itself(scene: Scene) -> None:
+    open_pool(scene)
+    claim(scene, "a")
+    await scene.nodes.mark_disrupted("node-a")
+    scene.claims.give("a", DisruptionReason="True")
+    scene.claims.found["a"]["status"]["conditions"][-1]["message"] = "test/disruption/1"
+    assert await in_use(scene, wishing=("uid-a",)) == 1
+
+
+async def test_a_node_that_goes_or_is_not_ready_counts_though_it_wishes_to_go(scene: Scene) -> None:
+    open_pool(scene)
+    claim(scene, "a", ready=False)
+    claim(scene, "b")
+    scene.claims.give("b", deleting=True)
+    assert await in_use(scene, wishing=("uid-a", "uid-b")) == 2
+
+
 async def test_a_node_that_is_paused_says_by_whom(scene: Scene) -> None:
     open_pool(scene)
     claim(scene, "a", annotations={PAUSE: "until=2099-01-01T00:00:00Z, by=ann, reason=why"})
     claim(scene, "b", annotations={PAUSE: "until=2000-01-01T00:00:00Z, by=ann, reason=why"})
     found = await left(scene, "a", "b")
     assert "is paused by ann" in found.asking["uid-a"].paused and found.asking["uid-b"].paused == ""
+
+
+async def test_when_time_lets_the_next_go_is_told_of_those_who_ask(scene: Scene) -> None:
+    open_pool(scene)
+    for name in "ab":
+        claim(scene, name)
+    found = await left(scene, "a", minimumNodeAge="2h")
+    assert found.opens is not None and timedelta(minutes=59) < found.opens - datetime.now(UTC) < timedelta(hours=1)
+    assert (await left(scene, "a")).opens is None
+
+
+async def test_a_budget_of_nothing_is_fixed_and_one_that_is_used_up_is_not(scene: Scene) -> None:
+    scene.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
+    claim(scene, "a", ready=False)
+    used_up = await left(scene)
+    scene.pools.add("default", disruption={"budgets": [{"nodes": "0"}]})
+    closed = await left(scene)
+    assert (used_up.allowed, used_up.fixed) == (0, False) and (closed.allowed, closed.fixed) == (0, True)

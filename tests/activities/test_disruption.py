@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from model.faults import BadInput, TryLater
-from model.labels import DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
+from model.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
 from model.steps import DisruptionAsked, Report
 from tests.activities.builders import REF, Scene, performed
 
@@ -93,6 +93,40 @@ async def test_a_look_that_fails_puts_the_node_back_into_service(scene: Scene) -
     with pytest.raises(Exception, match="503"):
         await performed(scene.disruption.disrupt_claim, EMPTY)
     assert not scene.out_of_service()
+
+
+async def test_a_deletion_that_fails_leaves_no_reason_behind(scene: Scene) -> None:
+    scene.running()
+    scene.claims.faults["delete"] = [BadInput("422")]
+    with pytest.raises(Exception, match="422"):
+        await performed(scene.disruption.disrupt_claim, EMPTY)
+    assert scene.claims.condition("a", DISRUPTION_REASON) == ""
+
+
+async def test_what_a_try_that_was_killed_left_is_cleared_where_the_node_stays(scene: Scene) -> None:
+    scene.running()
+    await scene.nodes.mark_disrupted("node-a")
+    scene.claims.give("a", DisruptionReason="True")
+    scene.pods.place("node-a", "web")
+    assert (await performed(scene.disruption.disrupt_claim, EMPTY)).outcome == "not now"
+    assert not scene.out_of_service() and scene.claims.condition("a", DISRUPTION_REASON) == ""
+
+
+@pytest.mark.parametrize(("owner", "stays"), [("", False), ("test/disruption/1", True)])
+async def test_a_node_is_put_back_unless_a_command_has_it(scene: Scene, owner: str, stays: bool) -> None:
+    scene.running()
+    await scene.nodes.mark_disrupted("node-a")
+    scene.claims.give("a", DisruptionReason="True")
+    scene.claims.found["a"]["status"]["conditions"][-1]["message"] = owner
+    await performed(scene.disruption.put_back, REF)
+    assert scene.out_of_service() is stays and bool(scene.claims.condition("a", DISRUPTION_REASON)) is stays
+
+
+async def test_a_node_that_goes_is_not_put_back(scene: Scene) -> None:
+    scene.running()
+    await performed(scene.disruption.disrupt_claim, EMPTY)
+    await performed(scene.disruption.put_back, REF)
+    assert scene.out_of_service()
 
 
 async def test_repeating_a_deletion_changes_nothing(scene: Scene) -> None:

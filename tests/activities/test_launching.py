@@ -18,6 +18,7 @@ from model.launches import (
     Member,
 )
 from model.plans import LaunchDraft
+from model.pool_slices import PoolSlice
 from model.steps import ClaimRef, GroupAsked, GroupRefused, LaunchAsked
 from tests.activities.builders import Scene, performed
 from tests.fakes.cloud import REQUEST
@@ -234,6 +235,41 @@ async def test_what_is_known_to_be_refused_is_left_out_of_the_request(scene: Sce
     assert [one.instance_type for one in prepared.request.overrides] == ["c5.large"]
 
 
+@pytest.mark.parametrize(
+    ("pool_slice", "again", "capacity_type", "asked"),
+    [
+        (None, False, "spot", "m5.large"),
+        ("us-west-2a/0/2", False, "spot", "m5.large"),
+        ("us-west-2a/1/2", False, "spot", "c5.large"),
+        ("us-west-2a/1/2", True, "spot", "m5.large"),
+        ("us-west-2b/0/1", False, "spot", "m5.large"),
+        ("us-west-2a/1/2", False, "on-demand", "m5.large"),
+    ],
+    ids=["calm", "its types", "the others", "at another attempt", "nothing in its zone", "no spot to be had"],
+)
+async def test_a_group_of_a_storm_asks_from_its_slice_at_first_and_from_all_before_it_gets_nothing(
+    scene: Scene, pool_slice: str | None, again: bool, capacity_type: str, asked: str
+) -> None:
+    scene.fleet.types, scene.fleet.capacity_type = ("m5.large", "c5.large"), capacity_type
+    types = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.large", "c5.large"]}
+    scene.claims.add("a", requirements=[types])
+    subnets = [{"id": f"subnet-{zone}", "zone": f"us-west-2{zone}"} for zone in "ab"]
+    known = scene.node_classes.found["default"]
+    status = known.status.model_validate({**known.status.model_dump(by_alias=True), "subnets": subnets})
+    scene.node_classes.found["default"] = known.model_copy(update={"status": status})
+    draft = LaunchDraft(
+        group_id="g",
+        pool="default",
+        node_class="default",
+        members=members("a"),
+        pool_slice=PoolSlice.read(pool_slice) if pool_slice else None,
+    )
+    wanted = GroupAsked(draft=draft, again=again)
+    prepared = (await performed(scene.launching.prepare_group, wanted)).preparation
+    assert isinstance(prepared, LaunchPrepared)
+    assert [one.instance_type for one in prepared.request.overrides] == [asked]
+
+
 async def test_a_reason_that_a_person_can_mend_stands_on_the_claim_with_what_to_do(scene: Scene) -> None:
     scene.fleet.error = FleetError(
         code="UnauthorizedOperation", message="not allowed", reason="Unauthorized", mend="allow ec2:CreateFleet"
@@ -300,3 +336,17 @@ def members(*names: str) -> tuple[Member, ...]:
 
 def alone(name: str) -> LaunchAsked:
     return LaunchAsked(claim=ClaimRef(name=name, uid=f"uid-{name}"))
+
+
+async def test_each_is_told_the_price_that_it_was_launched_at(scene: Scene) -> None:
+    await performed(scene.launching.launch_group, group(scene, "a"))
+    result = scene.lives.told["uid-a"].result
+    assert isinstance(result, Launched) and result.price == REQUEST.overrides[0].priority > 0
+
+
+async def test_where_ec2_chose_what_was_not_asked_for_no_price_is_made_up(scene: Scene) -> None:
+    elsewhere = REQUEST.overrides[0].model_copy(update={"zone": "us-west-2c"})
+    wanted = group(scene, "a").model_copy(update={"request": REQUEST.model_copy(update={"overrides": (elsewhere,)})})
+    await performed(scene.launching.launch_group, wanted)
+    result = scene.lives.told["uid-a"].result
+    assert isinstance(result, Launched) and result.price == 0

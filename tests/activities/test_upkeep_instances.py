@@ -114,7 +114,7 @@ MADE = some.builds(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(some.lists(MADE, max_size=8), some.integers(0, 3))
 def test_nothing_goes_that_is_young_foreign_claimed_or_being_handed_out(made: list[Made], faults: int) -> None:
     asyncio.run(_play(made, faults))

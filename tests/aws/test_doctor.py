@@ -147,25 +147,33 @@ async def test_a_queue_that_is_not_there_or_hears_nothing_is_a_problem(endpoint:
     assert worst(await diagnosis(endpoint), "events").level == "advice"
 
 
+async def test_karpenter_s_queue_and_rules_lack_nothing_but_time(endpoint: str, control: AwsControl) -> None:
+    found = [one for one in await diagnosis(endpoint, queue="demo") if one.area == "events" and one.level != "ok"]
+    [kept] = found
+    assert kept.subject == "queue demo retention" and "outage of Temporal of 5 minutes" in kept.said
+
+
 async def test_rules_are_read_as_eventbridge_reads_them(endpoint: str, control: AwsControl) -> None:
-    sqs, events = outside(endpoint, "sqs"), outside(endpoint, "events")
-    url = sqs.create_queue(QueueName="heard")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    allow = (
-        '{"Statement":[{"Effect":"Allow","Principal":{"Service":["events.amazonaws.com"]},"Action":"sqs:SendMessage"}]}'
+    events = outside(endpoint, "events")
+    events.disable_rule(Name="demo-scheduled-change")
+    events.put_rule(
+        Name="demo-instance-state-change", EventPattern='{"source":["aws.ec2"],"detail":{"state":["stopped"]}}'
     )
-    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": allow})
-    spot = '{"source":["aws.ec2"],"detail-type":["EC2 Spot Instance Interruption Warning"]}'
-    events.put_rule(Name="spot", EventPattern=spot, State="ENABLED")
-    events.put_rule(Name="health", EventPattern='{"source":["aws.health"]}', State="DISABLED")
-    for rule in ("spot", "health"):
-        events.put_targets(Rule=rule, Targets=[{"Id": "1", "Arn": arn}])
-    said = {one.subject: one for one in await diagnosis(endpoint, queue="heard") if one.area == "events"}
-    assert said["queue heard"].level == "ok"
-    assert said["EC2 Spot Instance Interruption Warning"].level == "ok"
-    assert said["AWS Health Event"].level == "problem" and "disabled" in said["AWS Health Event"].said
-    assert said["EC2 Instance Rebalance Recommendation"].level == "advice"
-    assert said["EC2 Instance State-change Notification"].level == "problem"
+    events.remove_targets(Rule="demo-spot-interruption", Ids=["KarpenterInterruptionQueueTarget"])
+    said = {one.subject: one for one in await diagnosis(endpoint, queue="demo") if one.area == "events"}
+    assert said["rule for rebalanceRecommendation"].level == "ok"
+    assert "disabled" in said["rule for scheduledChange"].said
+    assert said["rule for instanceStopping"].level == "ok"
+    assert said["rule for instanceTerminating"].level == "problem"
+    assert "demo-spot-interruption sends them to nobody" in said["rule for spotInterruption"].said
+
+
+async def test_what_the_worker_may_not_do_with_its_queue_is_named(endpoint: str, control: AwsControl) -> None:
+    kept = {"Effect": "Allow", "NotAction": "sqs:ReceiveMessage", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
+    denied = worst(await diagnosis(endpoint, role=CONTROLLER, queue="demo"), "permissions")
+    assert (denied.level, denied.subject) == ("problem", "AllowInterruptionQueueActions")
+    assert "sqs:ReceiveMessage" in denied.said and "deploy/iam" in denied.todo
 
 
 @pytest.mark.parametrize(

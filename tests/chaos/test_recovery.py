@@ -20,6 +20,7 @@ async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product:
     async with unasked(product, "tags"), product.scene("many") as many, product.scene("one") as one:
         claims = names(await many.run(NODES))
         nodes = names(await many.nodes())
+        await eventually(lambda: _is_all_written(many))
         await product.kill()
         written = len(product.sandbox.written)
         await one.deploy(1)
@@ -30,6 +31,12 @@ async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product:
         assert _about(said, names(await one.claims())), "nothing was written of what did change"
         assert not _about(said, [*claims, *nodes]), _about(said, [*claims, *nodes])
         assert await _same(many, claims)
+
+
+async def _is_all_written(scene: Scene) -> None:
+    """The worker is not behind with what it has to say of them: it says that of its pods last."""
+    left = names([one for one in await scene.claims() if not one["status"].get("lastPodEventTime")])
+    assert not left, f"{left} do not tell of their pods yet"
 
 
 def _about(written: list[str], objects: list[str]) -> list[str]:

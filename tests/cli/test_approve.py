@@ -1,21 +1,23 @@
 """`tenure approve` and `tenure reject`: the NodePool's workflow answers, and what it refuses is said in one line."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from cli import approve as command
-from cli.approve import tell
+from cli.approve import tell, tell_node
 from cli.exits import Refused
 from cli.main import main
 from model.kinds.rollout_rules import RolloutRules
 from model.observations import PoolSeen
+from model.remembered import ApproveEvent, RejectEvent
 from model.rollouts import ApproveRollout, Image, RejectRollout, Target
 from tests.fakes.rolling import Rolling, RollingPool, rolling
 from tests.fakes.skipping import time_skipping
-from tests.workflows.eventually import in_time
+from tests.fakes.worker import World
+from tests.workflows.eventually import blocked, in_time
+from tests.workflows.noticed import notice, ready_under
 
 GOOD = Target(node_class="default", images=(Image(id="ami-good"),))
 BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
@@ -84,10 +86,28 @@ async def test_a_roll_back_without_a_way_back_is_refused(waiting: Rolling, skipp
 
 
 async def test_without_a_worker_nothing_is_said(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "SECONDS", 0.5)
+    monkeypatch.setattr("cli.telling.ANSWER_WITHIN", timedelta(seconds=0.5))
     await skipping.client.start_workflow("NodePoolWorkflow", id="c/nodepool/web", task_queue="nobody")
     with pytest.raises(Refused, match="no worker answered within"):
         await tell(skipping.client, "c", ApproveRollout(plan="web-000000", by="ann"))
+
+
+async def test_a_node_that_waits_for_approval_is_approved_by_name(
+    skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
+    async with World(skipping.client).working() as fake:
+        node = await ready_under(fake, skipping, scheduledChange={"action": "waitForApproval"})
+        with pytest.raises(Refused, match="approve a: NodeClaim a has no event that waits for approval"):
+            await tell_node(skipping.client, node.id, "a", ApproveEvent(by="ann"))
+        await notice(fake, skipping, node)
+        await in_time(skipping, lambda: blocked(node, "tenure approve a lets it go"))
+        said = await tell_node(skipping.client, node.id, "a", RejectEvent(by="ben", reason="not today"))
+        assert said == "NodeClaim a is kept, whatever comes of scheduledChange: rejected by ben"
+        assert "approved by ann" in await tell_node(skipping.client, node.id, "a", ApproveEvent(by="ann"))
+        await node.result()
+        with pytest.raises(Refused, match="approve a: "):
+            await tell_node(skipping.client, node.id, "a", ApproveEvent(by="ann"))
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])

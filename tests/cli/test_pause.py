@@ -64,7 +64,7 @@ def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:
 async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cli.pause.ANSWER_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr("cli.telling.ANSWER_WITHIN", timedelta(seconds=1))
     async with time_skipping() as server:
 
         async def client(_: Connection) -> Client:

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from cli.lives import NodeLife
 from cli.shown import as_json, as_table, lines_of
-from cli.why import story
+from cli.story import Story
 from model.disruption import Exclusion, NodeVerdict
 from model.showing import Shown, ShownCommand
 
@@ -58,6 +58,6 @@ def test_a_node_tells_everything_that_keeps_it() -> None:
         "stays all the same: too dear",
     ]
     life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready")
-    assert "  disruption  could go as Underutilized" in story(life, (), disruption=lines).splitlines()
+    assert "  disruption  could go as Underutilized" in Story(life, (), disruption=lines).text().splitlines()
     assert lines_of(Shown(commands=(SINGLE,)))[0] == "would go now (Underutilized): n1: 3 pods get 1 new nodes"
     assert lines_of(Shown(blocked="caches are too old")) == ["not known now: caches are too old"]

@@ -1,14 +1,18 @@
 """`tenure stuck` and `tenure startups`: what is overdue with what follows, slow ones apart, the slowest first."""
 
 import io
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rich.console import Console
 
+from cli.late import Late
 from cli.lives import NodeLife
+from cli.paused import Paused
+from cli.startups import as_json as startup_json
 from cli.startups import slowest, table
-from cli.stuck import OVERDUE, SLOW_ONES, show
+from cli.stuck import OVERDUE, SLOW_ONES, listing, show
 from model.facts import ClaimFact
 
 NOW = datetime.now(UTC)
@@ -43,6 +47,18 @@ def test_nothing_wrong_is_one_line() -> None:
     assert shown([], [], {}) == (0, "No node is overdue.\n")
 
 
+def test_roll_outs_and_commands_that_wait_for_a_person_are_shown_and_count() -> None:
+    late = [
+        Late("roll-out of NodePool web", "-", None, "waits for a person: tenure approve web-3f2a9c"),
+        Late("command 12ab", "Undo", NOW - timedelta(minutes=20), "the API server does not answer"),
+    ]
+    console = Console(file=io.StringIO(), width=200)
+    assert show(console, [], [], {}, NOW, (), late) == 1
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    for part in ("roll-out of NodePool web", "tenure approve web-3f2a9c", "command 12ab", "Undo", "20m00s ago"):
+        assert part in said
+
+
 def test_the_two_queries_ask_for_running_nodes_alone() -> None:
     assert all("ExecutionStatus = 'Running'" in one for one in (OVERDUE, SLOW_ONES))
 
@@ -72,3 +88,23 @@ def test_the_slowest_comes_first_and_one_under_way_counts_with_the_time_so_far()
 
 def test_one_that_is_ended_before_it_was_ready_is_no_start_up() -> None:
     assert slowest([claim("a", 5, None, None, deleting=True)], NOW) == []
+
+
+def test_as_json_it_says_what_follows_and_what_is_not_known() -> None:
+    late = life("a", overdue=True, deadline=NOW, blocked_by="mend it")
+    other = life("b", overdue=True)
+    found = listing(
+        [late, other], [], {late.workflow_id: "alarm"}, [Paused("NodePool web")], [Late("x", "-", None, "y")]
+    )
+    assert [(one["nodeClaim"], one["action"]) for one in found["overdue"]] == [("a", "alarm"), ("b", None)]
+    assert found["overdue"][0]["deadline"] == NOW.isoformat()
+    assert found["paused"] == [{"what": "NodePool web", "pause": None}]
+    assert found["late"][0] == {"what": "x", "step": "-", "since": None, "blockedBy": "y"}
+    json.dumps(found)
+
+
+def test_start_ups_as_json_are_seconds_and_null_where_a_phase_has_not_begun() -> None:
+    (found,) = slowest([claim("under-way", 5, None, None)], NOW)
+    told = startup_json(found)
+    assert told["launchSeconds"] == 5 and told["initializationSeconds"] is None and told["running"] == "registration"
+    json.dumps(told)

@@ -1,14 +1,17 @@
 """`tenure why` tells a node's story in lines that need no explanation."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 from cli.lives import NodeLife
-from cli.why import story
+from cli.story import Story
 from model.absence import Absence
 from model.drains import DrainState, DrainVerdict, GaveUp, Hold
+from model.interruptions import Notice
 from model.lifecycle import ClaimIdentity, ClaimState, Phase, Step
 from model.observations import ClaimSeen
-from workflows.details import absent, draining, drifted, of_claim
+from model.remembered import Answer, Remembered
+from workflows.details import absent, announced, draining, drifted, of_claim
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -24,7 +27,7 @@ def test_a_node_that_waits_says_for_what_and_until_when() -> None:
         blocked_by="pdb default/web",
         node_name="ip-10-0-0-1",
     )
-    lines = story(life, (Step(phase=Phase.DRAIN, at=START, cause="Empty"),)).splitlines()
+    lines = Story(life, (Step(phase=Phase.DRAIN, at=START, cause="Empty"),)).text().splitlines()
     assert lines[0] == "NodeClaim one · node ip-10-0-0-1"
     assert "  phase       Drain (overdue)" in lines
     assert "  deadline    2026-01-01 13:00:00 UTC" in lines
@@ -34,14 +37,14 @@ def test_a_node_that_waits_says_for_what_and_until_when() -> None:
 
 def test_a_node_that_is_gone_says_what_it_went_for() -> None:
     life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Gone", since=START, status="COMPLETED")
-    text = story(life, (), reason="Expired")
+    text = Story(life, (), reason="Expired").text()
     assert "went for    Expired" in text
     assert "deadline" not in text
 
 
 def test_without_a_worker_what_visibility_knows_is_still_told() -> None:
     life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
-    text = story(life, (), note="its story needs a worker, and none answers: no poller")
+    text = Story(life, (), note="its story needs a worker, and none answers: no poller").text()
     assert "phase       Ready" in text
     assert "no poller" in text
 
@@ -50,15 +53,17 @@ def test_a_node_that_has_drifted_says_from_what_and_what_comes_of_it() -> None:
     life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Registration", since=START)
     identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
     seen = ClaimSeen(drift="AMIDrift", drift_message="m6i.large runs ami-1")
-    lines = story(life, (), drift=drifted(ClaimState(identity=identity, seen=seen))).splitlines()
+    lines = Story(life, (), drift=drifted(ClaimState(identity=identity, seen=seen))).text().splitlines()
     assert "  drifted     AMIDrift: m6i.large runs ami-1; waits for its replacement to be planned" in lines
-    assert "drifted" not in story(life, (), drift=drifted(ClaimState(identity=identity)))
+    assert "drifted" not in Story(life, (), drift=drifted(ClaimState(identity=identity))).text()
 
 
 def test_a_node_that_a_plan_made_says_what_it_was_bought_for() -> None:
     life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
-    assert "  bought for  default/web: m5.large" in story(life, (), bought_for="default/web: m5.large").splitlines()
-    assert "bought for" not in story(life, ())
+    assert (
+        "  bought for  default/web: m5.large" in Story(life, (), bought_for="default/web: m5.large").text().splitlines()
+    )
+    assert "bought for" not in Story(life, ()).text()
 
 
 def test_a_node_that_comes_and_goes_says_how_often_and_for_how_long_it_was_away() -> None:
@@ -67,10 +72,10 @@ def test_a_node_that_comes_and_goes_says_how_often_and_for_how_long_it_was_away(
     stretches = tuple(Absence(since=START, until=START + timedelta(seconds=lasted)) for lasted in (50, 40))
     state = ClaimState(identity=identity, flaps=3, absences=(*stretches, Absence(since=START)))
     now = state.model_copy(update={"seen": ClaimSeen(away_since=START, away_for="NotReady")})
-    [told] = [line for line in story(life, (), away=absent(now)).splitlines() if line.startswith("  away")]
+    [told] = [line for line in Story(life, (), away=absent(now)).text().splitlines() if line.startswith("  away")]
     assert "since 2026-01-01 12:00:00 UTC: NotReady" in told
     assert "3 times since it was initialized, the latest 2 before for 90 s in all" in told
-    assert "away" not in story(life, (), away=absent(ClaimState(identity=identity)))
+    assert "away" not in Story(life, (), away=absent(ClaimState(identity=identity))).text()
 
 
 def test_a_drain_that_is_held_says_by_whom_whether_it_passes_and_what_follows() -> None:
@@ -79,7 +84,7 @@ def test_a_drain_that_is_held_says_by_whom_whether_it_passes_and_what_follows() 
     verdict = DrainVerdict(holds=(held,), pods=3, later=2, follows="escalates at noon")
     identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
     state = ClaimState(identity=identity, phase=Phase.DRAIN, drain=DrainState(verdict=verdict))
-    lines = story(life, (), drain=draining(state)).splitlines()
+    lines = Story(life, (), drain=draining(state)).text().splitlines()
     assert "  drain       default/web (ReplicaSet web-5): PDB web; never passes by itself" in lines
     assert "  drain       pods of later groups that wait for these: 2" in lines
     assert "  drain       escalates at noon" in lines
@@ -92,3 +97,22 @@ def test_a_drain_that_was_given_up_is_remembered() -> None:
     shown = of_claim(ClaimState(identity=identity, gave_up=gave_up))
     assert "| drain given up | 2026-01-01 12:00:00 UTC: default/web: PDB web |" in shown
     assert draining(ClaimState(identity=identity)) == ()
+
+
+def test_what_aws_says_is_shown_with_what_a_person_said_of_it() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START)
+    notice = Notice(kind="scheduledChange", id="e-1", at=START, starts=START, code="instance-stop")
+    answer = Answer(approved=False, by="ann", at=START)
+    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    state = ClaimState(identity=identity, notices=(Remembered(notice=notice, heard=START, answer=answer),))
+    lines = Story(life, (), events=announced(state)).text().splitlines()
+    assert "  from AWS    scheduledChange instance-stop at 2026-01-01T12:00:00+00:00, rejected by ann" in lines
+    assert "rejected by ann" in of_claim(state)
+
+
+def test_as_json_a_story_is_whole_and_plain() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=START, price=0.25)
+    step = Step(phase=Phase.LAUNCH, at=START, cause="created")
+    told = json.loads(json.dumps(Story(life, (step,), drift="AMIDrift", expires=START).as_json()))
+    assert (told["nodeClaim"], told["pricePerHour"], told["drift"]) == ("one", 0.25, "AMIDrift")
+    assert told["expires"] == START.isoformat() and told["steps"][0]["cause"] == "created"

@@ -97,6 +97,12 @@ def pod(name: str, *, on: str = "", owner: str = "ReplicaSet", phase: str = "", 
     return raw
 
 
+def bound(raw: Json, after: float) -> Json:
+    """The pod, bound `after` seconds from the beginning."""
+    said = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(after)}
+    return {**raw, "status": {**raw["status"], "startTime": stamp(after + 2), "conditions": [said]}}
+
+
 def pool(name: str = "general", **spec: Any) -> Json:
     raw = pool_json(name, **spec)
     raw["metadata"] |= {"uid": f"uid-{name}", "generation": 1, "creationTimestamp": stamp(-1000)}

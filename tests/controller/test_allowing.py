@@ -44,6 +44,12 @@ def test_who_is_not_ready_or_on_its_way_out_uses_the_budget_up(more: dict[str, A
     assert drifted(made) == 1
 
 
+def test_a_claim_that_lost_its_node_keeps_no_other() -> None:
+    made = world()
+    made.lose("nodes", node("n-a", of="a"))
+    assert drifted(made) == 2
+
+
 def test_a_node_whose_disruption_has_begun_uses_it_up_before_its_taint_is_there() -> None:
     assert drifted(world(), "uid-a", "uid-b") == 0
 

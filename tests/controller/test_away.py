@@ -131,3 +131,14 @@ def test_a_device_that_goes_is_missing_since_it_was_seen_to_go(world: World) -> 
 
 def known(world: World) -> NodeFact:
     return world.caches.nodes["n-up"]
+
+
+def test_a_place_is_kept_for_as_long_as_its_pod_runs_on_a_node_that_goes(world: World) -> None:
+    world.hear("nodeclaims", claim("old", phase="Initialized", deleting=True))
+    world.hear("nodes", node("n-old", of="old"))
+    world.hear("pods", pod("p", on="n-old"))
+    nominations, up = expecting(), world.caches.claims["up"]
+    for seconds in (0, 30, 3600):
+        assert away(world).lapse(up, nominations, at(seconds)) == at(seconds + 20)
+    world.hear("nodeclaims", claim("old", phase="Initialized"))
+    assert away(world).lapse(up, nominations, at(3600)) == at(20), "the node stays after all"

@@ -6,7 +6,7 @@ import pytest
 
 from model.facts import ClaimFact
 from tests.controller import builders
-from tests.controller.builders import World, at, claim, node, node_class, pod, pool
+from tests.controller.builders import World, at, bound, claim, node, node_class, pod, pool
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_terminating_pod_of_a_statefulset_keeps_its_node(world: World) -> None
 def test_a_pod_that_is_bound_or_gone_is_told_of_and_no_longer_pending(world: World) -> None:
     bound: list[str] = []
     gone: list[str] = []
-    world.caches.on_pod_bound, world.caches.on_pod_gone = bound.append, gone.append
+    world.caches.on_pod_bound, world.caches.on_pod_gone = bound.append, lambda pod: gone.append(pod.uid)
     world.hear("pods", pod("a"))
     assert set(world.caches.pending) == {"uid-a"} and world.caches.take_dirty().pods
     world.hear("pods", pod("a", on="n1"))
@@ -78,6 +78,16 @@ def test_a_pod_that_is_bound_or_gone_is_told_of_and_no_longer_pending(world: Wor
     world.hear("pods", pod("b"))
     world.lose("pods", pod("b"), pod("a", on="n1"))
     assert (bound, gone) == (["uid-a"], ["uid-b", "uid-a"])
+
+
+@pytest.mark.parametrize(("owner", "followed"), [("ReplicaSet", True), ("StatefulSet", False)])
+def test_a_pod_that_is_going_is_gone_once_another_takes_its_place(world: World, owner: str, followed: bool) -> None:
+    gone: list[str] = []
+    world.caches.on_pod_gone = lambda pod: gone.append(pod.uid)
+    world.hear("pods", pod("a", on="n1", owner=owner))
+    world.hear("pods", pod("a", on="n1", owner=owner, metadata={"deletionTimestamp": builders.stamp(30)}))
+    assert bool(gone) is followed
+    assert world.caches.owner_of("uid-a") == world.caches.pods["uid-a"].owner_uid and not world.caches.owner_of("no")
 
 
 def test_what_does_not_change_the_facts_is_no_change(world: World) -> None:
@@ -173,10 +183,8 @@ def test_the_planner_is_told_when_a_pod_came_to_a_node_or_left_it_last(world: Wo
     assert told.last_pod_event == at(30) == last_pod_event(world)
 
 
-def test_a_pod_that_was_there_before_this_process_came_when_it_started(world: World) -> None:
-    running = pod("a", on="n2")
-    running["status"]["startTime"] = builders.stamp(-3600)
-    world.hear("pods", running)
+def test_a_pod_that_was_there_before_this_process_came_when_it_was_bound(world: World) -> None:
+    world.hear("pods", bound(pod("a", on="n2"), -3600))
     world.hear("nodes", node("n2", of="c2"))
     world.hear("nodeclaims", claim("c2", phase="Initialized"))
     facts = {one.key: one.fact for one in world.caches.take_changes()}
@@ -184,7 +192,7 @@ def test_a_pod_that_was_there_before_this_process_came_when_it_started(world: Wo
     assert isinstance(told, ClaimFact) and told.last_pod_event == at(-3600)
 
 
-def test_a_pod_that_is_bound_now_came_now_whatever_it_started(world: World) -> None:
+def test_a_pod_that_is_bound_now_came_now(world: World) -> None:
     world.hear("pods", pod("a"))
     world.now = at(5)
     world.hear("pods", pod("a", on="n1"))

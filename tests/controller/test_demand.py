@@ -99,12 +99,53 @@ def test_expectations_end_with_their_pods() -> None:
 def test_a_place_whose_pod_vanished_is_still_kept_for_a_while() -> None:
     nominations = Nominations()
     nominations.renew({"a": "up"}, at(0))
-    nominations.gone("a")
-    nominations.gone("a")
+    nominations.gone("a", "web", at(8))
+    nominations.gone("a", "web", at(9))
     assert nominations.of("a") is None and nominations.expected("up")
-    assert nominations.lapse("up", None) is None and nominations.lapse("up", at(5)) == at(25)
+    assert nominations.lapse("up", None) is None and nominations.lapse("up", at(5)) == at(28)
     nominations.forget("up")
     assert not nominations.expected("up")
+
+
+# --- pods of one owner are alike ---
+
+
+def alike() -> Nominations:
+    """Pods by the first letter of their names."""
+    return Nominations(lambda pod: pod[0])
+
+
+def test_a_successor_that_takes_anothers_place_leaves_it_its_own() -> None:
+    nominations = alike()
+    nominations.renew({"w1": "one", "w2": "two", "x1": "two"}, at(0))
+    nominations.gone("w1", "w", at(50))
+    assert nominations.came("w9", "two", at(51)) == "one"
+    assert nominations.waiting("one") == ("w2",) and nominations.waiting("two") == ("x1",)
+    assert nominations.lapse("one", at(0)) == at(71)
+
+
+def test_pods_that_swap_their_places_are_expected_where_they_are_not_yet() -> None:
+    nominations = alike()
+    nominations.renew({"w1": "one", "w2": "two"}, at(0))
+    assert nominations.came("w1", "two", at(3)) == "one" and nominations.bound("w1", at(3)) == "one"
+    assert nominations.waiting("one") == ("w2",) and not nominations.waiting("two")
+
+
+@pytest.mark.parametrize(
+    ("came", "where", "seconds"),
+    [
+        pytest.param("y1", "two", 51, id="of another owner"),
+        pytest.param("w9", "three", 51, id="where nobody was expected"),
+        pytest.param("w9", "one", 51, id="into its own place"),
+        pytest.param("w9", "two", 70, id="long after"),
+    ],
+)
+def test_any_other_that_comes_changes_nothing(came: str, where: str, seconds: float) -> None:
+    nominations = alike()
+    nominations.renew({"w1": "one", "w2": "two"}, at(0))
+    nominations.gone("w1", "w", at(50))
+    assert nominations.came(came, where, at(seconds)) == ""
+    assert nominations.waiting("two") == ("w2",) and not nominations.waiting("one")
 
 
 # --- when the workflow is told ---

@@ -9,7 +9,7 @@ import pytest
 
 from controller.allowing import Allowing
 from controller.away import Away
-from controller.disrupting import Disrupting, settings
+from controller.disrupting import Disrupting, Seen, settings
 from controller.naming import alike
 from controller.proposing import proposal_id
 from model.disrupting import Bounced, DecideAsked, Decided, Hold, Proposal, ReplaceAsked, Replaced, UnderWay
@@ -18,7 +18,7 @@ from model.facts import ClaimFact
 from model.kinds import LifecycleRules
 from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_GROUP, PLAN, REPLACES, ZONE
 from tests.controller import test_planning
-from tests.controller.builders import at, claim, node, node_class, pod, pool, stamp
+from tests.controller.builders import at, bound, claim, node, node_class, pod, pool, stamp
 from tests.scheduling.builders import COMMON
 
 KINDS = {one.name: one for one in COMMON}
@@ -29,6 +29,7 @@ class Stage(test_planning.Stage):
         super().__init__()
         self.rules: dict[str, LifecycleRules] = {}
         self.decided: list[Decision] = []
+        self.passed: list[Seen] = []
         self.pauses: list[Hold] = []
         """What annotations say."""
         self.disrupting = self.another()
@@ -42,12 +43,14 @@ class Stage(test_planning.Stage):
             away=Away(self.caches, lambda pool: timedelta(minutes=5)),
             allowing=Allowing(self.caches, self.rules.get),
             claims=self.claims,
+            events=self.events,
             settings=settings(spot_to_spot=False),
             not_ready_grace=timedelta(minutes=5),
             graces=dict,
             now=lambda: self.now,
             paused=lambda now: self.pauses,
             decided=self.decided.append,
+            passed=self.passed.append,
         )
 
     def stand(self, name: str, kind: str, *cpus: float, drifted: bool = False, **metadata: Any) -> None:
@@ -72,9 +75,7 @@ class Stage(test_planning.Stage):
 
     def run(self, name: str, on: str, cpu: float) -> None:
         asked = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": str(cpu)}}}]
-        raw = pod(name, on=on, containers=asked)
-        raw["status"]["startTime"] = stamp(-3600)
-        self.hear("pods", raw)
+        self.hear("pods", bound(pod(name, on=on, containers=asked), -3600))
 
     async def decide(self, **asked: Any) -> Decided:
         return await self.disrupting.decide(DecideAsked(**asked))
@@ -118,9 +119,7 @@ async def test_what_is_worth_it_is_proposed_under_an_id_of_its_nodes(stage: Stag
 async def test_the_next_pass_comes_when_time_changes_a_verdict(stage: Stage) -> None:
     stage.stand("big", "m.2xlarge")
     stage.run("young", "node-big", 1)
-    raw = pod("younger", on="node-big")
-    raw["status"]["startTime"] = stamp(-10)
-    stage.hear("pods", raw)
+    stage.hear("pods", bound(pod("younger", on="node-big"), -10))
     found = await stage.decide()
     assert not found.proposals and found.again == at(20)
     stage.now = at(20)
@@ -175,7 +174,11 @@ async def test_nodes_of_a_command_under_way_count_against_the_budget(stage: Stag
     stage.stand("big", "m.2xlarge", 3.5)
     stage.stand("bigger", "m.2xlarge", 3.5)
     first = await only(stage)
+    assert stage.passed[-1].allowances.pools["general"]["Underutilized"].allowed == 1
     assert not (await stage.decide(under_way=(busy(first),))).proposals
+    last = stage.passed[-1]
+    assert last.allowances.pools["general"]["Underutilized"].allowed == 0 and last.consuming == {"general": 1}
+    assert len(stage.passed) == 2 and last.seconds > 0
 
 
 async def test_the_replacement_is_made_once_and_launches_with_others_that_are_alike(stage: Stage) -> None:
@@ -186,6 +189,7 @@ async def test_the_replacement_is_made_once_and_launches_with_others_that_are_al
     fact = stage.caches.claims[made.claims[0]]
     assert (fact.annotations[PLAN], fact.annotations[REPLACES]) == ("cmd-1", "c/disruption/x")
     assert LAUNCH_GROUP not in fact.annotations and alike(fact)
+    assert stage.events.reasons(made.claims[0]) == ["DisruptionLaunching", "DisruptionWaitingReadiness"]
     assert stage.nominations.waiting(made.claims[0]) == ("uid-big-0",)
     again = await stage.replace(wanted)
     assert again == made and len(stage.claims.found) == 1
@@ -218,11 +222,39 @@ async def test_what_would_not_be_decided_so_any_more_is_stale(stage: Stage) -> N
     stage.lose("pods", pod("more", on="node-big"))
     stage.now = at(40)
     assert "would cost 0.1 $/h now instead of 0.05" in (await stage.replace(cheaper)).why
-    several = wanted.model_copy(update={"replacements": 2})
-    assert "would need 1 replacements now" in (await stage.replace(several)).why
+    several = cheaper.model_copy(update={"replacements": 2})
+    assert (
+        "its 1 replacements would cost 0.1 $/h now instead of 0.05, and 2 were proposed"
+        in (await stage.replace(several)).why
+    )
     stage.lose("nodeclaims", claim("big"))
     assert (await stage.replace(wanted)).why == "NodeClaim big is gone"
     assert not stage.claims.found
+
+
+async def test_by_another_number_of_nodes_it_is_replaced_where_they_cost_no_more(stage: Stage) -> None:
+    stage.stand("big", "m.2xlarge", 1)
+    wanted = (await only(stage)).model_copy(update={"replacements": 2})
+    made = await stage.replace(wanted)
+    assert (made.outcome, len(made.claims)) == ("made", 1)
+    stage.disrupting = stage.another()
+    assert await stage.replace(wanted) == made, "another try finds all that was made"
+
+
+async def test_a_drifted_node_is_replaced_by_another_number_of_nodes_only_where_they_cost_no_more(stage: Stage) -> None:
+    stage.stand("old", "m.large", 1, drifted=True)
+    wanted = (await only(stage)).model_copy(update={"replacements": 2})
+    dearer = await stage.replace(wanted.model_copy(update={"price_after": 0.01}))
+    assert dearer.outcome == "stale" and "and 2 were proposed" in dearer.why
+    assert (await stage.replace(wanted)).outcome == "made"
+
+
+async def test_a_node_whose_pods_have_room_elsewhere_by_now_needs_no_replacement(stage: Stage) -> None:
+    stage.stand("big", "m.2xlarge", 1)
+    wanted = await only(stage)
+    assert wanted.replacements == 1
+    stage.stand("roomy", "m.xlarge", 0.5)
+    assert await stage.replace(wanted) == Replaced(outcome="made")
 
 
 async def test_a_drifted_node_is_replaced_whatever_it_costs_now(stage: Stage) -> None:
@@ -230,6 +262,15 @@ async def test_a_drifted_node_is_replaced_whatever_it_costs_now(stage: Stage) ->
     wanted = await only(stage)
     assert wanted.reason == "Drifted"
     assert (await stage.replace(wanted.model_copy(update={"price_after": 0.01}))).outcome == "made"
+
+
+async def test_room_of_a_command_that_began_later_and_was_faster_is_not_used_twice(stage: Stage) -> None:
+    stage.stand("old", "m.large", 1, drifted=True)
+    stage.stand("older", "m.large", 1, drifted=True)
+    slow, fast = (await stage.decide()).proposals
+    assert (await stage.replace(fast, "cmd-fast", under_way=(busy(slow),))).outcome == "made"
+    assert (await stage.replace(slow, "cmd-slow")).outcome == "made"
+    assert len(stage.claims.found) == 2
 
 
 async def test_limits_that_were_used_up_meanwhile_make_it_stale(stage: Stage) -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from controller.naming import MOST_IN_GROUP, alike, claim_names, drafts, group_ids, node_claim
 from model.facts import ClaimFact, Expression, Taint
+from model.kinds import NodeClaim
 from model.plans import PlannedClaim
+from model.pool_slices import PoolSlice
 
 TYPES = Expression(key="node.kubernetes.io/instance-type", operator="In", values=("m5.large",))
 
@@ -69,6 +71,19 @@ def test_claims_whose_launch_templates_differ_do_not_launch_together() -> None:
 def test_claims_that_ask_for_the_same_launch_together() -> None:
     claims = [planned(), planned(requests={"cpu": 1}), planned(pods=("x",)), planned(labels={"team": "b"})]
     assert group_ids("p", claims) == ["p-0", "p-0", "p-0", "p-1"]
+
+
+def test_slices_of_a_storm_launch_apart_and_stand_on_their_claims() -> None:
+    """From where a plan that was cut off takes them."""
+    a, b = PoolSlice(zone="a"), PoolSlice(zone="b", part=1, parts=2)
+    groups = group_ids("p", [planned()] * 5, [a, b, a, b, None])
+    assert groups == ["p-0", "p-1", "p-0", "p-1", "p-2"]
+    found = []
+    for number, one in enumerate((a, b, None)):
+        made = node_claim(planned(), name=f"x{number}", plan_id="p", group_id=f"p-{number}", pool_slice=one).to_object()
+        made["metadata"]["uid"] = f"uid-{number}"
+        found.append(NodeClaim.from_object(made))
+    assert [one.pool_slice for one in drafts(found)] == [a, b, None]
 
 
 def test_without_instance_types_the_amounts_decide_the_launch() -> None:

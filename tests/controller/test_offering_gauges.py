@@ -19,6 +19,14 @@ class Gauge:
         self._told.append((self._name.removeprefix(PREFIX), tuple(attributes.values()), value))
 
 
+class Histogram:
+    def __init__(self, name: str, told: list[Any]) -> None:
+        self._name, self._told = name, told
+
+    def record(self, value: float) -> None:
+        self._told.append((self._name, (), value))
+
+
 class Meter:
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -27,6 +35,9 @@ class Meter:
         return Gauge(name, self.told)
 
     create_gauge_float = create_gauge
+
+    def create_histogram_float(self, name: str, description: str, unit: str) -> Histogram:
+        return Histogram(name, self.told)
 
     def news(self) -> list[Any]:
         told, self.told[:] = list(self.told), []

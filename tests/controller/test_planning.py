@@ -12,15 +12,18 @@ from controller.away import Away
 from controller.catalogue import AGAIN_IN, FRESH_FOR
 from controller.nominations import Nominations
 from controller.planning import Planning
+from controller.taken_back import TakenBack
+from model import labels
 from model.catalogue import Catalogue, InstanceType, ReservationRoom
 from model.faults import Throttled, TryLater
+from model.interruptions import Notice
 from model.kinds import EC2NodeClass, NodeClaim
 from model.labels import AWAY
 from model.plans import PlanOutcome, PlanRequest
 from scheduling.state import PlanSettings
 from tests.controller.builders import Json, World, at, claim, node, node_class, pod, pool, stamp
 from tests.fakes.kubernetes import FakeClaims, FakeEvents
-from tests.scheduling.builders import COMMON
+from tests.scheduling.builders import COMMON, kind
 
 
 class Claims(FakeClaims):
@@ -278,3 +281,69 @@ async def test_a_node_that_a_policy_waits_for_no_longer_is_named_with_its_pool_s
     assert (await stage.plan()).created
     said = [message for _, reason, message in stage.events.said if reason == "NotReadyGraceOver"]
     assert bool(said) is told and all("grace of 30 s" in one for one in said)
+
+
+async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_where_from(stage: Stage) -> None:
+    spot = labels_of("m.large", "a", "spot")
+    names = [f"c{number}" for number in range(20)]
+    sell_spot(stage)
+    stage.hear("nodeclaims", *(claim(name, phase="Initialized", labels=spot) for name in names))
+    stage.hear("nodes", *(node(f"n-{name}", of=name) for name in names))
+    for name in names:
+        stage.want(1, name, on=f"n-{name}")
+    assert (await stage.plan("calm")).created == 0
+    taken = TakenBack(stage.caches, lambda pool: None, lambda seen: None, lambda: stage.now)
+    stage.planning.filling.taken = taken.marks
+    for name in names:
+        notice = Notice(kind="spotInterruption", id="terminate", at=stage.now)
+        taken.hear(stage.caches.claims[name], [notice])
+    outcome = await stage.plan("storm")
+    assert outcome.created > 0 and outcome.unplaced == 0
+    slices = [draft.pool_slice for draft in outcome.drafts]
+    assert len(set(slices)) == len(slices) == min(3, outcome.created) and None not in slices
+    assert {one.pool_slice for one in (await stage.plan("storm")).drafts} == set(slices), "the same plan, asked again"
+    expected = {stage.nominations.of(f"uid-{name}0") for name in names}
+    assert None not in expected and not {one.target for one in expected if one} & set(names)
+    goods = await stage.planning.filling.goods(stage.now)
+    assert [(one.instance_type, one.zone, one.capacity_type) for one in goods.unavailable] == [("m.large", "a", "spot")]
+    assert (await stage.plan("again")).created == 0
+
+
+async def test_in_calm_times_all_that_are_alike_launch_together_from_everywhere(stage: Stage) -> None:
+    sell_spot(stage)
+    stage.want(40)
+    (draft,) = (await stage.plan()).drafts
+    assert len(draft.members) > 1 and draft.pool_slice is None
+
+
+async def test_what_aws_takes_back_uses_up_no_limit(stage: Stage) -> None:
+    """Else the room for what comes in its place is there only when its NodeClaim is being deleted."""
+    stage.lose("nodepools", pool())
+    stage.hear("nodepools", pool(limits={"nodes": "1"}))
+    old = claim("old", phase="Initialized", labels=labels_of("m.large", "a", "spot"))
+    stage.claims.found["old"] = old
+    stage.hear("nodeclaims", old)
+    stage.hear("nodes", node("n-old", of="old"))
+    stage.want(1, "p", on="n-old")
+    stage.caches.take_back("old", taken=True)
+    outcome = await stage.plan("storm")
+    assert (outcome.created, outcome.unplaced) == (1, 0)
+
+
+def sell_spot(stage: Stage) -> None:
+    either = ("on-demand", "spot")
+    stage.types.kinds = [
+        kind("m.large", cpu=2, memory=8, capacity_types=either),
+        kind("m.2xlarge", capacity_types=either),
+    ]
+    subnets = [{"id": f"subnet-{zone}", "zone": zone} for zone in "abc"]
+    stage.hear("ec2nodeclasses", {**node_class(), "status": {"subnets": subnets}})
+
+
+def labels_of(instance_type: str, zone: str, capacity_type: str) -> dict[str, str]:
+    return {
+        labels.NODEPOOL: "general",
+        labels.INSTANCE_TYPE: instance_type,
+        labels.ZONE: zone,
+        labels.CAPACITY_TYPE: capacity_type,
+    }

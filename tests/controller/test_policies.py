@@ -11,7 +11,7 @@ from controller.policies import Policies
 from kube.listwatch import Delta
 from model.faults import TryLater
 from model.lifecycle import Deadlines
-from model.policies import PolicyVerdict
+from model.policies import ALL_READ, PolicyVerdict
 from tests.controller.builders import World, claim, pool, stamp
 
 
@@ -175,3 +175,34 @@ def test_a_node_pool_is_told_when_other_rules_hold_for_it(stage: Stage) -> None:
     assert stage.look().pools == {"gpu"}
     stage.write(policy("p", generation=2, **GPU, rollout={"waves": [{"nodes": "1"}]}))
     assert stage.look().pools == set()
+
+
+def test_disruption_that_cannot_be_read_holds_its_pool_and_goes_on_when_it_is_mended(stage: Stage) -> None:
+    stage.write(policy("p", **GPU, disruption={"minimumNodeAge": "1h"}))
+    stage.look()
+    before = stage.caches.changes.stirs
+    stage.write(policy("p", generation=2, **GPU, disruption={"minimumNodeAge": "0s"}))
+    assert stage.look().pools == {"gpu"}
+    assert "spec.disruption.minimumNodeAge: '0s'" in stage.policies.unread_of("gpu").disruption
+    assert stage.policies.unread_of("general") == ALL_READ
+    stage.write(policy("p", generation=3, **GPU, disruption={"minimumNodeAge": "2h"}))
+    assert stage.look().pools == {"gpu"} and stage.policies.unread_of("gpu") == ALL_READ
+    assert stage.caches.changes.stirs == before + 2, "the Cluster workflow looks anew"
+
+
+def test_a_hold_alone_is_told_to_the_node_pool(stage: Stage) -> None:
+    stage.write(policy("p", **GPU, disruption={"rates": 7}))
+    due = stage.look()
+    assert (due.pools, due.claims) == ({"gpu"}, set())
+    assert "spec.disruption.rates: 7 cannot be read" in stage.policies.unread_of("gpu").disruption
+
+
+def test_claims_are_told_which_policies_speak_of_events_also_when_only_the_name_is_new(stage: Stage) -> None:
+    speaks: dict[str, Any] = {"interruption": {"scheduledChange": {"action": "notify"}}}
+    stage.write(policy("maintenance", **GPU, **speaks))
+    assert stage.look().claims == {"g1"}
+    assert stage.policies.event_policies_of("gpu") == {"scheduledChange": "maintenance"}
+    assert stage.policies.event_policies_of("general") == {}
+    stage.write(policy("alike", **GPU, **speaks))
+    assert stage.look().claims == {"g1"}
+    assert set(stage.policies.event_policies_of("gpu")["scheduledChange"].split(", ")) == {"alike", "maintenance"}

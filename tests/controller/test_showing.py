@@ -4,7 +4,7 @@ from controller.showing import Showing
 from model.disrupting import Hold
 from model.showing import ShowAsked, Shown
 from tests.controller import test_disrupting
-from tests.controller.builders import pod
+from tests.controller.builders import bound, pod
 from tests.controller.test_disrupting import Stage
 
 stage = test_disrupting.stage
@@ -19,8 +19,7 @@ async def test_what_would_be_done_with_its_sums_and_what_keeps_the_others(stage:
     stage.stand("empty", "m.large")
     stage.stand("held", "m.2xlarge", 7)
     raw = pod("held-9", on="node-held", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
-    raw["status"]["startTime"] = "2026-01-01T11:00:00Z"
-    stage.hear("pods", raw)
+    stage.hear("pods", bound(raw, -3600))
     found = await show(stage)
     assert [(one.reason, one.nodes) for one in found.commands] == [
         ("Empty", ("node-empty",)),

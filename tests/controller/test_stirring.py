@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ class Stage(World):
     def __init__(self) -> None:
         super().__init__()
         self.told = Told()
-        self.stirring = Stirring(self.caches, self.told, "east", every=0.05)
+        self.stirring = Stirring(self.caches, self.told, "east", first=0.05, every=0.05)
         self.hear("nodepools", pool())
         self.hear("nodeclaims", claim("c1", phase="Initialized"))
         self.hear("nodes", node("n1", of="c1"))
@@ -102,3 +103,45 @@ async def test_many_changes_are_told_as_one_and_the_last_is_not_forgotten(stage:
     await asyncio.sleep(0.12)
     told: list[Any] = stage.told.signals[1:]
     assert len(told) == 2, "the first change, and all that came while it was quiet"
+
+
+class Slow(Stage):
+    """With pauses of 0.1 to 0.8 s."""
+
+    def __init__(self, took: float = 0.0) -> None:
+        super().__init__()
+        self.stirring = Stirring(self.caches, self.told, "east", took=lambda: took, first=0.1, every=0.8)
+        self.moments: list[float] = []
+
+    async def churn(self, seconds: float, gone_at: float | None = None) -> list[float]:
+        """Pods keep coming; when words were told, in seconds since the first."""
+        loop, number = asyncio.get_running_loop(), 0
+        running, began = asyncio.create_task(self.stirring.run()), loop.time()
+        while (now := loop.time() - began) < seconds:
+            self.hear("pods", pod(f"more-{(number := number + 1)}", on="n1"))
+            gone = gone_at is not None and now >= gone_at
+            gone_at = None if gone else gone_at
+            self.stirring.look(gone=gone)
+            self.moments += [now] * (len(self.told.signals) - len(self.moments))
+            await asyncio.sleep(0.01)
+        running.cancel()
+        return self.moments
+
+
+def gaps(moments: list[float]) -> list[float]:
+    return [later - one for one, later in pairwise(moments)]
+
+
+async def test_while_things_go_on_changing_it_is_told_ever_more_slowly() -> None:
+    found = gaps(await Slow().churn(2.6))
+    assert 3 <= len(found) <= 5 and found[0] < found[1] < found[2]
+
+
+async def test_room_that_became_free_is_told_soon() -> None:
+    moments = await Slow().churn(1.45, gone_at=1.0)
+    assert any(1.0 <= one < 1.4 for one in moments)
+
+
+async def test_the_planner_is_left_alone_for_longer_than_its_pass_takes() -> None:
+    found = gaps(await Slow(took=0.15).churn(1.5))
+    assert found and min(found) > 0.55

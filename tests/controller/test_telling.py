@@ -12,6 +12,7 @@ from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.overdue_gauges import OverdueGauges
 from controller.policies import Policies
+from controller.rooms import Rooms
 from controller.signaller import Signal, Signaller
 from controller.startup import Startup
 from controller.telling import GONE_AFTER, Known, Telling
@@ -159,6 +160,24 @@ def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(stage: 
     assert not stage.seen().empty
     stage.tell(20)
     assert stage.seen().empty_since == at(20)
+
+
+def test_a_node_that_a_budget_keeps_waiting_for_its_pods_is_not_empty(stage: Stage) -> None:
+    running(stage)
+    stage.hear("nodeclaims", claim("old", phase="Initialized", deleting=True))
+    stage.hear("nodes", node("n-old", of="old"))
+    stage.hear("pods", pod("p", on="n-old"))
+    stage.caches.on_pod_gone = lambda one: stage.nominations.gone(one.uid, one.owner_uid, stage.now)
+    stage.nominations.renew({"uid-p": "c1"}, at(0))
+    for seconds in (10, 30, 600):
+        stage.caches.touch_claim("c1")
+        stage.tell(seconds)
+        assert not stage.seen().empty
+    stage.lose("pods", pod("p", on="n-old"))
+    stage.tell(619)
+    assert not stage.seen().empty
+    stage.tell(620)
+    assert stage.seen().empty and stage.seen().empty_since == at(620)
 
 
 def test_a_node_that_is_away_and_expected_back_is_not_empty_while_pods_wait_for_it(stage: Stage) -> None:
@@ -312,7 +331,11 @@ def with_policies(stage: Stage) -> Policies:
     policies = Policies(stage.caches, Unwritten(), usual=Deadlines(), now=lambda: stage.now)
     startup = Startup(stage.caches, policies.deadlines_of)
     stage.telling._lives = NodeLives(
-        policies, startup, OverdueGauges(stage.caches, MetricMeter.noop), ClusterBrake("tenure", stage.caches)
+        policies,
+        startup,
+        [OverdueGauges(stage.caches, MetricMeter.noop)],
+        ClusterBrake("tenure", stage.caches),
+        Rooms(stage.caches, rules_of=policies.rules_of, drifted=lambda one: False),
     )
     return policies
 
@@ -358,7 +381,7 @@ def test_what_is_expected_is_worth_no_signal_of_its_own(stage: Stage) -> None:
         others = claim(f"o{number}", phase="Initialized", pool="other")
         stage.hear("nodeclaims", others)
     dirty = stage.caches.take_dirty()
-    lives.look(dirty, known=True)
+    lives.look(dirty, known=True, counted=True)
     stage.caches.touch_claim("c1")
     stage.tell(1)
     assert [one for one in stage.told.signals[told:] if one.workflow_id == CLAIM] == []
@@ -375,3 +398,22 @@ def test_a_life_starts_with_what_is_expected_of_it_and_the_deadline_of_its_launc
     expected = stage.seen().expected
     assert expected is not None and expected.otherwise.initialization == timedelta(minutes=3)
     assert start.attributes.get(DEADLINE) == at(-100) + timedelta(minutes=4)
+
+
+def test_a_pool_hears_that_its_budget_may_have_room_and_not_that_it_has_less(stage: Stage) -> None:
+    with_policies(stage)
+    running(stage)
+
+    def heard(seconds: float) -> list[PoolSeen]:
+        lives, dirty = stage.telling._lives, stage.caches.take_dirty()
+        assert lives is not None
+        lives.look(dirty, known=True, counted=True)
+        stage.telling.tell(dirty, ALL, at(seconds))
+        return stage.told.to("prod/nodepool/general")
+
+    assert [one.freed for one in heard(0)] == [0]
+    stage.hear("nodes", node("n1", of="c1", ready=False))
+    assert len(heard(5)) == 1
+    stage.hear("nodes", node("n1", of="c1"))
+    first, second = heard(10)
+    assert second.freed > 0 and second.is_room_alone(first)

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from controller.session import WATCHED
+from model.hooks import NAMESPACE
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "rbac"
 READ = frozenset({"get", "list", "watch"})
@@ -67,9 +68,10 @@ def test_only_rules_that_say_so_go_beyond_karpenters_frame() -> None:
     policies = {("tenure.sh", "lifecyclepolicies", verb) for verb in READ}
     policies |= {("tenure.sh", "lifecyclepolicies/status", verb) for verb in ("update", "patch")}
     patched = {("apps", "deployments", "patch"), ("", "pods/status", "patch"), ("", "namespaces", "patch")}
-    assert beyond == leases | policies | patched
+    jobs = {("batch", "jobs", verb) for verb in ("get", "create")}
+    assert beyond == leases | policies | patched | jobs
     marks = sum(file.read_text().count("# BEYOND: ") for file in FOLDER.glob("*.yaml"))
-    assert marks == 6
+    assert marks == 7
 
 
 def test_only_the_workers_own_namespace_may_be_patched() -> None:
@@ -80,6 +82,18 @@ def test_only_the_workers_own_namespace_may_be_patched() -> None:
         if "namespaces" in rule["resources"] and "patch" in rule["verbs"]
     ]
     assert patching == [("Role", "tenure", ["tenure"])]
+
+
+def test_jobs_are_made_in_a_namespace_of_their_own_alone() -> None:
+    """Pods may have any service account of their namespace: none there may be the worker's."""
+    making = [
+        (role["kind"], role["metadata"].get("namespace"))
+        for role in documents("ClusterRole", "Role")
+        if ("batch", "jobs", "create") in set(rights_of(role))
+    ]
+    assert making == [("Role", NAMESPACE)]
+    assert [one["metadata"]["namespace"] for one in documents("ServiceAccount")] == ["tenure"]
+    assert NAMESPACE in [one["metadata"]["name"] for one in documents("Namespace")]
 
 
 def test_leases_are_deleted_in_the_namespace_of_node_leases_alone() -> None:

@@ -45,6 +45,8 @@ class FakeInstances(Faulty):
     running: dict[str, InstanceFacts] = field(default_factory=dict)
     terminated: list[str] = field(default_factory=list)
     rebooted: list[str] = field(default_factory=list)
+    entered: list[str] = field(default_factory=list)
+    """States that instances were stopped or started into."""
     lingers: int = 0
     """For how many looks an instance is still listed as shutting down."""
 
@@ -61,6 +63,20 @@ class FakeInstances(Faulty):
         if self.running.pop(instance_id, None) is None:
             return False
         self.terminated.append(instance_id)
+        return True
+
+    async def stop(self, instance_id: str) -> bool:
+        return self._enter(instance_id, "stopped")
+
+    async def start(self, instance_id: str) -> bool:
+        return self._enter(instance_id, "running")
+
+    def _enter(self, instance_id: str, state: str) -> bool:
+        """Faults are Faulty's, by the method's name."""
+        if instance_id not in self.running:
+            return False
+        self.running[instance_id] = self.running[instance_id].model_copy(update={"state": state})
+        self.entered.append(state)
         return True
 
     async def reboot(self, instance_id: str) -> bool:
@@ -85,10 +101,13 @@ class FakeFleet(Faulty):
     capacity: int = 1000
     """Instances that can still be had."""
     types: tuple[str, ...] = ("m5.large",)
+    capacity_type: str = REQUEST.capacity_type
     room: dict[str, int] = field(default_factory=dict)
     """How many of a type can be had at once, where that is bounded."""
     told: list[list[str]] = field(default_factory=list)
     """The types that each request had to leave out."""
+    made: int = 0
+    """Instances so far: EC2 gives no id twice, whatever became of the instance."""
     spare: int = 0
     """Instances that it gives beyond what was asked for."""
     refusal: LaunchRefused | None = None
@@ -120,12 +139,14 @@ class FakeFleet(Faulty):
         """One type at a time: the first that is not known to be refused."""
         self.learnt = learnt
         self.told.append([mark.instance_type for mark in unavailable])
-        zone, market = REQUEST.overrides[0].zone, REQUEST.capacity_type
+        zone, market = REQUEST.overrides[0].zone, self.capacity_type
         left = [one for one in self.types if not any(mark.covers(one, zone, market) for mark in unavailable)]
         if self.refusal or not left:
             return self.refusal or LaunchRefused(reason="InsufficientCapacity", message="nothing is left")
         override = REQUEST.overrides[0].model_copy(update={"instance_type": left[0]})
-        return LaunchPrepared(request=REQUEST.model_copy(update={"overrides": (override,)}))
+        return LaunchPrepared(
+            request=REQUEST.model_copy(update={"overrides": (override,), "capacity_type": self.capacity_type})
+        )
 
     async def create(self, group: LaunchGroup) -> FleetAnswer:
         token = group.token()
@@ -148,7 +169,8 @@ class FakeFleet(Faulty):
             return answer
         got = min(wanted, self.capacity, self.room.get(type_, wanted))
         self.capacity -= got
-        start = len(self.instances.running) + len(self.instances.terminated)
+        start = max(self.made, len(self.instances.running) + len(self.instances.terminated))
+        self.made = start + got
         made = [
             FleetInstance(
                 instance_id=f"i-{start + number:04d}",

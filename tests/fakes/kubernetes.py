@@ -24,15 +24,35 @@ def relabelled(held: Mapping[str, str], changes: Mapping[str, str | None]) -> di
     return {key: value for key, value in {**held, **changes}.items() if value is not None}
 
 
-def reannotated(
-    held: Mapping[str, str], changes: Mapping[str, str | None], only: Mapping[str, str] | None
-) -> dict[str, str]:
+@dataclass
+class FakeAnnotated(Faulty):
     """As `activities.pauses.Annotated` has it."""
-    return relabelled(held, changes) if matches(held, only) else dict(held)
+
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        found = self._annotations(name)
+        if found is None or uid not in ("", found[0]):
+            return ""
+        if matches(found[1], only):
+            self._write(name, relabelled(found[1], annotations))
+        return found[0]
+
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        """With the UID; None of what is not there."""
+        raise NotImplementedError
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        raise NotImplementedError
 
 
 @dataclass
-class FakeClaims(Faulty):
+class FakeClaims(FakeAnnotated):
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, name: str, *, uid: str = "", born: datetime = BORN, **spec: Any) -> NodeClaim:
@@ -105,20 +125,12 @@ class FakeClaims(Faulty):
             claim["metadata"]["labels"] = relabelled(claim["metadata"]["labels"], labels)
         return claim is not None
 
-    async def annotate(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
-    ) -> str:
-        claim = self.found.get(name)
-        if claim is None or uid not in ("", claim["metadata"]["uid"]):
-            return ""
-        meta = claim["metadata"]
-        meta["annotations"] = reannotated(meta["annotations"], annotations, only)
-        return str(meta["uid"])
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        meta = self.found[name]["metadata"] if name in self.found else None
+        return (meta["uid"], meta["annotations"]) if meta else None
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        self.found[name]["metadata"]["annotations"] = annotations
 
     async def delete(self, name: str, uid: str) -> bool:
         claim = self._mine(name, uid)
@@ -160,7 +172,7 @@ class FakeClaims(Faulty):
 
 
 @dataclass
-class FakeNodes(Faulty):
+class FakeNodes(FakeAnnotated):
     found: dict[str, NodeState] = field(default_factory=dict)
 
     def join(self, name: str, provider_id: str, **fields: Any) -> NodeState:
@@ -194,19 +206,12 @@ class FakeNodes(Faulty):
         self.found[name] = node.model_copy(update={"labels": relabelled(node.labels, labels)})
         return True
 
-    async def annotate(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
-    ) -> str:
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
         node = self.found.get(name)
-        if node is None or uid not in ("", node.uid):
-            return ""
-        self.change(name, annotations=reannotated(node.annotations, annotations, only))
-        return node.uid
+        return (node.uid, node.annotations) if node else None
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        self.change(name, annotations=annotations)
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
         node = self.found.get(name)
@@ -306,7 +311,7 @@ class FakeEvents:
 
 
 @dataclass
-class FakePools(Faulty):
+class FakePools(FakeAnnotated):
     found: dict[str, NodePool] = field(default_factory=dict)
     statuses: dict[str, dict[str, object]] = field(default_factory=dict)
 
@@ -315,27 +320,24 @@ class FakePools(Faulty):
             {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"template": TEMPLATE, **spec}}
         )
 
+    def mark(self, name: str, annotations: Mapping[str, str]) -> None:
+        """With these annotations and no others."""
+        self._write(name, dict(annotations))
+
     async def get(self, name: str) -> NodePool | None:
         return self.found.get(name)
 
     async def list(self) -> Sequence[NodePool]:
         return list(self.found.values())
 
-    async def annotate(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
-    ) -> str:
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
         pool = self.found.get(name)
-        if pool is None:
-            return ""
-        held = reannotated(pool.metadata.annotations, annotations, only)
-        metadata = pool.metadata.model_copy(update={"annotations": held})
+        return (pool.metadata.uid, pool.metadata.annotations) if pool else None
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        pool = self.found[name]
+        metadata = pool.metadata.model_copy(update={"annotations": annotations})
         self.found[name] = pool.model_copy(update={"metadata": metadata})
-        return pool.metadata.uid
 
     async def patch_status(
         self,
@@ -407,20 +409,13 @@ class FakeNodeClasses(Faulty):
 
 
 @dataclass
-class FakeNamespaces(Faulty):
+class FakeNamespaces(FakeAnnotated):
     """Annotations by namespace; there is the worker's own."""
 
     found: dict[str, dict[str, str]] = field(default_factory=lambda: {"tenure": {}})
 
-    async def annotate(
-        self,
-        name: str,
-        annotations: Mapping[str, str | None],
-        *,
-        uid: str = "",
-        only: Mapping[str, str] | None = None,
-    ) -> str:
-        if name not in self.found:
-            return ""
-        self.found[name] = reannotated(self.found[name], annotations, only)
-        return f"uid-{name}"
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        return (f"uid-{name}", self.found[name]) if name in self.found else None
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        self.found[name] = annotations

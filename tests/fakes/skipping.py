@@ -9,6 +9,7 @@ from pathlib import Path
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 
 from workflows import attributes
@@ -17,16 +18,17 @@ KINDS = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
     "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+    "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
 }
 
 
 @asynccontextmanager
-async def time_skipping() -> AsyncIterator[WorkflowEnvironment]:
+async def time_skipping(converter: DataConverter = pydantic_data_converter) -> AsyncIterator[WorkflowEnvironment]:
     """Time runs only while something is to be done: hours pass in milliseconds."""
     binary = Path(sys.executable).with_name("temporal-test-server")
     path = str(binary) if binary.exists() else shutil.which("temporal-test-server")
     async with await WorkflowEnvironment.start_time_skipping(
-        data_converter=pydantic_data_converter, test_server_existing_path=path
+        data_converter=converter, test_server_existing_path=path
     ) as environment:
         wanted = {name: KINDS[kind] for name, kind in attributes.ALL.items()}
         await environment.client.operator_service.add_search_attributes(

@@ -8,13 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
-from temporalio.worker import Worker
+from temporalio.worker import Worker, WorkflowRunner
 
 from activities.gates import GateActivities
+from activities.hook_ports import HookPorts
 from activities.lives import Lives
 from activities.machines import KeptMachines
 from activities.pauses import PauseActivities
-from activities.registry import Ports, activities_of, deciding_of, launches_of
+from activities.registry import Ports, activities_of, deciding_of, drains_of, launches_of
 from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
@@ -27,6 +28,8 @@ from tests.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeRe
 from tests.fakes.disrupting import FakeDisruption
 from tests.fakes.drains import FakeBudgets, FakeRollouts
 from tests.fakes.granter import GranterWorkflow
+from tests.fakes.hooks import FakeCalls, FakeJobs
+from tests.fakes.interruptions import FakeInterruptions
 from tests.fakes.kubernetes import (
     FakeClaims,
     FakeEvents,
@@ -64,13 +67,17 @@ class World:
     reservations: FakeReservations = field(default_factory=FakeReservations)
     budgets: FakeBudgets = field(default_factory=FakeBudgets)
     rollouts: FakeRollouts = field(default_factory=FakeRollouts)
+    jobs: FakeJobs = field(default_factory=FakeJobs)
+    calls: FakeCalls = field(default_factory=FakeCalls)
     leftovers: FakeLeftovers = field(default_factory=FakeLeftovers)
     groups: FakeGroups = field(default_factory=FakeGroups)
     host: FakeHost = field(default_factory=FakeHost)
+    interruptions: FakeInterruptions = field(default_factory=FakeInterruptions)
     deadlines: Deadlines = field(default_factory=Deadlines)
     number: int = 0
     cached: int = 1000
     """Workflows that a worker remembers; none where one that is gone must not be waited for."""
+    runner: WorkflowRunner = field(default_factory=runner)
 
     def __post_init__(self) -> None:
         self.fleet = FakeFleet(self.instances)
@@ -87,7 +94,7 @@ class World:
         identity = self.lives.identity(claim).model_copy(update={"alike": alike})
         handle = await self.client.start_workflow(
             NodeClaimWorkflow.run,
-            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected),
+            ClaimState(identity=identity, deadlines=self.deadlines, expected=expected, keeps_records=True),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=start_attributes(identity),
@@ -114,6 +121,7 @@ class World:
     def ports(self) -> Ports:
         return Ports(
             claims=self.claims,
+            annotated=self.claims,
             nodes=self.nodes,
             pods=self.pods,
             events=self.events,
@@ -140,20 +148,23 @@ class World:
             budgets=self.budgets,
             rollouts=self.rollouts,
             gates=GateActivities(),
+            hooks=HookPorts(jobs=self.jobs, calls=self.calls),
         )
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator["World"]:
         """A replica that polls the cluster's task queues."""
         launches = Worker(self.client, task_queue=ids.launch_queue(self.cluster), activities=launches_of(self.ports()))
+        drains = Worker(self.client, task_queue=ids.drain_queue(self.cluster), activities=drains_of(self.ports()))
         async with (
             launches,
+            drains,
             Worker(
                 self.client,
                 task_queue=ids.task_queue(self.cluster),
                 workflows=[*WORKFLOWS, AskerWorkflow, GranterWorkflow],
                 activities=self.activities(),
-                workflow_runner=runner(),
+                workflow_runner=self.runner,
                 max_concurrent_workflow_tasks=4,
                 max_cached_workflows=self.cached,
             ),
@@ -163,6 +174,7 @@ class World:
     @asynccontextmanager
     async def planning(self) -> AsyncIterator["World"]:
         """The process that hosts the watch polls the plan queue too."""
+        events = self.interruptions.activities()
         async with Worker(
             self.client,
             task_queue=ids.plan_queue(self.cluster),
@@ -170,7 +182,10 @@ class World:
                 WatchActivities(self.host).plan_capacity,
                 *deciding_of(self.disruption),
                 ShowingActivities(self.host).show_disruption,
+                events.read_queue,
+                events.read_instance_status,
             ],
             graceful_shutdown_timeout=timedelta(seconds=1),
+            max_heartbeat_throttle_interval=timedelta(seconds=0.5),
         ):
             yield self

@@ -11,7 +11,7 @@ PATIENCE = 150.0
 LOOK_EVERY = 0.4
 
 
-async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE) -> T:
+async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE, every: float = LOOK_EVERY) -> T:
     """Repeat `check` until it raises no AssertionError, and answer what it answers; else its last error is raised."""
     give_up = time.monotonic() + seconds
     while True:
@@ -20,7 +20,7 @@ async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATI
         except AssertionError:
             if time.monotonic() > give_up:
                 raise
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(every)
 
 
 async def throughout(check: Callable[[], Awaitable[object]], *, seconds: float) -> None:

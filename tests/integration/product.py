@@ -211,7 +211,8 @@ class Product:
     async def _only_singletons_run(self) -> None:
         cluster = self.sandbox.plan.cluster_name
         running = {one.id for one in await self.open_workflows()}
-        assert running <= {ids.watch(cluster), ids.provisioning(cluster), ids.cluster(cluster)}, running
+        singletons = {make(cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)}
+        assert running <= singletons, running
 
     async def _no_workflow_runs(self) -> None:
         running = [one.id for one in await self.open_workflows()]

@@ -1,7 +1,5 @@
 """Voluntary disruption on the real parts: what drifted is replaced, replacement first; half-empty nodes become one."""
 
-from collections.abc import Sequence
-
 import pytest
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
@@ -11,7 +9,7 @@ from model import labels
 from model.commands import DisruptionState
 from tests.integration.acts import Act
 from tests.integration.eventually import eventually
-from tests.integration.objects import pod_spec
+from tests.integration.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
 from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, names
 from workflows import ids
@@ -35,6 +33,8 @@ async def test_a_drifted_node_goes_once_its_replacement_is_there(product: Produc
         (new,) = await eventually(lambda: scene.nodes_are_initialized(1))
         assert new["metadata"]["labels"]["team"] == "web"
         assert new["metadata"]["annotations"][labels.REPLACES]
+        await scene.event(new["metadata"]["name"], "DisruptionLaunching", "Launching NodeClaim: Drifted")
+        await eventually(lambda: _tells_of_its_pods(scene))
         await scene.nodes_were_bought(2)
         await eventually(lambda: scene.instances_alive(1))
 
@@ -50,31 +50,23 @@ async def _is_replaced(scene: Scene, old: str) -> None:
     assert before is None, f"{old} is there, beside {names(new)}"
 
 
+async def _tells_of_its_pods(scene: Scene) -> None:
+    (claim,) = await scene.claims()
+    assert claim["status"].get("lastPodEventTime"), "when a pod came last"
+
+
 @GOES.scenario
 async def test_two_half_empty_nodes_become_one(product: Product) -> None:
     async with product.scene("halves") as scene:
-        big, small = f"{scene.name}-big", f"{scene.name}-small"
-        await scene.deploy(2, big, **pod_spec(scene.name, cpu="1400m"))
-        await eventually(lambda: scene.pods_run(2, big))
-        await scene.deploy(2, small, **pod_spec(scene.name, cpu="400m"))
-        await eventually(lambda: scene.pods_run(2, small))
-        both = names(await eventually(lambda: scene.nodes_are_initialized(2)))
-        rules = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "5s"}
-        await product.patch(scene.pool_path, {"spec": {"disruption": rules}})
-        await scene.scale(0, big)
-        (left,) = await eventually(lambda: _one_is_left(scene, both), seconds=PATIENCE)
+        both = names(await half_empty(scene))
+        await product.patch(scene.pool_path, {"spec": {"disruption": CONSOLIDATES}})
+        left = await eventually(lambda: one_is_left(scene, both), seconds=PATIENCE)
         (gone,) = {*both} - {left}
         await scene.event(gone, "DisruptionTerminating", "Underutilized")
-        await eventually(lambda: scene.pods_run(2, small))
+        await eventually(lambda: scene.pods_run(2, small_pods(scene)))
         await scene.nodes_were_bought(2)
         await eventually(lambda: scene.instances_alive(1))
         await scene.node_is_in_service((await scene.nodes())[0]["metadata"]["name"])
-
-
-async def _one_is_left(scene: Scene, before: Sequence[str]) -> list[str]:
-    left = names(await scene.claims())
-    assert len(left) == 1 and {*left} <= {*before}, f"{scene.name}: NodeClaims {left}"
-    return left
 
 
 @GOES.scenario

@@ -1,6 +1,8 @@
 """What people are told of voluntary disruption on the real parts: why a node and a pod stay, and what would be done."""
 
 from cli.connection import Connection
+from cli.get import read
+from cli.history import read as history
 from cli.plan import look
 from cli.why import tell
 from kube.resources import NODES
@@ -26,6 +28,10 @@ async def test_a_node_says_what_keeps_it_when_that_changes_and_to_whom_asks(prod
         pod = (await scene.pods())[0]["metadata"]["name"]
         await _tells(asking, f"default/{pod}", f"Pod default/{pod} · node {node}", "stays (NodeDoNotDisrupt;")
         await _is_kept(asking, scene)
+        (listed,) = await read(asking, [node], "")
+        assert (listed.name, listed.phase) == (claim, "Ready") and listed.price > 0
+        [(_, events)] = await history(asking, claim)
+        assert any(one.kind == "shown" and "Phase Ready" in one.said for one in events)
 
 
 async def _tells(asking: Connection, name: str, *words: str) -> None:

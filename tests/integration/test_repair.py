@@ -43,7 +43,7 @@ async def test_a_broken_node_is_rebooted_once_and_replaced_when_that_helped_for_
 @REPAIR.scenario
 async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(product: Product) -> None:
     async with product.scene("flaps") as scene:
-        await _rules(scene, conditions=[sick("Ready", "8s")], within="5m")
+        await _rules(scene, conditions=[sick("Ready", "15s")], within="5m")
         (claim,) = await scene.run(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         for _ in range(2):
@@ -51,7 +51,7 @@ async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(product: 
             await eventually(partial(scene.node_is, node, ready="False"))
             await eventually(partial(scene.node_is, node, ready="True"), seconds=20)
             await scene.claims_stand([name])
-        await scene.trouble(NotReady(for_seconds=6), node=node)
+        await scene.trouble(NotReady(for_seconds=13), node=node)
         await eventually(partial(scene.event, name, "Unhealthy", "Ready=False"))
         await eventually(partial(scene.claims_are_gone, [name]))
 

@@ -260,6 +260,13 @@ def test_what_a_pod_says_of_its_removal(cost: str | None, read: int) -> None:
     assert (fact.deletion_cost, fact.ready, fact.started) == (read, False, datetime(2026, 1, 1, 12, tzinfo=UTC))
 
 
+@pytest.mark.parametrize(("status", "read"), [("True", datetime(2026, 1, 1, 12, tzinfo=UTC)), ("False", None)])
+def test_when_a_pod_came_to_its_node(status: str, read: datetime | None) -> None:
+    raw = pod()
+    raw["status"] = {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": BORN}]}
+    assert pod_fact(raw).bound == read
+
+
 def pool_json_static() -> dict[str, Any]:
     raw = pool_json("static", replicas=0)
     raw["metadata"]["uid"] = "u"

@@ -44,6 +44,13 @@ def test_what_an_older_version_let_in_is_said_of_the_policy(spec: dict[str, Any]
     assert found.problem.startswith(problem) and found.name == "p"
 
 
+def test_of_a_spec_that_cannot_be_read_its_selector_and_what_narrows_disruption_are() -> None:
+    windows = {"windows": [{"schedule": "@daily", "duration": "4h"}]}
+    found = fact(nodePoolSelector={"names": ["a"]}, launch={"deadline": 5}, disruption=windows, rollout={"waves": 7})
+    assert found.names == ("a",) and found.rules.to_object() == {"disruption": windows}
+    assert found.unread.rollout.startswith("spec.rollout.waves: 7 cannot be read") and not found.unread.disruption
+
+
 async def read(admin: KubeClient, name: str) -> LifecyclePolicy:
     return LifecyclePolicy.from_object(await admin.request("GET", LIFECYCLE_POLICIES.path(name)))
 

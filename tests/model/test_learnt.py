@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model import learnt as module
@@ -41,7 +41,6 @@ def test_images_and_types_are_apart() -> None:
     assert (known.memory("ami-1", "m5.xlarge"), known.memory("ami-2", "m5.xlarge"), known.count) == (3, None, 3)
 
 
-@settings(deadline=None)
 @given(TABLES, TABLES)
 def test_what_one_says_beyond_the_other_is_just_what_the_other_lacks(one: Learnt, other: Learnt) -> None:
     news = one.beyond(other)

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from model.disruption import METHODS, Method
+from model.disruption import METHODS, Disrupted, Method
 from model.kinds import Budget
 from model.kinds.disruption_rules import DisruptionRules
-from policy.allowances import Disrupted, NodeCounted, PoolWishes, decide_allowances, problems_of
+from model.policies import Unread
+from policy.allowances import NodeCounted, PoolWishes, decide_allowances, decide_limits, problems_of
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""
@@ -199,3 +200,48 @@ def test_what_cannot_be_read_is_named_and_closes_the_pool(rules: dict[str, Any],
     assert {one.allowed for one in found.pools["a"].values()} == {0}
     assert {one.allowed for one in found.pools["b"].values()} == {3}
     assert len(found.errors) == 1 and found.errors[0].startswith("NodePool a: disruption")
+
+
+@pytest.mark.parametrize(
+    ("pool", "fixed"),
+    [
+        (wishes("a", {"nodes": "0"}), True),
+        (wishes("a", {"nodes": "0%"}), True),
+        (wishes("a", {"nodes": "1"}), False),
+        (wishes("a", {"nodes": "1%"}), False),
+        (wishes("a", {"nodes": "0", "reasons": ["Empty"]}), False),
+        (wishes("a", {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"}), True),
+        (wishes("a", {"nodes": "0", "schedule": "0 13 * * *", "duration": "8h"}), False),
+        (wishes("a", {"nodes": "0", "schedule": "at noon", "duration": "8h"}), True),
+        (wishes("a", freezes=[{"start": "2026-05-20", "end": "2026-06-03"}]), True),
+        (wishes("a", freezes=[{"start": "2026-07-20", "end": "2026-08-03"}]), False),
+        (wishes("a", windows=[{"schedule": "0 22 * * *", "duration": "4h"}]), True),
+        (wishes("a", windows=[{"schedule": "0 11 * * *", "duration": "4h"}]), False),
+        (wishes("a", rates=[{"nodes": "many", "within": "1h"}]), True),
+        (wishes("a", rates=[{"nodes": "1", "within": "1h"}]), False),
+        (PoolWishes("a", unread=Unread(rollout="LifecyclePolicy p: spec.rollout: no")), True),
+    ],
+)
+def test_what_no_node_can_change_is_fixed(pool: PoolWishes, fixed: bool) -> None:
+    found = decide_limits(pool, nodes(4, 1), went("Drifted", 0.5), reason="Drifted", now=NOON)
+    assert found.fixed is fixed
+
+
+def test_rules_that_nobody_can_read_hold_what_they_would_have_narrowed() -> None:
+    all_held = PoolWishes("a", unread=Unread(disruption="LifecyclePolicy p: spec.disruption: no"))
+    drift_held = PoolWishes("b", unread=Unread(rollout="LifecyclePolicy p: spec.rollout: no"))
+    both = [*nodes(20), *nodes(20, pool="b")]
+    found = decide_allowances([all_held, drift_held, wishes("c")], [*both, *nodes(20, pool="c")], [], NOON)
+    assert {method: one.allowed for method, one in found.pools["a"].items()} == dict.fromkeys(METHODS, 0)
+    assert found.pools["a"]["Empty"].why == "LifecyclePolicy p: spec.disruption: no"
+    assert {method: one.allowed for method, one in found.pools["b"].items()} == {
+        "Empty": 20,
+        "Drifted": 0,
+        "Underutilized": 20,
+    }
+    assert found.pools["c"]["Drifted"].allowed == 20
+    assert found.errors == (
+        "NodePool a: LifecyclePolicy p: spec.disruption: no",
+        "NodePool b: LifecyclePolicy p: spec.rollout: no",
+    )
+    assert decide_limits(all_held, both, [], reason="Expired", now=NOON).allowed == 0

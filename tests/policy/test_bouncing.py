@@ -41,11 +41,16 @@ def minutes(*numbers: float) -> list[timedelta]:
     return [timedelta(minutes=one) for one in numbers]
 
 
-@pytest.mark.parametrize("ending", ["held", "stale"])
-def test_pauses_of_nodes_grow_from_minutes_to_a_day(ending: Ending) -> None:
-    found = pauses(ending, 12, proposal("a"))
+def test_pauses_of_nodes_that_had_to_stay_grow_from_minutes_to_a_day() -> None:
+    found = pauses("held", 12, proposal("a"))
     assert found[:4] == minutes(5, 10, 20, 40)
     assert found[-1] == DAY
+
+
+def test_pauses_of_nodes_for_which_the_world_had_moved_grow_from_seconds_to_an_hour() -> None:
+    found = pauses("stale", 12, proposal("a"))
+    assert found[:4] == minutes(1 / 3, 2 / 3, 4 / 3, 8 / 3)
+    assert found[-1] == timedelta(hours=1)
 
 
 def test_pauses_of_a_pool_grow_from_a_minute_to_an_hour() -> None:

@@ -9,7 +9,7 @@ from model.coordination import Permit, PoolCount
 from model.disruption import Disrupted, Room, ZonesAtOnce
 from model.messages import PermitAsked
 from policy.budgets import Allowance, Asking
-from policy.permits import Decision, after, decide_permits, key_of
+from policy.permits import Decision, after, cause_of, decide_permits, key_of
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -50,7 +50,7 @@ def names(wishes: tuple[PermitAsked, ...]) -> list[str]:
 def test_the_longest_waiting_goes_first_as_far_as_there_is_room() -> None:
     found = decided([wish("a"), wish("b", minutes_ago=5), wish("c", minutes_ago=3)], left(2, "a", "b", "c"))
     assert names(found.granted) == ["b", "c"]
-    assert found.why[key_of(wish("a"))] == "NodePool gpu: said, 0 permits out"
+    assert found.why[key_of(wish("a"))] == "NodePool gpu: said, 2 permits out"
 
 
 def test_a_permit_that_is_out_takes_room_until_its_node_is_on_its_way() -> None:
@@ -58,6 +58,17 @@ def test_a_permit_that_is_out_takes_room_until_its_node_is_on_its_way() -> None:
     assert names(decided(wishes, left(1, "a", "b"), permit("b")).granted) == []
     assert names(decided(wishes, left(1, "a", consuming=("b",)), permit("b")).granted) == ["a"]
     assert names(decided(wishes, left(1, "a", "b"), permit("b", minutes=-1)).granted) == ["a"]
+
+
+def test_a_permit_counts_for_as_long_as_its_node_may_still_begin_to_go() -> None:
+    six = {"begins_within": timedelta(minutes=6)}
+    soon, late = (permit("b", by="command", minutes=ago).model_copy(update=six) for ago in (-5, -7))
+    assert names(decided([wish("a")], left(1, "a", "b"), soon).granted) == []
+    assert names(decided([wish("a")], left(1, "a", "b"), late).granted) == ["a"]
+    found = decided([wish("b")], left(5, "b"), soon)
+    assert "out to command: Empty, until 2026-06-01T12:01:00" in found.why[key_of(wish("b"))]
+    unread = Allowance(allowed=0, read=False, why="no answer")
+    assert decided([], unread, soon, late).out == (soon,)
 
 
 def test_who_has_a_permit_is_known_for_as_long_as_the_node_is_on_its_way() -> None:
@@ -119,3 +130,24 @@ def test_the_record_keeps_what_went_for_as_long_as_rates_look_back() -> None:
     used = [permit("a"), permit("b", reason="Expired")]
     assert [one.reason for one in after([old], used, "gpu", NOW - timedelta(hours=3))] == ["Drifted", "Empty"]
     assert [one.reason for one in after([old], used, "gpu", NOW - timedelta(hours=1))] == ["Empty"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (
+            "NodePool a: budget 10% of 20 nodes allows 2, 2 in use (NotReady or going), 0 permits out",
+            "NodePool a: budget 10% of 30 nodes allows 3, 1 in use (NotReady or going), 2 permits out",
+            True,
+        ),
+        (
+            "NodePool a: budget 1 of 6 nodes allows 1, 1 in use",
+            "NodePool a: budget 0 of 6 nodes allows 0, 0 in use",
+            False,
+        ),
+        ("NodePool a: the budget could not be read: no", "NodePool a: budget 1 of 6 nodes allows 1, 1 in use", False),
+        ("3 per 1h, next at 2026-01-01T10:00:00+00:00", "3 per 1h, next at 2026-01-01T10:20:00Z", True),
+    ],
+)
+def test_counts_and_moments_make_no_other_cause(one: str, other: str, same: bool) -> None:
+    assert (cause_of(one) == cause_of(other)) is same

@@ -12,6 +12,7 @@ from model.repairs import Health, Stretch
 from policy.pauses import again_at, words
 from policy.ready import Verdict, consolidate_after, decide_ready
 from tests.policy.builders import NOW, REFUSED, after, before, empty_for, node, permit
+from tests.policy.interrupting import heard, notice, rules
 
 PAUSE = Pause(by="ops", reason="upgrade", until=after(hours=1))
 ASKS = LifecycleRules.model_validate({"expiry": {"underBudget": True}})
@@ -21,6 +22,13 @@ ALONE = "its drain was given up: default/web: a budget"
 GIVES_UP = LifecycleRules.model_validate(
     {"drain": {"whenBlocked": "giveUp", "blockedFor": "2h"}, "expiry": {"underBudget": True}}
 )
+
+DEFERS = rules(scheduledChange={"action": "deferUntilEventStart"})
+DEFERRED = (
+    "scheduledChange instance-retirement at 2026-06-01T14:00:00+00:00: deferred until 2026-06-01T13:50:00+00:00; "
+    "drifted: AMIDrift, waits for its replacement to be planned"
+)
+VOLUNTARY = rules(rebalanceRecommendation={"action": "drain", "voluntary": True})
 
 
 def ill(**ago: float) -> Health:
@@ -33,6 +41,29 @@ def refused(reason: str) -> PermitAnswered:
 
 CASES: dict[str, tuple[ClaimState, Verdict]] = {
     "busy: nothing to do, nothing to say": (node(), Verdict(do="wait")),
+    "AWS takes it back": (
+        node(notices=heard(notice("spotInterruption"))),
+        Verdict(do="interrupt", why="spot_interrupted"),
+    ),
+    "AWS will take it back, and it is drifted": (
+        node(
+            {"drift": "AMIDrift", "drift_message": "old", "rules": DEFERS}, notices=heard(notice(starts=after(hours=2)))
+        ),
+        Verdict(do="wait", until=after(minutes=110), blocked_by=DEFERRED),
+    ),
+    "AWS will take it back, under budget": (
+        node({"rules": VOLUNTARY}, initialized=True, notices=heard(notice("rebalanceRecommendation"))),
+        Verdict(do="ask", why="Interrupted"),
+    ),
+    "AWS will take it back, under budget, while it is paused": (
+        node({"rules": VOLUNTARY}, initialized=True, notices=heard(notice("rebalanceRecommendation")), pause=PAUSE),
+        Verdict(
+            do="wait",
+            until=again_at(PAUSE),
+            why="Paused",
+            blocked_by=f"rebalanceRecommendation; the node {words(PAUSE)}",
+        ),
+    ),
     "drifted: it is said, and nothing is done": (
         node({"drift": "AMIDrift", "drift_message": "an old image"}),
         Verdict(do="wait", blocked_by="drifted: AMIDrift, waits for its replacement to be planned"),

@@ -1,14 +1,16 @@
 """When time alone lets more nodes go than now."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from model.disruption import Disrupted
 from model.kinds import Budget
 from model.kinds.disruption_rules import DisruptionRules
 from policy.allowances import PoolWishes
-from policy.reopening import reopens
+from policy.budgets import Asking
+from policy.reopening import opens, reopens
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""
@@ -48,3 +50,22 @@ def wishes(*budgets: dict[str, Any], **rules: Any) -> PoolWishes:
 def test_what_ends_or_opens_first(pool: PoolWishes, when: str | None) -> None:
     expected = datetime.fromisoformat(f"{when}:00+00:00") if when else None
     assert reopens([wishes(), pool], NOON) == expected
+
+
+def test_a_rate_frees_the_next_when_the_first_of_those_that_went_is_past_it() -> None:
+    went = [Disrupted(pool="a", reason="Empty", at=NOON - timedelta(minutes=ago)) for ago in (50, 20, 90)]
+    other = Disrupted(pool="b", reason="Empty", at=NOON - timedelta(minutes=59))
+    pool = wishes(rates=[{"nodes": "2", "within": "1h"}])
+    assert opens(pool, [*went, other], [], NOON) == NOON + timedelta(minutes=10)
+    assert opens(wishes(), went, [], NOON) is None
+
+
+def test_a_node_comes_of_age() -> None:
+    asking = [Asking(created=NOON - timedelta(minutes=one)) for one in (10, 30, 70)]
+    assert opens(wishes(minimumNodeAge="1h"), [], asking, NOON) == NOON + timedelta(minutes=30)
+    assert opens(wishes(minimumNodeAge="soon"), [], asking, NOON) is None
+
+
+def test_a_window_may_open_before_a_node_comes_of_age() -> None:
+    pool = wishes(windows=[{"schedule": "0 14 * * *", "duration": "1h"}], minimumNodeAge="12h")
+    assert opens(pool, [], [Asking(created=NOON)], NOON) == NOON + timedelta(hours=2)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from model.kinds import LifecycleRules
 from model.lifecycle import Deadlines
-from model.policies import PolicyFact, PolicyVerdict
+from model.policies import PolicyFact, PolicyVerdict, Unread
 from policy.rules import leaves
 from policy.selection import Resolved, resolve
 from tests.policy.builders import NOW
@@ -192,3 +192,50 @@ def test_roll_outs_that_make_no_sense_are_held_and_the_policy_says_so_and_counts
         "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out. Nothing is "
         "rolled out in its NodePools until that can be read"
     )
+
+
+WINDOW = {"schedule": "0 2 * * *", "duration": "4h"}
+NOT_A_ZONE = {**WINDOW, "timeZone": "Mars/Olympus"}
+
+
+def test_disruption_rules_that_make_no_sense_hold_the_pools_of_the_policy_and_its_waves_still_count() -> None:
+    resolved = of(
+        policy("p", names=("gpu",), disruption={"windows": [NOT_A_ZONE]}, rollout={"waves": [{"nodes": "1"}]}),
+        policy("all", disruption={"clusterNodes": "3"}),
+    )
+    why = resolved.unread["gpu"].words("Empty")
+    assert why.startswith("LifecyclePolicy p cannot be read, and nothing goes until it can: spec.disruption.windows[0]")
+    assert "Mars/Olympus" in why and resolved.unread.keys() == {"gpu"}
+    assert resolved.rules["gpu"].rollout is not None
+    assert said(resolved, "cpu") == {"disruption.clusterNodes": "3"}
+    verdict = resolved.verdicts["p"]
+    assert (verdict.refused, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
+    assert "no node of them goes voluntarily" in verdict.message
+
+
+def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_same() -> None:
+    windows = {"windows": [WINDOW]}
+    resolved = of(policy("p", names=("gpu",), launch={"deadline": "0s"}, disruption=windows, notReadyGrace="9m"))
+    assert said(resolved, "gpu") == {"disruption.windows": [WINDOW]}
+    assert not resolved.unread
+    verdict = resolved.verdicts["p"]
+    assert verdict.refused and verdict.message.endswith(
+        "what it says of disruption, roll-outs and hooks counts all the same"
+    )
+    assert verdict.node_pools == ("gpu",)
+
+
+def test_roll_outs_that_cannot_be_read_at_all_hold_drift_alone() -> None:
+    unread = Unread(rollout="spec.rollout.waves: 7 cannot be read: Input should be a valid tuple")
+    broken = policy("p", names=("gpu",)).model_copy(update={"problem": unread.rollout, "unread": unread})
+    held = of(broken).unread["gpu"]
+    assert "LifecyclePolicy p cannot be read" in held.words("Drifted") and not held.words("Underutilized")
+    assert "goes for drift" in of(broken).verdicts["p"].message
+
+
+def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() -> None:
+    wrong = {"minimumNodeAge": "0s"}
+    resolved = of(policy("all", age=9, disruption=wrong), policy("p", names=("gpu",), disruption=wrong))
+    assert "LifecyclePolicy p " in resolved.unread["gpu"].disruption
+    assert "LifecyclePolicy all " in resolved.unread["cpu"].disruption
+    assert resolved.verdicts["all"].node_pools == ("cpu", "gpu")

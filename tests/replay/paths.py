@@ -31,9 +31,22 @@ from tests.replay.disruption_paths import (
 )
 from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
 from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
+from tests.replay.event_paths import (
+    nodeclaim_approved,
+    nodeclaim_cycled,
+    nodeclaim_interrupted,
+    nodeclaim_interrupted_early,
+    nodeclaim_recorded,
+    nodeclaim_voluntary_event,
+)
+from tests.replay.hook_path import nodeclaim_hook_gives_up, nodeclaim_hooks
+from tests.replay.interruption_path import interruption_reads
+from tests.replay.marks_path import nodeclaim_put_back
+from tests.replay.permit_paths import disruption_given_up, nodepool_limited_together, nodepool_rollout_halted
 from tests.replay.show_path import show_question
 from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
+from tests.replay.waiting_path import nodeclaim_not_ready, nodeclaim_not_ready_long, nodepool_told, nodepool_waits
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
 from tests.workflows.lives import BUSY, JOINED, born, delete, emptied, joined, launched, pause_for, pool, ready
 from workflows import ids
@@ -360,20 +373,37 @@ PATHS: dict[str, Path] = {
         nodeclaim_escalated,
         nodeclaim_drain_given_up,
         nodeclaim_braked,
+        nodeclaim_interrupted,
+        nodeclaim_interrupted_early,
+        nodeclaim_recorded,
+        nodeclaim_approved,
+        nodeclaim_voluntary_event,
+        nodeclaim_cycled,
+        nodeclaim_hooks,
+        nodeclaim_hook_gives_up,
         nodeclaim_continued,
         nodeclaim_repaired,
         nodeclaim_expired_by_permit,
+        nodeclaim_put_back,
         nodepool_failed_start,
         nodepool_paused,
         nodepool_static,
+        nodepool_waits,
+        nodepool_told,
+        nodeclaim_not_ready,
+        nodeclaim_not_ready_long,
         provisioning_refused,
         provisioning_without_host,
         nodeclass_life,
         watch_handed_on,
+        interruption_reads,
         show_question,
         upkeep_run,
         disruption_done,
         disruption_undone,
+        disruption_given_up,
+        nodepool_limited_together,
+        nodepool_rollout_halted,
         disruption_not_permitted,
         cluster_decides,
     )

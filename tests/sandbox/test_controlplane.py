@@ -72,11 +72,11 @@ def test_what_an_interrupted_build_finished_is_not_built_again(
     asked: list[list[str]] = []
     monkeypatch.setattr(build, "go", lambda report: Path("go"))
 
-    def build_some(go: Path, target: object, wanted: list[str], folder: Path, cache: Path, report: object) -> None:
+    def build_some(go: Path, target: object, wanted: list[str], cache: Path, report: object) -> None:
         asked.append(wanted)
         put(cache, *wanted)
 
-    monkeypatch.setattr(build, "_build", build_some)
+    monkeypatch.setattr(build, "build_target", build_some)
     find_or_build({})
     assert asked == [["kube-apiserver", "kube-controller-manager", "kube-scheduler"]]
 

@@ -32,6 +32,16 @@ CALM = Act(
 )
 """Nothing befalls the worker, unless the run is told to kill it once."""
 
+EMPTYING = Act("emptying", settings=CALM.settings, patient=CALM.patient)
+"""Likewise, for the rows of promise 1: their bounds are short, and dozens of other scenarios would use them up."""
+
+EVENTS = Act(
+    "events",
+    settings={**CALM.settings, "INTERRUPTION_QUEUE": "demo"},
+    patient={**CALM.patient, "INTERRUPTION_QUEUE": "demo"},
+)
+"""Likewise, and AWS's events are read. Apart from the others, so that each has its time."""
+
 
 async def rest(product: Product) -> None:
     await product.rest()

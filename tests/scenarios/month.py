@@ -1,37 +1,39 @@
 """A month of a NodePool whose pods come and go, while much goes wrong: what happens, and what the watch says of it.
 
-`test_000_month.py` looks at the nodes. Faults are what the ports answer, and what befalls nodes and pool;
-the worker is killed in `tests/chaos`.
+`vigil.py` looks at the nodes. Faults are what the ports answer, and what befalls nodes, pool, watch and worker; it is
+killed in `tests/chaos`.
 """
 
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from model import labels
-from model.base import Message
 from model.faults import BadInput, Conflict, Fault, Throttled, TryLater
 from model.messages import Pause, Resume
-from model.observations import PoolSeen
 from model.outcomes import NodeState
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle
+from tests.scenarios.month_watch import POLICY, Place, Watch
+from tests.workflows.eventually import state_of
 from tests.workflows.lives import pool
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
-POLICY: Final = "WhenEmpty"
 A_MOMENT: Final = timedelta(seconds=5)
 AT_ONCE: Final = timedelta(minutes=10)
+SOON: Final = timedelta(minutes=5)
 MOST_MOMENTS: Final = 60
 HALF: Final = 0.5
 """Of all calls fail while faults are due."""
+TROUBLE: Final = 0.4
+"""Of all rounds something goes wrong with a node in, beside its pods' coming and going."""
+LONG: Final = 6
+"""Hours that a pause lasts at most."""
 FOR_GOOD: Final = 0.02
 """Of these are such that no repeat helps."""
 PASSING: Final[tuple[Callable[[], Fault], ...]] = (
@@ -57,45 +59,48 @@ class Chance(dict[str, list[Fault | None]]):
         return self._drawn
 
 
-@dataclass
-class Place:
-    """A node of the pool, and the next one when it is gone."""
-
-    number: int
-    lives: int = 0
-    handle: Handle | None = None
-    empty_since: datetime | None = None
-    held: bool = False
-    """By the annotation do-not-disrupt."""
-    paused: datetime | None = None
-    """Until then."""
-    told: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return f"n{self.number}-{self.lives}"
-
-
 class Month:
     """Each call of `step` is one round of events; time passes between them in the test."""
 
-    def __init__(self, fake: World, skipping: WorkflowEnvironment, *, seed: int, places: int) -> None:
+    def __init__(
+        self, fake: World, skipping: WorkflowEnvironment, *, seed: int, places: int, restarts: float = 0.0
+    ) -> None:
+        """`restarts`: the share of rounds in which the worker is restarted. Then it must remember no workflows, since
+        this server waits for a worker that is gone, to give it the tasks of those that it remembered."""
         self.fake, self.skipping, self.dice = fake, skipping, random.Random(seed)
+        self._restarts = restarts
         self.places = [Place(number) for number in range(places)]
         self.budget, self.after = "100%", "30s"
         self.paused: datetime | None = None
-        self.faults = self.due = 0
-        self._pool: Any = None
-        self._seen = 1
+        self.due = 0
+        self._worker = AsyncExitStack()
+        self.kinds: Counter[str] = Counter()
+        """Of faults."""
+        self.ends: Counter[str] = Counter()
+        """Of nodes: what they went for."""
+        self.changed: datetime | None = None
+        """When something last befell nodes or pool."""
+        self.watch = Watch(fake, self.places, self.dice, lambda: self.after)
+
+    @property
+    def faults(self) -> int:
+        return self.kinds.total()
 
     @asynccontextmanager
     async def playing(self) -> AsyncIterator["Month"]:
-        async with self.fake.working():
+        async with self._worker:
+            await self._worker.enter_async_context(self.fake.working())
             await self._begin()
             yield self
 
+    async def _restart(self) -> None:
+        """The worker stops, whatever is under way, and another one begins with nothing in its cache."""
+        self.kinds["restart"] += 1
+        await self._worker.aclose()
+        await self._worker.enter_async_context(self.fake.working())
+
     async def _begin(self) -> None:
-        self._pool = await pool(self.fake, budgets=[{"nodes": self.budget}], consolidateAfter=self.after)
+        self.watch.pool = await pool(self.fake, budgets=[{"nodes": self.budget}], consolidateAfter=self.after)
         fake = self.fake
         for port in (fake.claims, fake.nodes, fake.pods, fake.pools, fake.instances, fake.fleet):
             port.faults = Chance(self._roll)
@@ -103,64 +108,69 @@ class Month:
     def _roll(self) -> Fault | None:
         if self.faults >= self.due or self.dice.random() < HALF:
             return None
-        self.faults += 1
-        return BadInput("nobody knows why") if self.dice.random() < FOR_GOOD else self.dice.choice(PASSING)()
+        fault = BadInput("nobody knows why") if self.dice.random() < FOR_GOOD else self.dice.choice(PASSING)()
+        self.kinds[type(fault).__name__] += 1
+        return fault
 
     async def now(self) -> datetime:
         return await self.skipping.get_current_time()
 
-    async def passes(self, time: timedelta) -> None:
-        """In parts: the server is asked for each, and does not answer for longer than half a minute."""
+    async def passes(self, time: timedelta, looked: Callable[[], Awaitable[bool]]) -> None:
+        """In parts, since the server does not answer for longer than half a minute; in each the watch tells what is
+        new, and then `looked` is called, which says whether to look again soon."""
+        part = AT_ONCE
         while time > timedelta(0):
-            await self.skipping.sleep(min(time, AT_ONCE))
-            time -= AT_ONCE
+            await self.skipping.sleep(min(time, part))
+            time -= part
+            await self.watch.tell()
+            await self.skipping.sleep(A_MOMENT)
+            part = SOON if await looked() else AT_ONCE
 
     async def step(self, due: int) -> None:
         """Something happens to every place, perhaps to the pool too, and `due` faults in all are owed."""
         self.due = due
-        now = await self.now()
+        now = self.changed = await self.now()
         for place in self.places:
             if place.name not in self.fake.claims.found:
                 await self._launch(place, now)
             else:
                 await self._befall(place, now)
         if self.dice.random() < HALF:
-            self.faults += 1
-            await self.dice.choice((self._change_pool, self._pause_pool))(now)
+            event = self.dice.choice((self._change_pool, self._pause_pool))
+            self.kinds[event.__name__] += 1
+            await event(now)
+        if self.dice.random() < self._restarts:
+            await self._restart()
         await self.settle()
 
     async def settle(self) -> None:
         """The watch tells what changed, until nothing does any more."""
         calm = 0
         for _ in range(MOST_MOMENTS):
-            news = [await self._tell(place) for place in self.places]
-            calm = 0 if any(news) else calm + 1
+            calm = 0 if await self.watch.tell() else calm + 1
             if calm == 3:
                 return
             await self.skipping.sleep(A_MOMENT)
 
     async def _launch(self, place: Place, now: datetime) -> None:
+        if place.handle is not None:
+            self.ends[(await state_of(place.handle)).disruption] += 1
         place.lives += 1
         place.empty_since, place.held, place.paused, place.told = None, False, None, {}
         claim = self.fake.claims.add(place.name, born=now)
         place.handle = await self.fake.start(claim, policy=f"{POLICY}/{self.after}")
 
     async def _befall(self, place: Place, now: datetime) -> None:
-        node = self.node(place)
+        node = self.watch.node(place)
         if node is None or place.handle is None:
             return
         usual: tuple[Callable[..., Awaitable[None]], ...] = (self._leave, self._leave, self._come)
         trouble = (self._unseen, self._flap, self._hold, self._pause, self._delete, self._delete_node, self._die)
-        if self.dice.random() < 2 * HALF / 3:
-            await self.dice.choice(usual)(place, node, now)
-        else:
-            self.faults += 1
-            await self.dice.choice(trouble)(place, node, now)
-
-    def node(self, place: Place) -> NodeState | None:
-        claim = self.fake.claims.found.get(place.name)
-        wanted = claim["status"].get("providerID") if claim else None
-        return next((one for one in self.fake.nodes.found.values() if wanted and one.provider_id == wanted), None)
+        await self.dice.choice(usual)(place, node, now)
+        if self.dice.random() < TROUBLE:
+            event = self.dice.choice(trouble)
+            self.kinds[event.__name__] += 1
+            await event(place, node, now)
 
     async def _leave(self, place: Place, node: NodeState, now: datetime) -> None:
         self.fake.pods.by_node.pop(node.name, None)
@@ -186,10 +196,10 @@ class Month:
     async def _pause(self, place: Place, node: NodeState, now: datetime) -> None:
         if place.paused and place.paused > now:
             place.paused = None
-            await self._signal(place, NodeClaimWorkflow.resume_disruption, Resume(by="ops"))
+            await self.watch.signal(place, NodeClaimWorkflow.resume_disruption, Resume(by="ops"))
         else:
-            place.paused = now + timedelta(hours=self.dice.uniform(0.1, 12))
-            await self._signal(place, NodeClaimWorkflow.pause_disruption, self._until(place.paused))
+            place.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
+            await self.watch.signal(place, NodeClaimWorkflow.pause_disruption, self._until(place.paused))
 
     async def _delete(self, place: Place, node: NodeState, now: datetime) -> None:
         """By hand."""
@@ -207,61 +217,18 @@ class Month:
     async def _change_pool(self, now: datetime) -> None:
         self.budget = self.dice.choice(("100%", "100%", "10%", "1", "0"))
         self.after = self.dice.choice(("30s", "30s", "30s", "10m", "Never"))
+        marks = self.fake.pools.found["default"].metadata.annotations
         self.fake.pools.add("default", disruption={"budgets": [{"nodes": self.budget}], "consolidateAfter": self.after})
-        self._seen += 1
-        await self._pool.signal(NodePoolWorkflow.seen, PoolSeen(number=self._seen, generation=self._seen))
+        self.fake.pools.mark("default", marks)
+        self.watch.generation += 1
 
     async def _pause_pool(self, now: datetime) -> None:
         if self.paused and self.paused > now:
             self.paused = None
-            await self._pool.signal(NodePoolWorkflow.resume_disruption, Resume(by="ops"))
+            await self.watch.pool.signal(NodePoolWorkflow.resume_disruption, Resume(by="ops"))
         else:
-            self.paused = now + timedelta(hours=self.dice.uniform(0.1, 12))
-            await self._pool.signal(NodePoolWorkflow.pause_disruption, self._until(self.paused))
+            self.paused = now + timedelta(hours=self.dice.uniform(0.1, LONG))
+            await self.watch.pool.signal(NodePoolWorkflow.pause_disruption, self._until(self.paused))
 
     def _until(self, until: datetime) -> Pause:
         return Pause(by="ops", reason="upgrade", until=until)
-
-    async def _tell(self, place: Place) -> bool:
-        """What the watch would say of it, when that is news. Instances that run join and become Ready."""
-        claim = self.fake.claims.found.get(place.name)
-        if place.handle is None or (claim is None and place.told == {"exists": False}):
-            return False
-        said = {"exists": False} if claim is None else self._digest(place, claim)
-        if said == place.told:
-            return False
-        place.told = said
-        await self._signal(place, NodeClaimWorkflow.seen, self.fake.observe(**said))
-        return True
-
-    async def _signal(self, place: Place, signal: Any, message: Message) -> None:
-        """A life may just have ended; then its NodeClaim is gone too."""
-        assert place.handle is not None
-        try:
-            await place.handle.signal(signal, message)
-        except RPCError as error:
-            assert error.status is RPCStatusCode.NOT_FOUND and place.name not in self.fake.claims.found, place
-
-    def _digest(self, place: Place, claim: dict[str, Any]) -> dict[str, Any]:
-        node = self.node(place) or self._join(place, claim)
-        policy = f"{POLICY}/{self.after}"
-        if node is None:
-            return {"deleting": "deletionTimestamp" in claim["metadata"], "policy": policy}
-        return {
-            "deleting": "deletionTimestamp" in claim["metadata"] or node.deleting,
-            "node_name": node.name,
-            "node_count": 1,
-            "node_ready": node.ready,
-            "boot_id": node.boot_id,
-            "empty": place.empty_since is not None,
-            "empty_since": place.empty_since,
-            "do_not_disrupt": place.held,
-            "policy": policy,
-        }
-
-    def _join(self, place: Place, claim: dict[str, Any]) -> NodeState | None:
-        provider = claim["status"].get("providerID", "")
-        known = place.told.get("node_name")
-        if known or provider.rpartition("/")[2] not in self.fake.instances.running:
-            return None
-        return self.fake.nodes.join(f"node-{place.name}", provider)

@@ -11,11 +11,11 @@ from tests.integration.objects import Object
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
 from tests.integration.tidying import tidy
-from tests.scenarios.acts import CALM
+from tests.scenarios.acts import EMPTYING
 
 
 @pytest.mark.row("000-j")
-@CALM.scenario
+@EMPTYING.scenario
 async def test_leases_of_nodes_that_are_gone_are_collected_and_counted_and_no_other(product: Product) -> None:
     async with product.scene("000-j", after="Never") as scene:
         claims = await scene.run(2)

@@ -12,7 +12,7 @@ from tests.integration.eventually import eventually
 from tests.integration.objects import pod_spec
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
-from tests.scenarios.acts import CALM
+from tests.scenarios.acts import EMPTYING
 
 AFTER = timedelta(seconds=3)
 EVERY = 3.0
@@ -22,7 +22,7 @@ SLACK = timedelta(seconds=60)
 
 
 @pytest.mark.row("000-g")
-@CALM.scenario
+@EMPTYING.scenario
 async def test_a_node_that_pods_are_nominated_to_stays_and_goes_after_the_last_of_them(product: Product) -> None:
     """The kube-scheduler is not asked about these pods, so that they are expected on the node and never run there."""
     async with product.scene("000-g", after=f"{AFTER.total_seconds():g}s") as scene:

@@ -70,7 +70,7 @@ def fitting(amis: Sequence[ResolvedAmi], described: dict[str, tuple[str, ...]]) 
 
 @pytest.mark.row("004-c")
 @pytest.mark.parametrize("alias", ALIASES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_one_image_of_an_alias_is_for_every_type(alias: str, data: st.DataObject) -> None:
     family, version = ALIASES[alias]
@@ -94,7 +94,7 @@ def test_one_image_of_an_alias_is_for_every_type(alias: str, data: st.DataObject
 
 
 @pytest.mark.row("004-c")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_one_image_of_explicit_terms_is_for_every_type_whatever_order_ec2_lists_them_in(data: st.DataObject) -> None:
     fates = data.draw(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from model.absence import Absence, written
 from model.facts import ClaimFact, NodeFact, Taint
-from model.labels import AWAY
+from model.labels import AWAY, EXPECTED_BACK
 from scheduling.grace import Grace, Standing
 from tests.scheduling.builders import GIB, NOW, World, claim, node, pod, pool, taint
 
@@ -241,3 +241,19 @@ def test_while_a_node_is_away_its_grace_only_runs_out(
         assert not lost or grace.standing(moment) == "lost"
         assert grace.ends(moment) >= moment and (grace.ends(moment) == moment) is lost
         used, moment = grace.used(moment), moment + timedelta(seconds=step)
+
+
+@pytest.mark.parametrize(
+    ("text", "standing", "ends"),
+    [
+        ((NOW + timedelta(seconds=900)).isoformat(), "expected", 900),
+        (NOW.isoformat(), "lost", 0),
+        ("soon", "lost", 0),
+        ("2030-01-01T00:00:00", "lost", 0),
+    ],
+)
+def test_a_stopped_instance_is_expected_until_its_own_time(text: str, standing: Standing, ends: float) -> None:
+    found = away(lost_for=1000)
+    mine = owner(found).model_copy(update={"annotations": {EXPECTED_BACK: text}})
+    grace = Grace(found, GRACE, mine)
+    assert (grace.standing(NOW), grace.ends(NOW)) == (standing, NOW + timedelta(seconds=ends))

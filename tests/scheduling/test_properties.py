@@ -162,14 +162,14 @@ def planned(drawn: Drawn) -> tuple[World, Plan, Given]:
     return world, world.plan(), known
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(worlds)
 def test_every_plan_is_valid(drawn: Drawn) -> None:
     _, plan, known = planned(drawn)
     assert violations(plan, known) == []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(worlds, st.randoms(use_true_random=False))
 def test_the_same_world_gives_the_same_plan_in_whatever_order_it_is_told(drawn: Drawn, order: st.DataObject) -> None:
     _, plan, _ = planned(drawn)
@@ -180,7 +180,7 @@ def test_the_same_world_gives_the_same_plan_in_whatever_order_it_is_told(drawn: 
     assert again == plan
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(worlds)
 def test_a_second_pass_over_its_own_result_buys_nothing(drawn: Drawn) -> None:
     world, plan, _ = planned(drawn)
@@ -191,7 +191,7 @@ def test_a_second_pass_over_its_own_result_buys_nothing(drawn: Drawn) -> None:
     assert not again.claims
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(worlds)
 def test_what_is_not_placed_has_a_reason(drawn: Drawn) -> None:
     _, plan, _ = planned(drawn)

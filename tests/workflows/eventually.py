@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
@@ -35,6 +37,10 @@ async def in_time(skipping: WorkflowEnvironment, holds: Callable[[], Awaitable[b
 
 
 async def state_of(handle: Handle) -> ClaimState:
+    """Asked again where a busy machine did not answer in time."""
+    for _ in range(2):
+        with suppress(RPCError):
+            return await handle.query(NodeClaimWorkflow.state)
     return await handle.query(NodeClaimWorkflow.state)
 
 
@@ -62,10 +68,16 @@ async def scheduled(handle: WorkflowHandle[Any, Any], activity: str) -> int:
 
 
 async def rolled(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:
-    """The run that the handle was made with has continued as new."""
+    """The run that the handle was made with has continued as new. Its own history may not say so: on a busy machine the
+    test server leaves out its end, and the next run says whom it continues."""
     first = client.get_workflow_handle(handle.id, run_id=handle.result_run_id)
     events = (await first.fetch_history()).events
-    return events[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
+    if events[-1].event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+        return True
+    began = (await client.get_workflow_handle(handle.id).fetch_history()).events[0]
+    return bool(handle.result_run_id) and bool(
+        began.workflow_execution_started_event_attributes.continued_execution_run_id
+    )
 
 
 def latest(client: Client, handle: Handle) -> Handle:

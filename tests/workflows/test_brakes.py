@@ -5,12 +5,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from model.commands import DisruptionState
 from model.coordination import PoolState
-from model.faults import TryLater
+from model.faults import BadInput, TryLater
 from model.labels import PAUSE
 from model.lifecycle import Phase
 from model.messages import Pause, PermitAsked, PermitWithdrawn, Resume, Verdict
@@ -146,6 +147,38 @@ async def test_a_pause_that_is_prolonged_by_annotation_at_its_end_is_not_taken_o
     assert on_pool(fake) == longer
     await pool_sees(pools, 2, pause=longer)
     assert (await pool_state(pools)).pause is not None
+
+
+async def test_a_pause_that_cannot_be_taken_off_at_first_is_taken_off_though_nobody_saw_it_written(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    """The watch may be on its way to another process, and tells of neither."""
+    pools = await pool(fake)
+    pause = await pause_for(skipping, hours=1)
+    await pools.signal(NodePoolWorkflow.pause_disruption, pause)
+    await eventually(lambda: wrote(fake, write_pause(tidied(pause))))
+    fake.pools.faults["annotate"] = [BadInput("denied by a webhook")]
+    await pools.signal(NodePoolWorkflow.resume_disruption, Resume())
+    await eventually(lambda: fails(pools))
+    assert not await wrote(fake, "")
+    await in_time(skipping, lambda: wrote(fake, ""), seconds=20)
+    await eventually(lambda: said(fake, "default", "DisruptionPaused", "DisruptionResumed"))
+    assert (await pool_state(pools)).pause is None
+
+
+async def test_a_pause_that_cannot_be_written_at_first_is_written_later(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    pools = await pool(fake)
+    pause = await pause_for(skipping, hours=1)
+    fake.pools.faults["annotate"] = [BadInput("denied by a webhook")]
+    await pools.signal(NodePoolWorkflow.pause_disruption, pause)
+    await in_time(skipping, lambda: wrote(fake, write_pause(tidied(pause))), seconds=20)
+
+
+async def fails(handle: Any) -> bool:
+    events = (await handle.fetch_history()).events
+    return any(one.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED for one in events)
 
 
 async def test_a_pause_calls_permits_back_and_who_had_one_waits_for_its_end(

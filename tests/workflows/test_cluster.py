@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.cluster
+import workflows.options
 from model.commands import DisruptionState
 from model.disrupting import Decided, PermitRecalled, Proposal, ReplacementSaid, Stirred
 from model.faults import BadInput, TryLater
@@ -246,12 +246,12 @@ async def test_while_the_cluster_is_paused_nothing_begins(host: World, skipping:
 async def test_commands_outlive_continuing_as_new(
     host: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.cluster, "ROLL_AT_EVENTS", 40)
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 40)
     await granting(host)
     wanted = proposal("a")
     first = await begun(host, wanted)
     await eventually(lambda: in_step(command_of(host, wanted), "Wait"))
-    for _ in range(40):
+    for _ in range(20):
         if await rolled(host.client, first):
             break
         await stir(host, first)

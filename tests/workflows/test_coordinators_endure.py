@@ -7,7 +7,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from model.coordination import ProvisioningState
 from model.faults import BadInput
-from model.observations import DemandSeen
+from model.observations import DemandSeen, PoolSeen
 from model.plans import PlanOutcome
 from tests.fakes.worker import World
 from tests.workflows.eventually import blocked, in_time
@@ -69,7 +69,8 @@ async def test_the_wish_of_a_node_that_went_another_way_is_forgotten(
     assert await wishes(pools, 1)
     await delete(fake, handle)
     await handle.result()
-    await in_time(skipping, lambda: wishes(pools, 0), seconds=10)
+    await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=2, generation=1, usage="less"))
+    await in_time(skipping, lambda: wishes(pools, 0))
 
 
 async def planned(fake: World, count: int) -> bool:

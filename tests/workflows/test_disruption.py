@@ -284,7 +284,6 @@ async def test_a_command_that_lasts_continues_as_new_where_it_stands(
     host: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 60)
-    monkeypatch.setattr("workflows.command.ROLL_AT_EVENTS", 60)
     handle = await waiting(host)
     await in_time(skipping, lambda: rolled(host.client, handle), minutes=1)
     latest: Command = host.client.get_workflow_handle_for(DisruptionWorkflow.run, handle.id)

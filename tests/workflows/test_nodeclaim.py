@@ -1,12 +1,13 @@
 """A node's whole life, phase by phase, on the time-skipping server with the world faked at the ports."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.life
+import workflows.options
 from model.lifecycle import Phase
 from tests.fakes.worker import World
 from tests.workflows.eventually import (
@@ -207,6 +208,22 @@ async def test_a_node_object_that_is_missing_is_waited_for_while_its_instance_ru
     assert (await state_of(handle)).phase is Phase.READY
 
 
+async def test_a_node_that_comes_back_while_its_instance_is_looked_at_is_seen_at_once(
+    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle, publish = await ready(fake, skipping), fake.events.publish
+
+    async def published(**said: Any) -> None:
+        if said["reason"] == "NodeNotFound":
+            await fake.see(handle, **BUSY)
+        await publish(**said)
+
+    monkeypatch.setattr(fake.events, "publish", published)
+    await fake.see(handle)
+    await eventually(lambda: told_lost(fake))
+    await eventually(lambda: unblocked(handle))
+
+
 async def test_older_and_repeated_observations_change_nothing(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready(fake, skipping)
     newest = fake.observe(**BUSY)
@@ -221,7 +238,7 @@ async def test_older_and_repeated_observations_change_nothing(fake: World, skipp
 async def test_a_long_life_continues_as_new_and_goes_on(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 60)
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 60)
     handle = await ready(fake, skipping)
     for number in range(30):
         await fake.see(handle, **{**BUSY, "node_ready": bool(number % 2)})
@@ -237,7 +254,7 @@ async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a limit of a few events each run is left at its first calm wait."""
-    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 12)
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 12)
     first = await launched(fake, skipping)
     handle = latest(fake.client, first)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
@@ -246,6 +263,7 @@ async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
     await in_phase(handle, Phase.READY)
     await delete(fake, handle)
     outcome = await first.result()
+    assert await rolled(fake.client, first)
     assert [step.phase for step in outcome.story] == WHOLE_LIFE
     assert len(fake.fleet.calls) == 1 and len(fake.instances.terminated) == 1
 
@@ -257,6 +275,10 @@ def lived(end: datetime, birth: datetime | None) -> timedelta:
 
 async def rebooted(handle: Handle) -> bool:
     return (await state_of(handle)).reboots == 1
+
+
+async def told_lost(fake: World) -> bool:
+    return "NodeNotFound" in fake.events.reasons("a")
 
 
 async def unblocked(handle: Handle) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.life
+import workflows.options
 from model.kinds import LifecycleRules
 from model.labels import DISRUPTED_TAINT_KEY, NODECLAIM_TERMINATION_TIMESTAMP
 from model.lifecycle import Phase
@@ -91,17 +91,18 @@ async def test_time_held_runs_on_when_the_run_is_continued(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("activities.draining.RESAID", 0.0)
-    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 60)
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 60)
     handle = await ready(fake, skipping)
     hold(fake)
     await delete(fake, handle, **rules(whenBlocked="escalate", blockedFor="1h"))
     await eventually(lambda: blocked(handle, PDB))
     since = (await state_of(handle)).drain
-    for number in range(200):
+    for number in range(40):
         fake.pods.blocked["web"] = f"budget {number}"
         if await rolled(fake.client, handle):
             break
         await skipping.sleep(1)
+    assert await rolled(fake.client, handle)
     now = (await state_of(latest(fake.client, handle))).drain
     assert since and since.verdict and now and now.verdict
     assert now.verdict.blocked_since == since.verdict.blocked_since

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.life
+import workflows.options
 from model.faults import BadInput, TryLater
 from model.lifecycle import Phase
 from model.outcomes import DrainPod
@@ -32,7 +32,7 @@ async def test_word_that_the_claim_is_gone_is_not_taken_on_trust(
 async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_history(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 80)
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 80)
     handle = await ready(fake, skipping)
     fake.instances.faults["terminate"] = [BadInput("OperationNotPermitted") for _ in range(40)]
     await delete(fake, handle)
@@ -50,12 +50,12 @@ async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
 ) -> None:
     monkeypatch.setattr("activities.draining.SETTLED", 0.0)
     monkeypatch.setattr("activities.draining.RESAID", 0.0)
-    monkeypatch.setattr(workflows.life, "ROLL_AT_EVENTS", 80)
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 80)
     handle = await ready(fake, skipping)
     fake.pods.place("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
     await delete(fake, handle)
-    for number in range(200):
+    for number in range(40):
         fake.pods.blocked["web"] = f"budget {number}"
         if await rolled(fake.client, handle):
             break
@@ -106,11 +106,17 @@ async def test_a_node_that_turned_not_ready_is_looked_at_only_now_and_then(
     await fake.see(handle, **{**BUSY, "node_ready": False})
     await skipping.sleep(timedelta(minutes=1))
     assert await scheduled(handle, "instance_runs") == 0
-    await skipping.sleep(timedelta(minutes=8))
-    assert await scheduled(handle, "instance_runs") == 4
+    await skipping.sleep(timedelta(minutes=6))
+    assert await scheduled(handle, "instance_runs") == 3
+    await skipping.sleep(timedelta(hours=3))
+    looks = await scheduled(handle, "instance_runs")
+    assert 18 <= looks <= 22, "one in ten minutes"
     await fake.see(handle, **BUSY)
     await skipping.sleep(timedelta(hours=1))
-    assert await scheduled(handle, "instance_runs") == 4
+    assert await scheduled(handle, "instance_runs") == looks
+    await fake.see(handle, **{**BUSY, "node_ready": False})
+    await skipping.sleep(timedelta(minutes=3))
+    assert await scheduled(handle, "instance_runs") == looks + 1, "as soon as ever, the next time"
 
 
 async def test_a_watch_that_is_wrong_about_a_node_in_use_is_asked_ever_more_slowly(

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from model import labels
@@ -157,12 +158,16 @@ async def test_a_life_that_was_ended_by_hand_begins_again_where_it_stood(
     assert len(fake.fleet.calls) == 1
 
 
-async def test_a_node_whose_drain_was_forgotten_is_in_service_again(fake: World, skipping: WorkflowEnvironment) -> None:
-    """It was to be kept if its drain came to nothing, and Temporal's store was lost meanwhile."""
+@pytest.mark.parametrize("said", [True, False])
+async def test_a_node_whose_drain_was_forgotten_is_in_service_again(
+    fake: World, skipping: WorkflowEnvironment, said: bool
+) -> None:
+    """It was to be kept if its drain came to nothing, and Temporal's store was lost meanwhile; or just as it began."""
     handle = await ready(fake, skipping)
     await handle.terminate()
     await fake.nodes.mark_disrupted("node-a")
-    fake.claims.give("a", DisruptionReason="True")
+    if said:
+        fake.claims.give("a", DisruptionReason="True")
     await skipping.sleep(timedelta(minutes=5))
     again: Handle = await fake.start(await must(fake, "a"), **BUSY)
     await in_phase(again, Phase.READY)

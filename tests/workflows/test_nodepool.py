@@ -8,6 +8,7 @@ from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.options
+from model.disrupting import PermitRecalled
 from model.faults import BadInput
 from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn, Resume
 from model.observations import PoolSeen
@@ -85,6 +86,41 @@ async def test_a_permit_that_is_not_used_lapses_and_serves_the_next(fake: World,
     await in_time(skipping, lambda: granted(fake, "b"), seconds=10)
 
 
+async def test_a_permit_of_a_command_counts_until_it_cannot_begin_any_more_or_is_given_back(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    await standing(fake, "a", "b", "c")
+    pools = await pool(fake, budgets=[{"nodes": "1"}])
+    now = await skipping.get_current_time()
+    wish = PermitAsked(claim_name="a", claim_uid="uid-a", workflow_id="a", reason="Empty", since=now)
+    await pools.signal(NodePoolWorkflow.asked, wish.model_copy(update={"begins_within": timedelta(minutes=6)}))
+    await in_time(skipping, lambda: granted(fake, "a"))
+    await ask(fake, skipping, pools, "b", "c")
+    await skipping.sleep(timedelta(minutes=7))
+    assert not await granted(fake, "b"), "its taint may come only now"
+    await in_time(skipping, lambda: granted(fake, "b"), seconds=10)
+    await pools.signal(NodePoolWorkflow.recall, PermitRecalled(claim_uid="uid-b", why="it is paused"))
+    await in_time(skipping, lambda: granted(fake, "c"))
+
+
+async def test_a_permit_that_is_called_back_from_a_command_counts_until_it_has_put_its_nodes_back(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    await standing(fake, "a", "b")
+    pools = await pool(fake, budgets=[{"nodes": "1"}])
+    now = await skipping.get_current_time()
+    wish = PermitAsked(claim_name="a", claim_uid="uid-a", workflow_id="a", reason="Empty", since=now)
+    await pools.signal(NodePoolWorkflow.asked, wish.model_copy(update={"begins_within": timedelta(minutes=6)}))
+    await in_time(skipping, lambda: granted(fake, "a"))
+    await pools.signal(NodePoolWorkflow.recall, PermitRecalled(claim_uid="uid-a", why="it is paused"))
+    await ask(fake, skipping, pools, "b")
+    await in_time(skipping, lambda: refused(fake, "b"))
+    asker: Asker = fake.client.get_workflow_handle_for(AskerWorkflow.run, "a")
+    assert [one.why for one in await asker.query(AskerWorkflow.recalls)] == ["it is paused"]
+    await pools.signal(NodePoolWorkflow.withdrawn, PermitWithdrawn(claim_uid="uid-a", workflow_id="a"))
+    await in_time(skipping, lambda: granted(fake, "b"))
+
+
 async def test_a_permit_that_is_given_back_serves_the_next_at_once(fake: World, skipping: WorkflowEnvironment) -> None:
     await standing(fake, "a", "b")
     pools = await pool(fake, budgets=[{"nodes": "1"}])
@@ -115,7 +151,8 @@ async def test_a_wish_taken_back_is_not_granted(fake: World, skipping: WorkflowE
     await in_time(skipping, lambda: refused(fake, "a", "b"))
     await pools.signal(NodePoolWorkflow.withdrawn, PermitWithdrawn(claim_uid="uid-a"))
     fake.pools.add("default", disruption={"budgets": [{"nodes": "2"}]})
-    await in_time(skipping, lambda: granted(fake, "b"), seconds=10)
+    await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=2, generation=2))
+    await in_time(skipping, lambda: granted(fake, "b"))
     assert not await granted(fake, "a")
 
 

@@ -9,16 +9,19 @@ from temporalio.testing import WorkflowEnvironment
 
 from model import labels
 from model.coordination import PoolState
+from model.faults import TryLater
 from model.hashing import HASH_VERSION
 from model.kinds import EC2NodeClass
 from model.kinds.rollout_rules import RolloutRules
 from model.messages import DisruptionReason, PermitAnswered, PermitAsked
 from model.observations import PoolSeen
+from model.policies import Unread
 from model.rollouts import ApproveRollout, RejectRollout
 from tests.fakes.asker import AskerWorkflow
 from tests.fakes.worker import World
 from tests.workflows.eventually import eventually, in_time, scheduled
-from workflows import ids
+from tests.workflows.lives import pause_for
+from workflows import attributes, ids
 from workflows.nodepool import NodePoolWorkflow
 
 Asker = WorkflowHandle[AskerWorkflow, None]
@@ -136,6 +139,24 @@ async def test_one_node_goes_and_the_others_after_the_soak(fake: World, skipping
     await in_time(skipping, lambda: stage.granted(4), seconds=30)
 
 
+async def test_a_pause_that_comes_while_health_is_looked_at_holds(fake: World, skipping: WorkflowEnvironment) -> None:
+    stage = await staged(fake, skipping, **WAVES)
+    await stage.drift()
+    looks = await scheduled(stage.pools, "look_at_rollout")
+    fake.node_classes.faults["get"] = [TryLater("told to fail")] * 1000
+    await stage.wish(("a",))
+    await in_time(skipping, lambda: _looks_since(stage, looks), seconds=5)
+    await stage.pools.execute_update(NodePoolWorkflow.pause, await pause_for(skipping, hours=4))
+    fake.node_classes.faults["get"] = []
+    await in_time(skipping, lambda: stage.waits("a", "is paused by"), seconds=60)
+    await skipping.sleep(timedelta(hours=1))
+    assert [one.granted for one in await stage.answers("a")] == [False]
+
+
+async def _looks_since(stage: Stage, before: int) -> bool:
+    return await scheduled(stage.pools, "look_at_rollout") > before
+
+
 async def test_other_reasons_go_on(fake: World, skipping: WorkflowEnvironment) -> None:
     stage = await staged(fake, skipping, **WAVES)
     await stage.drift()
@@ -158,6 +179,7 @@ async def test_a_plan_waits_for_a_person_and_a_sick_canary_is_taken_back(
     stage.replace(gone, "n")
     fake.nodes.change("node-n", ready=False)
     await skipping.sleep(timedelta(minutes=5))
+    assert not await overdue(stage)
     pin = fake.node_classes.found["default"].metadata.annotations[labels.IMAGE_PIN]
     assert '"ami-2":"ami-1"' in pin
     assert {"RolloutWaits", "RolloutApproved", "RolloutRollsBack"} <= {*fake.events.reasons("default")}
@@ -173,3 +195,62 @@ async def test_a_rejected_one_stops(fake: World, skipping: WorkflowEnvironment) 
     await stage.pools.execute_update(NodePoolWorkflow.reject, said)
     await skipping.sleep(timedelta(hours=1))
     assert await stage.granted(0)
+
+
+async def test_rules_that_cannot_be_read_hold_the_pool_and_the_roll_out_goes_on_where_it_was(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    stage = await staged(fake, skipping, **WAVES)
+    await stage.drift()
+    await stage.wish()
+    await in_time(skipping, lambda: stage.granted(1))
+    (gone,) = [name for name in NODES if any(one.granted for one in await stage.answers(name))]
+    unread = Unread(rollout="LifecyclePolicy p cannot be read: spec.rollout.waves: 7")
+    await stage.pools.signal(NodePoolWorkflow.seen, PoolSeen(number=2, generation=1, unread=unread))
+    await stage.wish(["d"], reason="Underutilized")
+    await eventually(lambda: _permitted(stage, "d", "Underutilized"))
+    stage.replace(gone, "n")
+    await skipping.sleep(timedelta(minutes=20))
+    assert await stage.granted(1)
+    assert (await stage.pools.query(NodePoolWorkflow.state)).rollout.wave_began is not None, "it is kept"
+    rules = RolloutRules.model_validate(WAVES)
+    await stage.pools.signal(NodePoolWorkflow.seen, PoolSeen(number=3, generation=1, rollout=rules))
+    await skipping.sleep(timedelta(minutes=15))
+    await in_time(skipping, lambda: stage.granted(4), seconds=30)
+
+
+async def _permitted(stage: Stage, name: str, reason: str) -> bool:
+    return any(one.granted for one in await stage.answers(name, reason))
+
+
+async def overdue(stage: Stage) -> bool:
+    return bool((await stage.pools.describe()).typed_search_attributes.get(attributes.OVERDUE))
+
+
+async def test_one_that_has_halted_is_found_as_overdue_nodes_are_until_somebody_lets_it_go_on(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    stage = await staged(fake, skipping, **WAVES)
+    await stage.drift()
+    await stage.wish()
+    await in_time(skipping, lambda: stage.granted(1))
+    (gone,) = [name for name in NODES if any(one.granted for one in await stage.answers(name))]
+    stage.replace(gone, "n")
+    fake.nodes.change("node-n", ready=False)
+    await in_time(skipping, lambda: overdue(stage), seconds=20)
+    described = (await stage.pools.describe()).typed_search_attributes
+    assert (described.get(attributes.BLOCKED_BY) or "").startswith("waits for a person: ")
+    fake.nodes.change("node-n", ready=True)
+    said = ApproveRollout(plan=await halted(stage), by="ann")
+    await stage.pools.execute_update(NodePoolWorkflow.approve, said)
+    await eventually(lambda: well(stage))
+
+
+async def halted(stage: Stage) -> str:
+    found = (await stage.pools.query(NodePoolWorkflow.state)).rollout.halted
+    return found.plan if found else ""
+
+
+async def well(stage: Stage) -> bool:
+    found = (await stage.pools.describe()).typed_search_attributes
+    return found.get(attributes.OVERDUE) is False and not found.get(attributes.BLOCKED_BY)

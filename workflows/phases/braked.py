@@ -15,6 +15,7 @@ from model.pauses import MirrorAsked
 from policy.pauses import holds, words
 from workflows.brakes import Brake
 from workflows.life import Life
+from workflows.phases.interrupted import forced
 
 BRAKED = "drain-braked"
 """Histories from before a pause ended a drain go on with it."""
@@ -50,7 +51,7 @@ def is_held(life: Life) -> bool:
 def drain_held(life: Life) -> str:
     """Why a drain that can be given up is given up now, in words; empty for none."""
     state = life.state
-    if state.drain is None or not state.drain.keep:
+    if state.drain is None or not state.drain.keep or forced(life):
         return ""
     if holds(state.pause, life.now) and state.pause:
         return f"NodeClaim {life.name} {words(state.pause)}"

@@ -5,7 +5,6 @@ and says so; the deadline makes it overdue, never forceful. A LifecyclePolicy ma
 back to ready; `policy/drain.py` decides.
 """
 
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -19,36 +18,50 @@ from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import Phase
 from model.steps import DrainAsked, Drained, GiveUpAsked
 from policy.drain import DrainStep, again_at, decide_drain
+from policy.hooks import given_up
 from policy.ready import drain_rules
 from workflows.life import Life
-from workflows.options import DRAIN, PATCH, named
+from workflows.options import DRAIN, PATCH, leaving, named
 from workflows.phases.braked import BRAKED, drain_held
 from workflows.phases.giving_up import ref
+from workflows.phases.hooks import run_hooks
+from workflows.phases.interrupted import called_off, forced, go_on, holding
+from workflows.phases.patience import patience_of
 from workflows.phases.ready import withdraw
 
-PATIENCE = timedelta(minutes=5)
-"""After this long the activity comes back in any case."""
-AT_LEAST = timedelta(seconds=1)
 TOLD_ANEW = "drain-told-anew"
 """Histories from before let the activity go on under the rules that it began with."""
 
 
 async def drain(life: Life) -> Phase:
+    if not await _is_prepared(life):
+        return Phase.READY
     step = DrainStep(do="wait")
     while True:
         life.roll_if_due()
         call = partial(_drain, life, step)
-        answer = await life.insist(call, named(DRAIN, f"drain {life.state.node_name}"))
+        cluster = life.state.identity.cluster
+        answer = await life.insist(call, leaving(DRAIN, cluster, f"drain {life.state.node_name}"))
         if answer is not None and answer.outcome != "waiting":
             life.change(drain=None)
+            await run_hooks(life, "afterDrain")
             return Phase.TERMINATION
         if answer is not None:
             _remember(life, answer)
-        step = _braked(life) or decide_drain(_rules(life), life.state.drain or DrainState(), life.now)
+        go_on(life)
+        step = _given_up(life) or _braked(life) or _blocked(life)
         if step.do == "give up" and await _give_up(life, step):
             return Phase.READY
         if life.overdue():
             life.mark_overdue()
+
+
+async def _is_prepared(life: Life) -> bool:
+    """By the hooks before it; False where the drain is given up instead."""
+    while why := await run_hooks(life, "beforeDrain", lambda one: called_off(one) or drain_held(one)):
+        if await _give_up(life, DrainStep(do="give up", why=why)):
+            return False
+    return True
 
 
 def _rules(life: Life) -> DrainRules | None:
@@ -57,32 +70,35 @@ def _rules(life: Life) -> DrainRules | None:
 
 async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
     """None when the rules changed meanwhile, so that the activity has to be told anew."""
-    rules, known = _rules(life), life.state.drain
-    patience = min(PATIENCE, max(AT_LEAST, step.until - life.now)) if step.until else PATIENCE
+    rules, known, hold = _rules(life), life.state.drain, holding(life)
     asked = DrainAsked(
         claim=ref(life),
         known_blockers=life.state.blocked_by,
         known=known.verdict if known else None,
-        patience=patience.total_seconds(),
+        patience=patience_of(life.now, step.until, hold.until).total_seconds(),
         began=life.state.since,
         keep=bool(known and known.keep),
         escalate=step.do == "escalate",
         rules=rules,
+        held=hold.held,
+        override=hold.override,
     )
     if known and known.keep and workflow.patched(BRAKED):
         # What is given up must not be taken out of service again by a look that was still under way.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     under_way = workflow.start_activity_method(DrainActivities.drain_node, asked, **options)
-    await workflow.wait_condition(lambda: under_way.done() or _rules(life) != rules or bool(drain_held(life)))
+    await workflow.wait_condition(
+        lambda: under_way.done() or _rules(life) != rules or holding(life) != hold or bool(drain_held(life))
+    )
     if not under_way.done():
         told_anew = _rules(life) != rules and workflow.patched(TOLD_ANEW)
-        if told_anew or _braked(life):
+        if told_anew or holding(life) != hold or _braked(life):
             under_way.cancel()
     try:
         answer: Drained = await under_way
         return answer
     except ActivityError as error:
-        if is_cancelled_exception(error) and (_rules(life) != rules or drain_held(life)):
+        if is_cancelled_exception(error) and (_rules(life) != rules or holding(life) != hold or drain_held(life)):
             return None
         raise
 
@@ -91,6 +107,18 @@ def _braked(life: Life) -> DrainStep | None:
     """A pause came, or the permit is called back."""
     why = drain_held(life)
     return DrainStep(do="give up", why=why) if why and workflow.patched(BRAKED) else None
+
+
+def _given_up(life: Life) -> DrainStep | None:
+    """AWS took back what the node was drained for, and it can still be kept."""
+    why = called_off(life)
+    return DrainStep(do="give up", why=why) if why else None
+
+
+def _blocked(life: Life) -> DrainStep:
+    """What follows from how long it is held. AWS does not wait: what it drains for is not given up."""
+    step = decide_drain(_rules(life), life.state.drain or DrainState(), life.now)
+    return DrainStep(do="wait") if step.do == "give up" and forced(life) else step
 
 
 def _remember(life: Life, answer: Drained) -> None:
@@ -112,8 +140,10 @@ async def _give_up(life: Life, step: DrainStep) -> bool:
         life.change(drain=life.state.drain.model_copy(update={"keep": False}) if life.state.drain else None)
         return False
     # What a pause ended goes on when that is over.
-    again = life.now if held else again_at(rules, life.now)
+    again = life.now if held or called_off(life) else again_at(rules, life.now)
     gave_up = GaveUp(at=life.now, again=again, why=step.why)
-    life.change(drain=None, gave_up=gave_up, disruption="", recalled="")
+    life.change(
+        drain=None, gave_up=gave_up, disruption="", recalled="", interrupted="", hooks=given_up(life.state.hooks)
+    )
     await withdraw(life)
     return True

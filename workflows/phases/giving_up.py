@@ -1,7 +1,6 @@
 """What phases share when a claim cannot be helped: delete the NodeClaim, saying why; its pods are planned anew."""
 
 from contextlib import suppress
-from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import FailureError
@@ -12,14 +11,18 @@ from model import labels
 from model.lifecycle import Phase
 from model.registrations import StartEnded
 from model.steps import ClaimRef, DisruptionAsked, Report
+from policy.ready import LOOK_STEADY, look_pause
 from policy.registrations import counts
 from workflows.life import Life
 from workflows.options import PATCH, named
 
 POOL_TOLD = "pool-told-of-failed-start"
 """Histories from before the NodePool was told go on without."""
-LOOK_AGAIN = timedelta(minutes=2)
-"""Between looks at an instance whose Node is missing (Karpenter's garbage collection, reference 3.8)."""
+LOOKS_SLOWER = "instance-looks-slower"
+"""Histories from before looks at an instance came ever more slowly go on with one every two minutes."""
+
+CAME_MEANWHILE = "node-came-back-meanwhile"
+"""Histories from before overlooked a Node that came back while its instance was looked at, until the next look."""
 
 
 async def give_up(life: Life, *, reason: str, message: str, at_once: bool = False) -> None:
@@ -54,11 +57,14 @@ async def disrupt(life: Life, *, reason: str, at_once: bool = False) -> None:
 
 async def lost(life: Life) -> bool:
     """The Node is gone from the cluster: give the claim up if its instance is gone too, else wait for either."""
+    before = life.state.seen
     if await _ended(life, "the Node and its instance are gone"):
         return True
     await _say_lost(life)
-    seen = life.state.seen
-    await life.wait(lambda: life.state.seen is not seen, until=life.now + LOOK_AGAIN, summary="the Node's return")
+    if life.state.seen is not before and workflow.patched(CAME_MEANWHILE):
+        return False
+    seen, pause = life.state.seen, look_pause(_looked(life))
+    await life.wait(lambda: life.state.seen is not seen, until=life.now + pause, summary="the Node's return")
     return False
 
 
@@ -66,8 +72,17 @@ async def dead(life: Life) -> bool:
     """The Node has not been Ready for a while: give the claim up if its instance is gone (reference 3.8)."""
     if await _ended(life, "the instance is gone and its Node is not Ready"):
         return True
+    _looked(life)
     life.change(unready_since=life.now)
     return False
+
+
+def _looked(life: Life) -> int:
+    """The instance runs; how often that was found in a row."""
+    looks = life.state.looks
+    if looks < LOOK_STEADY or workflow.patched(LOOKS_SLOWER):
+        life.change(looks=looks + 1)
+    return life.state.looks
 
 
 async def _ended(life: Life, message: str) -> bool:

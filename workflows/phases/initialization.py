@@ -14,11 +14,13 @@ from model import labels
 from model.lifecycle import Phase
 from model.steps import Report
 from policy.expiry import expiry_of, has_expired, is_under_budget
+from policy.interruption import Interrupted
 from policy.repair import Repair, decide_repair
 from policy.rules import action_of
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import disrupt, give_up, lost, ref
+from workflows.phases.interrupted import goes, leave, starting
 from workflows.phases.repair import repair
 
 LOOK_AGAIN = timedelta(seconds=10)
@@ -30,9 +32,11 @@ SETTLE = timedelta(seconds=10)
 async def initialization(life: Life) -> Phase:
     looked_at, told, refuted = -1, "", 0
     while True:
-        if _leaving(life):
+        if life.leaving:
             life.change(disruption="Deleted")
             return Phase.DRAIN
+        if goes(starting(life)):
+            return await leave(life)
         if _expires_here(life) and has_expired(life.state, life.now):
             life.change(disruption="Expired")
             await disrupt(life, reason="Expired")
@@ -69,7 +73,9 @@ async def _reconsider(life: Life, looked_at: int, refuted: int) -> None:
     """The live state contradicted the watch, which may have nothing more to say: look again, ever more slowly."""
     pause = min(LOOK_SLOWEST, LOOK_AGAIN * 2 ** min(refuted, 6))
     await life.wait(
-        lambda: _leaving(life) or life.state.seen.number > looked_at, until=life.now + pause, summary="another look"
+        lambda: life.leaving or goes(starting(life)) or life.state.seen.number > looked_at,
+        until=life.now + pause,
+        summary="another look",
     )
 
 
@@ -87,12 +93,12 @@ async def _wait(life: Life, told: str, looked_at: int) -> str:
     why = _holding(life)
     untold = bool(why) and why != told
     ends = _ends(life)
-    marks = (life.now + SETTLE if untold else life.next_mark(), ends[0], ends[1].until)
+    marks = (life.now + SETTLE if untold else life.next_mark(), ends[0], ends[1].until, ends[2].until)
     moved = life.moved_since()
     news = await life.wait(
         lambda: (
             moved()
-            or _leaving(life)
+            or life.leaving
             or _holding(life) != why
             or (_complete(life) and life.state.seen.number > looked_at)
             or _ends(life) != ends
@@ -138,10 +144,10 @@ async def _say(life: Life, why: str) -> None:
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
 
 
-def _ends(life: Life) -> tuple[datetime | None, Repair]:
-    """When it expires, and what its health asks for."""
+def _ends(life: Life) -> tuple[datetime | None, Repair, Interrupted]:
+    """When it expires, what its health asks for, and what AWS's word does."""
     expiry = expiry_of(life.state) if _expires_here(life) else None
-    return expiry, decide_repair(life.state, life.now)
+    return expiry, decide_repair(life.state, life.now), starting(life)
 
 
 def _expires_here(life: Life) -> bool:
@@ -158,7 +164,3 @@ def _holding(life: Life) -> str:
 
 def _complete(life: Life) -> bool:
     return not _holding(life)
-
-
-def _leaving(life: Life) -> bool:
-    return life.state.seen.deleting or not life.state.seen.exists

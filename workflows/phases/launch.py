@@ -75,7 +75,7 @@ async def _with_its_group(life: Life) -> None:
     A refusal that may pass is the group's last word too: from there on the claim tries by itself, with its own tokens.
     """
     await life.wait_or_alarm(
-        lambda: _answered(life) or life.state.refused is not None or (life.state.overdue and _leaving(life)),
+        lambda: _answered(life) or life.state.refused is not None or (life.state.overdue and life.leaving),
         summary="launch deadline",
     )
     refused = life.state.refused
@@ -87,7 +87,7 @@ async def _with_its_group(life: Life) -> None:
 
 async def _alone(life: Life) -> Phase:
     while not _answered(life) and _may_try(life):
-        if _leaving(life):
+        if life.leaving:
             break
         result = await _attempt(life)
         if result is None:
@@ -181,10 +181,6 @@ async def _pause(life: Life) -> None:
     await life.wait(lambda: life.state.seen.deleting, until=until, summary="before the next attempt")
 
 
-def _leaving(life: Life) -> bool:
-    return life.state.seen.deleting or not life.state.seen.exists
-
-
 def _answered(life: Life) -> bool:
     refused = life.state.refused
     return life.state.launched is not None or (refused is not None and refused.final)
@@ -194,7 +190,7 @@ async def _after(life: Life) -> Phase:
     state = life.state
     if state.launched:
         return Phase.REGISTRATION
-    if _leaving(life):
+    if life.leaving:
         life.change(disruption="Deleted")
     elif state.refused and state.refused.final:
         await give_up(life, reason=state.refused.reason, message=state.refused.message)

@@ -4,10 +4,10 @@
 """
 
 from datetime import timedelta
+from typing import Final
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, RetryState, is_cancelled_exception
-from temporalio.workflow import ActivityCancellationType
+from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
 from activities.disruption import DisruptionActivities
 from model import labels
@@ -17,26 +17,47 @@ from model.messages import DisruptionReason, PermitAnswered, PermitAsked, Permit
 from model.steps import Disrupted, DisruptionAsked, Report
 from policy.drain import keeps
 from policy.expiry import expiry_of
-from policy.ready import EMPTY, EXPIRED, Verdict, decide_ready, drain_rules
+from policy.hook_rules import keeps as hooks_keep
+from policy.interruption import decide_interruption
+from policy.ready import EMPTY, EXPIRED, INTERRUPTED, PERMIT, Verdict, decide_ready, drain_rules
+from workflows import measures
+from workflows.decision_measures import count_empty
+from workflows.interruptible import answered
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.braked import is_held
+from workflows.phases.cycled import stop_and_start
 from workflows.phases.giving_up import dead, disrupt, lost, ref
+from workflows.phases.in_service import again_if_marked, put_back
+from workflows.phases.interrupted import holding, leave
 from workflows.phases.repair import repair
 
+_REASONS: Final[dict[str, DisruptionReason]] = {EXPIRED: EXPIRED, INTERRUPTED: INTERRUPTED}
+"""Those for which the node goes whatever runs there."""
+_STAYS: Final = ("wait", "ask", "withdraw")
 NOT_NOW = timedelta(seconds=10)
 NOT_NOW_LONGEST = timedelta(minutes=10)
 """A live read contradicted the watch: decide again when there is news, or after so long at first and at last."""
+ASKS_SLOWER = "asks-slower"
+"""Histories from before a refused node asked ever more slowly go on asking every ten minutes."""
+STILL_BLOCKED = "asks-while-still-blocked"
+"""In histories from before nothing was said while it was waited for an answer."""
 
 
 async def ready(life: Life) -> Phase:
     refuted = 0
     while True:
         verdict = decide_ready(life.state, life.now)
+        if verdict.do in _STAYS and await put_back(life):
+            continue
         match verdict.do:
             case "drain":
                 life.change(disruption=life.state.disruption or verdict.why, drain=None)
                 return Phase.DRAIN
+            case "interrupt":
+                following = await _interrupt(life)
+                if following is not None:
+                    return following
             case "initialize":
                 life.change(reboots=life.state.reboots + 1)
                 return Phase.INITIALIZATION
@@ -51,6 +72,8 @@ async def ready(life: Life) -> Phase:
             case "disrupt":
                 if await _disrupt(life, verdict):
                     return Phase.DRAIN
+                life.change(interrupted="")
+                await put_back(life)
                 refuted = 0 if await _reconsider(life, refuted) else refuted + 1
             case "look":
                 if await (lost(life) if not life.state.seen.node_name else dead(life)):
@@ -62,15 +85,31 @@ async def ready(life: Life) -> Phase:
                 await _wait(life, verdict)
 
 
+async def _interrupt(life: Life) -> Phase | None:
+    """None where all is to be decided anew."""
+    event = decide_interruption(life.state, life.now)
+    return await stop_and_start(life, event.key) if event.do == "stop" else await leave(life)
+
+
 async def _wait(life: Life, verdict: Verdict) -> None:
     """News that changes nothing leaves the timer as it is. A refusal is said on the NodeClaim, once for each."""
     refused = bool(verdict.blocked_by) and life.state.permit is not None
     if refused and verdict.blocked_by != life.state.blocked_by:
         await _say_blocked(life, verdict.blocked_by)
-    life.block(verdict.blocked_by)
+    life.change(waits_until=decide_interruption(life.state, life.now).until)
+    life.block(verdict.blocked_by or _still_blocked(life, verdict))
     await life.wait(
-        lambda: decide_ready(life.state, life.now) != verdict, until=verdict.until, summary=verdict.why or "expiry"
+        lambda: decide_ready(life.state, life.now) != verdict,
+        until=again_if_marked(life, verdict.until),
+        summary=verdict.why or ("a look at its instance" if life.state.unready_since else "expiry"),
     )
+
+
+def _still_blocked(life: Life, verdict: Verdict) -> str:
+    """Who was refused and asks again waits for what it waited for until it is answered, and that was said."""
+    state = life.state
+    asks_again = verdict.why == PERMIT and state.permit is None and state.asks > 0
+    return state.blocked_by if asks_again and state.blocked_by and workflow.patched(STILL_BLOCKED) else ""
 
 
 async def _say_blocked(life: Life, why: str) -> None:
@@ -81,8 +120,8 @@ async def _say_blocked(life: Life, why: str) -> None:
 
 
 async def _ask(life: Life, verdict: Verdict) -> None:
-    reason: DisruptionReason = EXPIRED if verdict.why == EXPIRED else EMPTY
-    since = expiry_of(life.state) if reason == EXPIRED else life.state.seen.empty_since
+    reason = _REASONS.get(verdict.why, EMPTY)
+    since = life.state.seen.empty_since if reason == EMPTY else expiry_of(life.state) if reason == EXPIRED else None
     asked = PermitAsked(
         claim_name=life.name,
         claim_uid=life.uid,
@@ -90,10 +129,18 @@ async def _ask(life: Life, verdict: Verdict) -> None:
         reason=reason,
         since=since or life.now,
     )
-    life.change(permit=None, permit_asked=life.now, permit_for=reason, recalled="")
+    life.change(permit=None, permit_asked=life.now, permit_for=reason, recalled="", asks=_asks(life, reason))
     if not await _tell_pool(life, "asked", asked):
         refused = PermitAnswered(granted=False, reason=reason, blocked_by="the NodePool has no workflow yet")
         life.change(permit=refused)
+
+
+def _asks(life: Life, reason: DisruptionReason) -> int:
+    state = life.state
+    if state.permit_asked is None or state.permit_for != reason:
+        return 0
+    refused = state.permit is not None and not state.permit.granted
+    return state.asks + 1 if refused and workflow.patched(ASKS_SLOWER) else state.asks
 
 
 async def withdraw(life: Life) -> None:
@@ -109,27 +156,31 @@ async def _disrupt(life: Life, verdict: Verdict) -> bool:
     permit = life.state.permit
     if permit and permit.until:
         options = {**options, "schedule_to_close_timeout": permit.until - life.now}
-    options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
-    keep = keeps(drain_rules(life.state))
-    asked = DisruptionAsked(claim=ref(life), reason=verdict.why, voluntary=verdict.why != EXPIRED, keep=keep)
-    answering = workflow.start_activity_method(DisruptionActivities.disrupt_claim, asked, **options)
-    await workflow.wait_condition(lambda: answering.done() or is_held(life))
-    if not answering.done():
-        # What is being tried goes to its end; it is not tried again.
-        answering.cancel()
+    event = decide_interruption(life.state, life.now) if verdict.why == INTERRUPTED else None
+    reason, drained = event.reason if event else verdict.why, event.key if event else ""
+    life.change(interrupted=drained, marked=True)
+    keep = keeps(drain_rules(life.state)) or hooks_keep(life.state.seen.rules) or bool(holding(life).held)
+    asked = DisruptionAsked(claim=ref(life), reason=reason, voluntary=verdict.why not in _REASONS, keep=keep)
     try:
-        answer: Disrupted = await answering
+        answer: Disrupted | None = await answered(
+            DisruptionActivities.disrupt_claim, asked, options, lambda: is_held(life)
+        )
     except ActivityError as error:
-        if is_cancelled_exception(error) and is_held(life):
-            return False
         if error.retry_state is not RetryState.TIMEOUT:
             raise
         await withdraw(life)
         life.block(str(error.cause or error)[:200])
         return False
+    if answer is None:
+        return False
     if answer.outcome != "not now":
-        life.change(disruption=verdict.why, drain=DrainState(keep=True) if keep else None)
+        life.change(disruption=reason, drain=DrainState(keep=True) if keep else None, marked=False)
+        if verdict.why == EMPTY:
+            count_empty(life.state.identity.pool)
+        if event:
+            measures.count_disrupted(life.state, reason)
         return True
+    life.change(marked=False)
     await withdraw(life)
     life.block(answer.why)
     return False

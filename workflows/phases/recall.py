@@ -15,6 +15,7 @@ from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.away import recall_absences
 from workflows.phases.giving_up import ref
+from workflows.phases.interrupted import recall_notices
 
 PROMPT = timedelta(seconds=30)
 """A life that begins so soon after its NodeClaim's birth is taken for its first."""
@@ -47,6 +48,7 @@ async def recall(life: Life) -> Phase | None:
         told_overdue=Phase(found.told_overdue) if found.told_overdue in list(Phase) else None,
     )
     recall_absences(life, found.absences)
+    recall_notices(life, found.interruptions)
     if found.initialized:
         return Phase.READY
     return Phase.INITIALIZATION if found.registered else Phase.REGISTRATION

@@ -17,6 +17,7 @@ from model.steps import Report
 from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.giving_up import give_up, ref
+from workflows.phases.interrupted import changed, goes, leave, starting
 
 LOOK_AGAIN = timedelta(seconds=5)
 """The watch has seen a Node that the live read did not find: it is looked for again after this long, ..."""
@@ -34,12 +35,19 @@ async def registration(life: Life) -> Phase:
     while True:
         while not life.overdue() or life.alarmed():
             again = life.now + _pause(life, looks) if looks else None
-            happened = await _news(life, looked_at, again)
-            if _leaving(life):
+            event = starting(life)
+            happened = await _news(life, looked_at, min((one for one in (again, event.until) if one), default=None))
+            if life.leaving:
                 life.change(disruption="Deleted")
                 return Phase.TERMINATION
+            if goes(starting(life)):
+                return await leave(life)
+            if happened and not _joined(life, looked_at):
+                continue
             if not happened and again is None:
-                break
+                if event.until is None or life.overdue():
+                    break
+                continue
             looked_at, looks = life.state.seen.number, looks + 1
             if await _register(life):
                 return Phase.INITIALIZATION
@@ -61,8 +69,9 @@ def _pause(life: Life, looks: int) -> timedelta:
 
 
 async def _news(life: Life, looked_at: int, again: datetime | None) -> bool:
+    other = changed(life)
     return await life.wait_in_time(
-        lambda: _leaving(life) or _joined(life, looked_at), sooner=again, summary="registration deadline"
+        lambda: life.leaving or _joined(life, looked_at) or other(), sooner=again, summary="registration deadline"
     )
 
 
@@ -107,10 +116,6 @@ async def _say_several(life: Life) -> None:
         claim=ref(life), condition=labels.REGISTERED_CONDITION, status="False", reason=reason, message=message
     )
     await workflow.execute_activity_method(DisruptionActivities.report, report, **named(PATCH, f"say {reason}"))
-
-
-def _leaving(life: Life) -> bool:
-    return life.state.seen.deleting or not life.state.seen.exists
 
 
 def _joined(life: Life, looked_at: int) -> bool:

@@ -15,6 +15,9 @@ from sandbox.aws.wire.errors import AwsError
 Ask = tuple[str, Context]
 JSON_SERVICES = frozenset({"ssm", "eks", "pricing", "arc-zonal-shift", "events", "sqs", "servicequotas"})
 
+RIGHTS = {("sqs", "DeleteMessageBatch"): "DeleteMessage"}
+"""Actions that AWS allows by the name of another."""
+
 
 def check_service_call(gate: Gate, call: AwsCall) -> None:
     """Raises the service's own kind of refusal; EC2's when it is an EC2 action that moto answers."""
@@ -24,7 +27,7 @@ def check_service_call(gate: Gate, call: AwsCall) -> None:
         gate.require(f"ec2:{call.action}", "*")
         return
     resource, context = RESOURCES.get(call.service, _everything)(gate, call)
-    action = f"{call.service}:{call.action}"
+    action = f"{call.service}:{RIGHTS.get((call.service, call.action), call.action)}"
     if not gate.allows(action, resource, context):
         raise _denied(gate, call, action, resource)
     if (call.service, call.action) == ("iam", "AddRoleToInstanceProfile"):

@@ -44,7 +44,3 @@ def bad_combination(message: str) -> AwsError:
 
 def dry_run_ok() -> AwsError:
     return AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
-
-
-def unauthorized() -> AwsError:
-    return AwsError("UnauthorizedOperation", "You are not authorized to perform this operation.")

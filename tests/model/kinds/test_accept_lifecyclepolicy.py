@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.model.kinds.hook_rows import ROWS as HOOKS
+from tests.model.kinds.interruption_rows import ROWS as INTERRUPTIONS
 from tests.model.kinds.server import Server, assert_row
 from tests.model.kinds.table import ABSENT, LIFECYCLEPOLICY, Row, no, ok
 
@@ -172,7 +174,7 @@ ROLLOUTS = (
     no("no approver", "greater than or equal to 1", rollout={"approval": {"required": True, "approvers": 0}}),
     no("a plan for days", "should match", rollout={"approval": {"expires": "2d"}}),
 )
-ROWS = (*SELECTORS, *PHASES, *DRAINS, *EXPIRY, *REPAIR, *DISRUPTION, *ROLLOUTS)
+ROWS = (*SELECTORS, *PHASES, *DRAINS, *EXPIRY, *REPAIR, *DISRUPTION, *ROLLOUTS, *INTERRUPTIONS, *HOOKS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from deploy.shipped import EVENTS_STACK
 from tests.sandbox.aws.kit import StandInKit, code
 
 ARN = "arn:aws:sqs:us-west-2:123456789012:demo"
 
 
-def waiting(kit: StandInKit) -> list[str]:
+def waiting(kit: StandInKit, queue: str = "demo") -> list[str]:
     """The detail-types of the messages in the queue, which are taken out."""
     sqs = kit.client("sqs")
-    url = sqs.get_queue_url(QueueName="demo")["QueueUrl"]
+    url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
     found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
     for message in found:
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
@@ -73,3 +74,22 @@ def test_a_reset_brings_the_rules_back(kit: StandInKit) -> None:
     change(kit.client("events"), "disabled")
     kit.control.reset()
     assert kit.client("events").describe_rule(Name="demo-spot-interruption")["State"] == "ENABLED"
+
+
+def test_the_shipped_stack_is_made_with_its_policy_and_its_queue_hears_what_its_rules_send(kit: StandInKit) -> None:
+    said = {"ClusterName": "demo", "InterruptionQueueName": "of-a-stack", "RebalanceRecommendation": "false"}
+    kit.client("cloudformation").create_stack(
+        StackName="of-a-stack",
+        TemplateBody=EVENTS_STACK.read_text(),
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in said.items()],
+    )
+    sqs = kit.client("sqs")
+    url = sqs.get_queue_url(QueueName="of-a-stack")["QueueUrl"]
+    policy = json.loads(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"])
+    assert [one["Effect"] for one in policy["Statement"]] == ["Allow", "Allow", "Deny"]
+    (one,) = kit.launch(capacity_type="spot")
+    kit.control.recommend_rebalance(one)
+    kit.control.health_event([one])
+    kit.control.health_event([one], service="RDS")
+    assert waiting(kit, "of-a-stack") == ["AWS Health Event"]
+    assert waiting(kit) == ["EC2 Instance Rebalance Recommendation", "AWS Health Event", "AWS Health Event"]

@@ -42,7 +42,7 @@ def prefix(stage: Stage, ordered: Sequence[Candidate]) -> float:
     return saved
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some_fleets())
 def test_several_nodes_save_no_less_than_the_longest_prefix_would(fleet: Fleet) -> None:
     seen: list[tuple[Stage, list[Candidate]]] = []

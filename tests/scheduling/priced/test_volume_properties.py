@@ -52,14 +52,14 @@ def some_claims(draw: st.DrawFn) -> tuple[list[str], bool]:
     return sorted(draw(shapes)), draw(st.booleans())
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(worlds())
 def test_every_plan_is_valid(drawn: Drawn) -> None:
     _, plan, known = planned(drawn)
     assert violations(plan, known) == []
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(worlds())
 def test_whoever_finds_no_place_fits_no_node_alone(drawn: Drawn) -> None:
     """What is left over could be put nowhere by hand either, unless rules about other pods are in the way."""

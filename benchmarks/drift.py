@@ -1,0 +1,275 @@
+"""A whole pool drifts under a budget: how long until every node is replaced, and what its pods notice of it.
+
+    python -m benchmarks.drift [--nodes 100] [--pods 6] [--budget 10%] [--broken 0] [--json FILE]
+
+Pods are in 20 Deployments, each with a PodDisruptionBudget of 10 %. With `--broken` there is a second pool of so many
+nodes that drifts at the same moment, and whose instance type is nowhere to be had any more.
+"""
+
+import asyncio
+import json
+import math
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.report import machine
+from benchmarks.running import benchmark, in_sandbox, run
+from benchmarks.scale import node_pool, world
+from benchmarks.watching import PART, Claim, Eyes
+from cli.demo_acts import EXAMPLES, NAME
+from cli.exits import Failed, Refused, leave
+from cli.stage import Stage
+from kube.client import connect
+from kube.resources import EC2_NODE_CLASSES, NODE_POOLS
+from model import labels
+from sandbox.aws.control import AwsControl
+from sandbox.world import Sandbox
+
+STANDS, BROKEN = "stands", "broken"
+TYPES = {STANDS: "m6i.large", BROKEN: "c5.large"}
+"""Of two CPUs each."""
+PARTS = 20
+MAY_MISS = 10
+"""Percent of a Deployment's pods that its PodDisruptionBudget lets go."""
+CALM = 15.0
+AFTER = 60.0
+"""Seconds for which a broken pool is looked at, once the other one is done, at least."""
+app = benchmark()
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Seconds; those of a broken pool are zeros and empty where there is none."""
+
+    nodes: int
+    pods: int
+    budget: str
+    waves: int
+    """The fewest that the budget lets it be done in."""
+    seconds: float
+    """From the change of the template until the last old NodeClaim was gone."""
+    boot: float
+    """Of a replacement, from its creation to Initialized; the median."""
+    going: float
+    """Of an old NodeClaim, from its deletion until it was gone; the median."""
+    most_marked: int
+    """Nodes that carried the mark of disruption at one time."""
+    launched: int
+    """NodeClaims that came: one for each old one, if nothing was bought in vain."""
+    breaches: dict[str, int]
+    """Workloads of which fewer pods were ready at some time than their PodDisruptionBudget wants, and how few."""
+    broken_tries: list[float]
+    """When each replacement of the broken pool came, since the change of its template."""
+    broken_at_once: int
+    """The most of them that were there at one time."""
+    broken_standing: int
+    """Its old nodes that were there and in service in the end."""
+
+
+@app.command()
+def drift(
+    nodes: Annotated[int, typer.Option(min=2, max=1000, help="Nodes of the pool.")] = 100,
+    pods: Annotated[int, typer.Option(min=1, max=20, help="Pods on each.")] = 6,
+    budget: Annotated[str, typer.Option(help="Of nodes that may go at one time.")] = "10%",
+    broken: Annotated[int, typer.Option(min=0, max=100, help="Nodes of a pool that cannot be replaced.")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+) -> int:
+    """Let a pool drift, and print what came of it."""
+    found = in_sandbox(world(), partial(_run, nodes=nodes, pods=pods, budget=budget, broken=broken))
+    _print(found)
+    if json_file:
+        json_file.write_text(json.dumps({"machine": machine(), "drift": asdict(found)}, indent=2) + "\n")
+    return 1 if found.breaches or found.broken_standing != broken else 0
+
+
+async def _run(sandbox: Sandbox, nodes: int, pods: int, budget: str, broken: int) -> Drift:
+    async with Stage(sandbox, deployment=STANDS) as stage:
+        client = await connect(str(sandbox.kubeconfig))
+        try:
+            async with Eyes(client) as eyes:
+                return await Bench(stage, eyes, nodes, pods, budget, broken).play()
+        finally:
+            await client.close()
+
+
+class Bench:
+    def __init__(self, stage: Stage, eyes: Eyes, nodes: int, pods: int, budget: str, broken: int) -> None:
+        self._stage, self._eyes = stage, eyes
+        self._nodes, self._each, self._budget, self._broken = nodes, pods, budget, broken
+        self._pods = nodes * pods
+
+    async def play(self) -> Drift:
+        """Raises `Failed` when it does not come to its end."""
+        stage, seen = self._stage, self._eyes.seen
+        await self._fill()
+        old = {pool: {*seen.of(pool)} for pool in TYPES}
+        self._eyes.begin()
+        began = time.monotonic()
+        await self._change()
+        patience = 120 + 30 * _waves(self._nodes, self._budget)
+        try:
+            await stage.settled(partial(self._left, old[STANDS]), what="every node replaced", seconds=patience)
+        except Failed as failed:
+            left = [one for one in await stage.lives.running() if one.name in old[STANDS]]
+            said = "; ".join(f"{one.name} in {one.phase}: {one.blocked_by}" for one in left[:5])
+            raise Failed(f"{failed}; {said}") from failed
+        seconds = time.monotonic() - began
+        print(f"replaced after {seconds:.0f} s ...", file=sys.stderr, flush=True)
+        await stage.settled(self._lacking, what="all pods Running", seconds=120)
+        if self._broken:
+            await asyncio.sleep(max(AFTER, 2 * AFTER - seconds))
+        return self._told(old, began, seconds)
+
+    async def _fill(self) -> None:
+        stage = self._stage
+        await stage.apply(EXAMPLES / "ec2nodeclass.yaml")
+        await stage.settled(partial(stage.ready, EC2_NODE_CLASSES.path(NAME)), what="EC2NodeClass", seconds=60)
+        for pool in (STANDS, BROKEN) if self._broken else (STANDS,):
+            await stage.kube.apply(_pool(pool, self._budget))
+            await stage.settled(partial(stage.ready, NODE_POOLS.path(pool)), what=f"NodePool {pool}", seconds=60)
+        print(f"{self._nodes} nodes with {self._pods} pods ...", file=sys.stderr, flush=True)
+        for manifest in _workloads(self._pods, self._each):
+            await stage.kube.apply(manifest)
+        if self._broken:
+            await stage.kube.apply(_deployment(BROKEN, BROKEN, self._broken, cpu="1500m"))
+        await stage.settled(self._lacking, what="all pods Running", seconds=120 + self._nodes)
+        await asyncio.sleep(CALM)
+
+    async def _change(self) -> None:
+        """Their templates, and what EC2 has."""
+        if self._broken:
+            nowhere = AwsControl(self._stage.sandbox.aws_endpoint).set_pool
+            await asyncio.to_thread(nowhere, 0, instance_type=TYPES[BROKEN])
+        for pool in (BROKEN, STANDS) if self._broken else (STANDS,):
+            body = {"spec": {"template": {"metadata": {"labels": {"release": "2"}}}}}
+            await self._stage.kube.request("PATCH", NODE_POOLS.path(pool), body, "application/merge-patch+json")
+
+    async def _lacking(self) -> str:
+        wanted, ready = self._pods + self._broken, sum(self._eyes.seen.ready.values())
+        return "" if ready == wanted else f"{ready} of {wanted} pods are ready"
+
+    async def _left(self, old: set[str]) -> str:
+        left = [name for name, one in self._eyes.seen.of(STANDS).items() if name in old and one.gone is None]
+        return f"{len(left)} are left, {left[0]} is one" if left else ""
+
+    def _told(self, old: dict[str, set[str]], began: float, seconds: float) -> Drift:
+        seen = self._eyes.seen
+        stands, broken = seen.of(STANDS), seen.of(BROKEN)
+        new = [one for name, one in stands.items() if name not in old[STANDS]]
+        gone = [one.gone - one.going for name, one in stands.items() if name in old[STANDS] and one.gone and one.going]
+        tries = [one for name, one in broken.items() if name not in old[BROKEN]]
+        wanted = {STANDS: self._pods // PARTS, BROKEN: self._broken}
+        floor = {part: _floor(wanted.get(part, wanted[STANDS])) for part in seen.least}
+        return Drift(
+            nodes=len(old[STANDS]),
+            pods=self._pods,
+            budget=self._budget,
+            waves=_waves(len(old[STANDS]), self._budget),
+            seconds=round(seconds, 1),
+            boot=statistics.median(one.boot for one in new if one.boot is not None),
+            going=round(statistics.median(gone), 1),
+            most_marked=seen.most_marked[STANDS],
+            launched=len(new),
+            breaches={part: least for part, least in seen.least.items() if least < floor[part]},
+            broken_tries=[round(one.came - began, 1) for one in tries],
+            broken_at_once=_at_once(tries),
+            broken_standing=sum(one.going is None for name, one in broken.items() if name in old[BROKEN]),
+        )
+
+
+def _floor(pods: int) -> int:
+    """How many of them a PodDisruptionBudget wants: `maxUnavailable` in percent is rounded up."""
+    return pods - math.ceil(pods * MAY_MISS / 100)
+
+
+def _waves(nodes: int, budget: str) -> int:
+    """Of as many as may go at one time: a budget in percent is rounded up (Karpenter's rule)."""
+    at_once = math.ceil(nodes * int(budget.removesuffix("%")) / 100) if budget.endswith("%") else int(budget)
+    return math.ceil(nodes / max(1, at_once))
+
+
+def _at_once(claims: list[Claim]) -> int:
+    moments = sorted([(one.came, 1) for one in claims] + [(one.gone, -1) for one in claims if one.gone is not None])
+    most = count = 0
+    for _, change in moments:
+        count += change
+        most = max(most, count)
+    return most
+
+
+def _pool(name: str, budget: str) -> Object:
+    pool = node_pool()
+    pool["metadata"]["name"] = name
+    pool["spec"]["disruption"]["budgets"] = [{"nodes": budget}]
+    one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [TYPES[name]]}
+    pool["spec"]["template"]["spec"]["requirements"].append(one_type)
+    return pool
+
+
+def _workloads(pods: int, each: int) -> list[Object]:
+    """Deployments that share the pods evenly, each with its PodDisruptionBudget."""
+    if pods % PARTS:
+        raise Refused(
+            f"{pods} pods cannot be shared by {PARTS} Deployments: choose --nodes and --pods so that they can"
+        )
+    cpu = f"{1800 // each}m"
+    found = []
+    for number in range(PARTS):
+        name = f"{STANDS}-{number:02}"
+        found += [_budget(name), _deployment(name, STANDS, pods // PARTS, cpu=cpu)]
+    return found
+
+
+def _budget(name: str) -> Object:
+    spec = {"maxUnavailable": f"{MAY_MISS}%", "selector": {"matchLabels": {PART: name}}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+
+
+def _deployment(name: str, pool: str, replicas: int, *, cpu: str) -> Object:
+    container = {
+        "name": "pause",
+        "image": "public.ecr.aws/eks-distro/kubernetes/pause:3.10",
+        "resources": {"requests": {"cpu": cpu, "memory": "128Mi"}},
+    }
+    pod = {
+        "nodeSelector": {labels.NODEPOOL: pool},
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {PART: name}},
+            "template": {"metadata": {"labels": {PART: name}}, "spec": pod},
+        },
+    }
+
+
+def _print(one: Drift) -> None:
+    bound = one.waves * (one.boot + one.going)
+    print(
+        f"{one.nodes} nodes with {one.pods} pods, budget {one.budget}: all replaced after {one.seconds:.0f} s; "
+        f"{one.waves} waves of a boot ({one.boot:.0f} s) and a drain ({one.going:.1f} s) are {bound:.0f} s"
+    )
+    print(f"  {one.most_marked} nodes at a time, {one.launched} launched; below their budget: {one.breaches or 'none'}")
+    if one.broken_tries:
+        pauses = [round(after - before) for before, after in pairwise(one.broken_tries)]
+        print(f"  the broken pool: {one.broken_standing} of its nodes stand; {len(one.broken_tries)} tries, at most")
+        print(f"  {one.broken_at_once} at a time, with {pauses} s in between")
+
+
+if __name__ == "__main__":
+    leave(run(app, "benchmarks.drift"))

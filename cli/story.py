@@ -1,0 +1,78 @@
+"""One node's story: what is so now, then how it came to be. As lines for people, and whole for scripts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cli.lives import NodeLife, as_json
+from model.lifecycle import Step
+
+
+@dataclass(frozen=True)
+class Story:
+    life: NodeLife
+    steps: Sequence[Step] = ()
+    reason: str = ""
+    """What it went for."""
+    note: str = ""
+    drift: str = ""
+    drain: Sequence[str] = ()
+    expires: datetime | None = None
+    bought_for: str = ""
+    away: str = ""
+    events: Sequence[str] = ()
+    disruption: Sequence[str] = ()
+    paused: Sequence[str] = ()
+
+    def text(self) -> str:
+        life = self.life
+        place = " ".join(part for part in (life.instance_type, life.capacity_type, life.zone) if part)
+        price = f" {life.price:.4f} $/h" if life.price else ""
+        lines = [
+            f"NodeClaim {life.name}" + (f" · node {life.node_name}" if life.node_name else ""),
+            f"  instance    {life.instance_id or 'none'} {place}{price}".rstrip(),
+            f"  phase       {life.phase}" + (" (overdue)" if life.overdue else ""),
+            f"  since       {moment_of(life.since)}",
+        ]
+        lines += [f"  {name:<10}  {said}" for name, said in self._facts() if said]
+        lines += [line_of(step) for step in self.steps]
+        return "\n".join(lines)
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        yield "bought for", self.bought_for
+        yield "deadline", moment_of(self.life.deadline) if self.life.deadline else ""
+        yield "blocked by", self.life.blocked_by
+        yield from (("from AWS", line) for line in self.events)
+        yield from (("paused", line) for line in self.paused)
+        yield from (("drain", line) for line in self.drain)
+        yield "drifted", self.drift
+        yield "away", self.away
+        yield "expires", moment_of(self.expires) if self.expires else ""
+        yield from (("disruption", line) for line in self.disruption)
+        yield "went for", self.reason
+        yield "note", self.note
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **as_json(self.life),
+            "boughtFor": self.bought_for,
+            "events": list(self.events),
+            "paused": list(self.paused),
+            "drain": list(self.drain),
+            "drift": self.drift,
+            "away": self.away,
+            "expires": self.expires.isoformat() if self.expires else None,
+            "disruption": list(self.disruption),
+            "wentFor": self.reason,
+            "note": self.note,
+            "steps": [step.model_dump(mode="json") for step in self.steps],
+        }
+
+
+def line_of(step: Step) -> str:
+    return f"  {moment_of(step.at)}  {step.phase.value:<14}  {step.cause}".rstrip()
+
+
+def moment_of(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC") if moment else "-"

@@ -1,0 +1,41 @@
+"""Payloads in the clear for Temporal's UI and CLI: its remote codec protocol, `POST /decode` and `POST /encode`.
+
+Whoever may reach it reads all that is stored, so it listens on this machine alone unless told otherwise, and lets
+browsers in from one origin.
+"""
+
+from aiohttp import web
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.converter import PayloadCodec
+
+
+def app(codec: PayloadCodec, origin: str) -> web.Application:
+    """`origin`: of Temporal's UI, such as `http://localhost:8233`."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.method == "OPTIONS":
+            return web.Response(headers=_allowing(origin))
+        try:
+            asked = ParseDict(await request.json(), Payloads())
+            change = codec.encode if request.path == "/encode" else codec.decode
+            changed: list[Payload] = list(await change(list(asked.payloads)))
+        except (ValueError, ParseError) as error:
+            return web.Response(status=400, text=str(error), headers=_allowing(origin))
+        return web.json_response(MessageToDict(Payloads(payloads=changed)), headers=_allowing(origin))
+
+    made = web.Application()
+    for path in ("/encode", "/decode"):
+        made.router.add_route("POST", path, answer)
+        made.router.add_route("OPTIONS", path, answer)
+    return made
+
+
+def _allowing(origin: str) -> dict[str, str]:
+    """What a browser has to be told before it shows an answer to a page of another origin."""
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": "POST",
+        "Access-Control-Allow-Headers": "content-type,x-namespace,authorization",
+        "Access-Control-Allow-Credentials": "true",
+    }

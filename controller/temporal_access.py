@@ -1,0 +1,77 @@
+"""The way into a Temporal service: plain, TLS, mTLS or an API key, for the worker and the command line alike.
+
+Light on purpose: whoever asks one question should not wait for the modules of the workflows.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from temporalio.converter import DataConverter
+from temporalio.service import TLSConfig
+
+from controller.payload_codec import converter_of
+from model.faults import BadInput
+
+
+@dataclass(frozen=True)
+class Security:
+    """Named as Temporal's own tools name them: TEMPORAL_TLS, TEMPORAL_TLS_CLIENT_CERT_PATH and so on."""
+
+    tls: bool = False
+    api_key: str = field(default="", repr=False)
+    ca: str = ""
+    """Files in PEM: of the authority that signed the server's certificate, and the client's own two."""
+    cert: str = ""
+    key: str = field(default="", repr=False)
+    server_name: str = ""
+    """That the server's certificate is for, where it is not the address."""
+    payload_keys: str = ""
+    """File with the keys by which payloads are encrypted; none where they are not."""
+
+    def converter(self) -> DataConverter:
+        """How payloads are written. Raises `BadInput` for a file that is none of keys."""
+        return converter_of(self.payload_keys)
+
+    def config(self) -> TLSConfig | bool:
+        """An API key or a file means TLS, since neither may go over the wire in the open.
+
+        Raises `BadInput` for half a pair, and a file that cannot be read.
+        """
+        if bool(self.cert) != bool(self.key):
+            missing = "TEMPORAL_TLS_CLIENT_KEY_PATH" if self.cert else "TEMPORAL_TLS_CLIENT_CERT_PATH"
+            raise BadInput(f"{missing} is not set: a client's certificate and its key go together; give both files")
+        if self.ca or self.cert or self.server_name:
+            return TLSConfig(
+                server_root_ca_cert=_read("TEMPORAL_TLS_SERVER_CA_CERT_PATH", self.ca),
+                domain=self.server_name or None,
+                client_cert=_read("TEMPORAL_TLS_CLIENT_CERT_PATH", self.cert),
+                client_private_key=_read("TEMPORAL_TLS_CLIENT_KEY_PATH", self.key),
+            )
+        return self.tls or bool(self.api_key)
+
+
+def why_not(said: str) -> str:
+    """The core of what the client's transport says at length."""
+    signs = (
+        ("ConnectionRefused", "connection refused"),
+        ("dns error", "no such host"),
+        ("UnknownIssuer", "its certificate is signed by an authority that is not known here: name it with "
+         "TEMPORAL_TLS_SERVER_CA_CERT_PATH"),
+        ("NotValidForName", "its certificate is for another name: give that as TEMPORAL_TLS_SERVER_NAME"),
+        ("CertificateRequired", "it asks for a client's certificate: give TEMPORAL_TLS_CLIENT_CERT_PATH and "
+         "TEMPORAL_TLS_CLIENT_KEY_PATH"),
+        ("InvalidContentType", "it does not speak TLS: leave TEMPORAL_TLS, TEMPORAL_API_KEY and the files out"),
+    )  # fmt: skip
+    for sign, meaning in signs:
+        if sign in said:
+            return meaning
+    return " ".join(said.split())[:160]
+
+
+def _read(name: str, path: str) -> bytes | None:
+    if not path:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadInput(f"{name}={path}: {error.strerror}; name a file in PEM that can be read") from error

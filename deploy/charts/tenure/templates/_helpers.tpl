@@ -1,0 +1,72 @@
+{{- define "tenure.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 53 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "tenure.fullname" -}}
+{{- $name := include "tenure.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 53 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 53 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 53 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "tenure.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "tenure.fullname" .) }}
+{{- end }}
+
+{{- define "tenure.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "tenure.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "tenure.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "tenure.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "tenure.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
+{{- define "tenure.metricsPort" -}}
+{{- .Values.settings.METRICS_PORT | default 8080 | int }}
+{{- end }}
+
+{{- define "tenure.healthPort" -}}
+{{- .Values.settings.HEALTH_PROBE_PORT | default 8081 | int }}
+{{- end }}
+
+{{- /* A setting as its environment variable writes it: whole numbers without an exponent, maps as Name=bool,... */}}
+{{- define "tenure.setting" -}}
+{{- if kindIs "map" . }}
+{{- $parts := list }}
+{{- range $name, $on := . }}{{ $parts = append $parts (printf "%s=%t" $name $on) }}{{ end }}
+{{- join "," $parts }}
+{{- else if and (kindIs "float64" .) (eq (floor .) .) }}
+{{- printf "%.0f" . }}
+{{- else }}
+{{- toString . }}
+{{- end }}
+{{- end }}
+
+{{- /* TCP ports that the worker calls, as a JSON list. */}}
+{{- define "tenure.egressPorts" -}}
+{{- $ports := list }}
+{{- range .Values.networkPolicy.egressPorts }}{{ $ports = append $ports (int .) }}{{ end }}
+{{- $ports = append $ports (splitList ":" .Values.settings.TEMPORAL_ADDRESS | last | int) }}
+{{- with .Values.settings.PROMETHEUS_URL }}
+{{- $url := urlParse . }}
+{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" }}
+{{- $ports = append $ports ($port | default (ternary "443" "80" (eq $url.scheme "https")) | int) }}
+{{- end }}
+{{- $ports | uniq | toJson }}
+{{- end }}

@@ -1,0 +1,173 @@
+"""Writes docs/reference from the tables and the code: metrics, events, search attributes, conditions, annotations."""
+
+import ast
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from deploy.event_reasons import REASONS
+from deploy.measures import KARPENTER_ONLY, MEASURES, TEMPORALS
+from model import labels
+from workflows import attributes
+
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
+_WRITTEN: Final = "<!-- Written by `python -m deploy.generate`: change {source}, not this page. -->\n"
+
+ATTRIBUTES: Final = {
+    "TenureNodePool": "NodePool; `-` for a NodeClaim without one",
+    "TenurePhase": "Launch, Registration, Initialization, Ready, Drain or Termination; of a command its step",
+    "TenureBlockedBy": "what it waits for, in words",
+    "TenureInstanceType": "once launched",
+    "TenureZone": "once launched",
+    "TenureCapacityType": "spot, on-demand or reserved, once launched",
+    "TenureNodeName": "once a Node joined",
+    "TenureInstanceId": "once launched",
+    "TenureOverdue": "true past the deadline of the phase",
+    "TenurePaused": "true while a pause holds; else absent",
+    "TenurePhaseSince": "when the phase began",
+    "TenurePrice": "US dollars an hour, as the node was launched; absent where no price was known",
+    "TenureDeadline": "when the phase is overdue, or what is waited for is due",
+}
+QUERIES: Final = (
+    ("nodes that are overdue", "TenureOverdue = true and ExecutionStatus = 'Running'"),
+    ("nodes that drain", "TenurePhase = 'Drain' and ExecutionStatus = 'Running'"),
+    ("nodes of a NodePool", "TenureNodePool = 'general' and WorkflowType = 'NodeClaimWorkflow'"),
+    ("what is paused", "TenurePaused = true and ExecutionStatus = 'Running'"),
+    ("the node of an instance, also a gone one", "TenureInstanceId = 'i-0123456789abcdef0'"),
+)
+CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {
+    "NodePool": (
+        (labels.VALIDATION_SUCCEEDED, "the spec makes sense"),
+        (labels.NODECLASS_READY, "its EC2NodeClass is Ready"),
+        (labels.NODE_REGISTRATION_HEALTHY, "its latest nodes joined; does not feed Ready"),
+    ),
+    "NodeClaim": (
+        (labels.LAUNCHED, "an instance was launched"),
+        (labels.REGISTERED_CONDITION, "its Node joined"),
+        (labels.INITIALIZED_CONDITION, "the Node is Ready, without startup taints, with all resources"),
+        (labels.CONSOLIDATABLE, "it may be consolidated; False says why an empty node stays"),
+        (labels.DRIFTED, "it differs from its NodePool or EC2NodeClass; the reason says in what"),
+        (labels.DRAINED, "pods have left; Unknown says who has not"),
+        (labels.VOLUMES_DETACHED, "volumes are detached; Unknown says which are not"),
+        (labels.INSTANCE_TERMINATING, "EC2 was told to end the instance"),
+        (labels.CONSISTENT_STATE_FOUND, "the Node has what the NodeClaim asked for"),
+        (labels.DISRUPTION_REASON, "why it goes"),
+        (labels.OVERDUE, "a phase is past its deadline; the reason is the phase"),
+    ),
+    "EC2NodeClass": (
+        *((one, "that part was resolved") for one in labels.NODECLASS_CONDITIONS if one != labels.VALIDATION_SUCCEEDED),
+        (labels.VALIDATION_SUCCEEDED, "a trial launch was allowed, and kubelet and user data make sense"),
+        (labels.CAPACITY_RESERVATIONS_READY, "reservations were resolved, with the gate ReservedCapacity"),
+        (labels.AWS_ANSWERS, "False while a part cannot be asked of AWS; does not feed Ready"),
+        (labels.IMAGES_PINNED, "a failed roll-out keeps the last good image; does not feed Ready"),
+    ),
+    "LifecyclePolicy": ((labels.VALIDATION_SUCCEEDED, "it makes sense, and no other claims its NodePools"),),
+    "NodeOverlay": ((labels.VALIDATION_SUCCEEDED, "it makes sense, and conflicts with none"),),
+    "CapacityBuffer": (
+        (labels.READY_FOR_PROVISIONING, "what it refers to was found"),
+        (labels.PROVISIONING, "where its room is, or is to be bought"),
+    ),
+    "Pod": ((labels.NOMINATED, "with `NOMINATE_PODS`: the node on which a plan expects it"),),
+}
+
+
+def pages() -> Mapping[Path, str]:
+    """Path to text."""
+    return {
+        FOLDER / "metrics.md": _metrics(),
+        FOLDER / "events.md": _events(),
+        FOLDER / "search-attributes.md": _attributes(),
+        FOLDER / "conditions.md": _conditions(),
+        FOLDER / "annotations.md": _annotations(),
+    }
+
+
+def _metrics() -> str:
+    ours = _table(
+        ("Metric", "Type", "Labels", "What it tells"),
+        ((f"`{one.name}`", one.kind, " ".join(f"`{name}`" for name in one.labels), one.tells) for one in MEASURES),
+    )
+    temporals = _table(("Metric", "Type", "What it tells"), ((f"`{name}`", *rest) for name, *rest in TEMPORALS))
+    absent = "\n".join(f"- {one}" for one in KARPENTER_ONLY)
+    return (
+        _WRITTEN.format(source="deploy/measures.py")
+        + "# Metrics\n\nOn `METRICS_PORT` of every worker ([settings](../settings.md)). Names that begin with "
+        "`karpenter_` are Karpenter's, and mean the same. Gauges of nodes and pools are told by the one worker that "
+        "hosts the watch; others say 0 or nothing, so take `max` over workers. Alerts are in "
+        "[deploy/alerts](../../deploy/alerts/tenure.yaml), a dashboard for Grafana is "
+        f"[deploy/dashboards/tenure.json](../../deploy/dashboards/tenure.json).\n\n{ours}\n"
+        "## Of Temporal's SDK\nOn the same port; these are [all of Temporal's]"
+        "(https://docs.temporal.io/references/sdk-metrics), with times in seconds.\n\n"
+        f"{temporals}\n## Karpenter's that there are none of\nWithout `karpenter_`:\n\n{absent}\n"
+    )
+
+
+def _events() -> str:
+    rows = _table(
+        ("Reason", "Type", "Object", "When", "What to do"),
+        ((f"`{one.reason}`", "Warning" if one.warning else "Normal", one.kinds, one.when, one.todo) for one in REASONS),
+    )
+    return (
+        _WRITTEN.format(source="deploy/event_reasons.py")
+        + "# Events\n\nFrom the component `karpenter`, in `kubectl describe` and `kubectl get events`. "
+        "The same words about the same object are said once in two minutes. "
+        "A node that drifts has its reason as an event too, such as `AMIDrift`; a "
+        f"[condition](conditions.md) that turns has an event of its type.\n\n{rows}"
+    )
+
+
+def _attributes() -> str:
+    rows = _table(
+        ("Attribute", "Type", "What it says"),
+        ((f"`{name}`", kind, ATTRIBUTES[name]) for name, kind in attributes.ALL.items()),
+    )
+    queries = _table(("To find", "Query"), ((what, f"`{query}`") for what, query in QUERIES))
+    return (
+        _WRITTEN.format(source="workflows/attributes.py and deploy/pages.py")
+        + "# Search attributes\n\nOf the workflows, in Temporal's UI and `temporal workflow list --query`. The worker "
+        f"registers them at its start; `tenure doctor` says which are missing.\n\n{rows}\n## Queries\n{queries}"
+    )
+
+
+def _conditions() -> str:
+    parts = (
+        f"## {kind}\n{_table(('Condition', 'True when'), ((f'`{n}`', w) for n, w in rows))}"
+        for kind, rows in CONDITIONS.items()
+    )
+    return (
+        _WRITTEN.format(source="deploy/pages.py")
+        + "# Conditions\n\nNames and reasons are Karpenter's where it has them. "
+        "`Ready` stands on every kind but Pod, and is fed by those that this page does not except.\n\n"
+        + "\n".join(parts)
+    )
+
+
+def _annotations() -> str:
+    rows = _table(("Name", "What it is"), ((f"`{name}`", text) for name, text in own_names().items()))
+    return (
+        _WRITTEN.format(source="model/labels.py")
+        + "# Annotations and labels\n\nKarpenter's are as in its manual. These are Tenure's own; none "
+        f"is for you to write but `tenure.sh/pause` ([pause](../pause.md)).\n\n{rows}"
+    )
+
+
+def own_names() -> dict[str, str]:
+    """Names under `tenure.sh/` that `model/labels.py` has, with the words below each."""
+    found: dict[str, str] = {}
+    waiting: list[str] = []
+    for node in ast.parse(Path(labels.__file__).read_text()).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            value = getattr(labels, node.target.id)
+            waiting = [*waiting, value] if isinstance(value, str) and value.startswith("tenure.sh/") else []
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and waiting:
+            text = " ".join(str(node.value.value).split()).replace(
+                "`policy/pauses.py` has its form", "who, why and until when"
+            )
+            found |= dict.fromkeys(waiting, text)
+            waiting = []
+    return dict(sorted(found.items()))
+
+
+def _table(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

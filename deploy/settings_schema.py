@@ -1,0 +1,77 @@
+"""The part of the chart's values.schema.json that says what the worker's settings may be, from `settings.py`.
+
+Helm checks values with it before anything reaches the cluster: a misspelt name or a wrong value is refused by name.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from settings import AWS_GATES, CLUSTER_NAME, GATES, Settings, written
+
+Schema = dict[str, Any]
+REQUIRED = ("CLUSTER_NAME", "AWS_REGION", "TEMPORAL_ADDRESS")
+"""What no default can guess for a worker in a pod."""
+NOT_VALUES = frozenset(
+    {
+        "SYSTEM_NAMESPACE",
+        "TEMPORAL_API_KEY",
+        "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+        "TEMPORAL_TLS_CLIENT_CERT_PATH",
+        "TEMPORAL_TLS_CLIENT_KEY_PATH",
+    }
+)
+"""The chart sets these itself: from the release's namespace, and from Secrets that `temporal` names."""
+_DURATION = r"^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
+_GATES = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
+_PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_IN_A_POD: dict[str, Schema] = {
+    "CLUSTER_NAME": {"pattern": f"^{CLUSTER_NAME}$"},
+    "AWS_REGION": {"pattern": "^[a-z]{2}(-[a-z]+)+-[0-9]+$"},
+    "TEMPORAL_ADDRESS": {"pattern": "^[^:/]+:[0-9]+$"},
+    "METRICS_PORT": {"minimum": 1},
+    "HEALTH_PROBE_PORT": {"minimum": 1},
+}
+"""Narrower than the setting: a Service and probes need to know ports, and a mistake is better found before a start."""
+
+
+def settings_schema() -> Schema:
+    """For `settings` of the values: one property a setting, by its environment variable."""
+    fields = {name.upper(): field for name, field in Settings.model_fields.items()}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(REQUIRED),
+        "properties": {name: _property(name, field) for name, field in fields.items() if name not in NOT_VALUES},
+    }
+
+
+def _property(name: str, field: FieldInfo) -> Schema:
+    schema = {"description": field.description or ""} | _type(name, field)
+    if name not in REQUIRED and name not in _GATES:
+        schema["default"] = written(field.default) if isinstance(field.default, timedelta) else field.default
+    return schema | _IN_A_POD.get(name, {})
+
+
+def _type(name: str, field: FieldInfo) -> Schema:
+    if gates := _GATES.get(name):
+        switches = {gate: {"type": "boolean", "default": on} for gate, on in gates.items()}
+        return {"type": "object", "additionalProperties": False, "properties": switches}
+    if get_origin(field.annotation) is Literal:
+        return {"type": "string", "enum": list(get_args(field.annotation))}
+    if field.annotation is timedelta:
+        return {"type": "string", "pattern": _DURATION}
+    return {"type": _PLAIN[field.annotation]} | _bounds(field.metadata)
+
+
+def _bounds(notes: Iterable[Any]) -> Schema:
+    """Those of annotated-types (`Ge` and the like), in JSON Schema's words."""
+    found: Schema = {}
+    for note in notes:
+        found |= {word: getattr(note, name) for name, word in _BOUNDS.items() if hasattr(note, name)}
+        if hasattr(note, "min_length"):
+            found["minLength"] = note.min_length
+    return found

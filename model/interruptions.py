@@ -1,0 +1,62 @@
+"""What AWS says of instances: interruptions, maintenance, failing checks, as it is told to NodeClaims' workflows.
+
+There are two sources: EventBridge's messages in the queue, and DescribeInstanceStatus. Reference: karpenter-aws 5.
+"""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from model.base import Message
+
+EventKind = Literal[
+    "spotInterruption",
+    "capacityReservationInterruption",
+    "rebalanceRecommendation",
+    "scheduledChange",
+    "instanceStopping",
+    "instanceTerminating",
+    "instanceStatus",
+    "systemStatus",
+]
+"""As a LifecyclePolicy names them. `scheduledChange` comes from both sources: AWS Health, and an instance's status."""
+
+KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
+    ("spotInterruption", "queue"): "spot_interrupted",
+    ("capacityReservationInterruption", "queue"): "capacity_reservation_interrupted",
+    ("rebalanceRecommendation", "queue"): "rebalance_recommendation",
+    ("scheduledChange", "queue"): "scheduled_change",
+    ("scheduledChange", "status"): "event_status",
+    ("instanceStopping", "queue"): "instance_stopped",
+    ("instanceTerminating", "queue"): "instance_terminated",
+    ("instanceStatus", "status"): "instance_status",
+    ("systemStatus", "status"): "system_status",
+}
+"""By kind and source: the word of Karpenter's metrics."""
+
+
+class Notice(Message):
+    """One thing that AWS says of one instance. The same thing, said again, has the same kind and id."""
+
+    kind: EventKind
+    id: str
+    """AWS's own where it has one (eventArn, InstanceEventId); else made of what does not change when it is repeated."""
+    source: Literal["queue", "status"] = "queue"
+    at: datetime
+    """When AWS said it, or when it was first seen."""
+    starts: datetime | None = None
+    """When AWS acts; None: at once, or it is not known."""
+    ends: datetime | None = None
+    """The end of the span in which AWS may act."""
+    code: str = ""
+    """AWS's word for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
+    status: Literal["announced", "withdrawn", "over"] = "announced"
+    """`withdrawn`: AWS cancelled it; `over`: it has been done, or the check passes again."""
+    text: str = ""
+    """AWS's description, for people; nothing is decided by it."""
+
+
+class Notices(Message):
+    """Signal `noticed` to a NodeClaim: what came for its instance in one go. Repeats and any order are harmless."""
+
+    instance_id: str
+    notices: tuple[Notice, ...]

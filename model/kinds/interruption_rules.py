@@ -1,0 +1,203 @@
+"""What a LifecyclePolicy may say of what AWS says of instances: per kind of event, what follows and when.
+
+Without it Karpenter's action table holds (karpenter-aws 5.3). `policy/interruption_rules.py` has the defaults.
+"""
+
+from typing import Annotated, Final, Literal
+
+from model.kinds.meta import KubeModel
+from model.kinds.schema import ATOMIC, DURATION, LABEL_VALUE, Crd, Rule
+from model.kinds.windows import Window
+
+Action = Literal[
+    "drain", "terminate", "notify", "ignore", "deferUntilEventStart", "window", "waitForApproval", "stopStart"
+]
+"""drain: the NodeClaim is deleted, its pods are evicted. terminate: likewise, and nothing holds up the end. notify: an
+event is all. ignore: nothing at all. deferUntilEventStart: drained `lead` before AWS acts. window: drained in one of
+`windows`. waitForApproval: drained when a person approves. stopStart: drained, stopped and started again, and kept."""
+_DO_NOT_DISRUPT: Final = Crd(
+    "Whether pods with the annotation karpenter.sh/do-not-disrupt hold the drain. Unset: they do, but where the node "
+    "is terminated; 'honour' makes a drain of that."
+)
+_AWAY: Final = (
+    "For ignore and stopStart: how long an instance that was stopped may be away. Until then its node is kept, and its "
+    "pods wait for it; then it is drained. Unset, under ignore: for good"
+)
+_EXAMPLE: Final = "windows: [{schedule: '0 2 * * 0', duration: 2h, timeZone: Europe/Berlin}]"
+
+
+def _time(doc: str) -> Crd:
+    return Crd(doc, {"pattern": DURATION})
+
+
+class Timing(KubeModel):
+    """When something happens that AWS's event asks for."""
+
+    lead: Annotated[
+        str | None, _time("How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m.")
+    ] = None
+    windows: Annotated[
+        tuple[Window, ...] | None, Crd("For window: when nodes may go.", {"minItems": 1, "maxItems": 20, **ATOMIC})
+    ] = None
+    deadline: Annotated[
+        str | None,
+        _time("For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."),
+    ] = None
+    fallback: Annotated[
+        Literal["drain", "notify"] | None,
+        Crd(
+            "For window and waitForApproval: what follows when nobody approved in time, or no window opens before AWS "
+            "acts. drain: it is drained 'lead' before AWS acts, or at the deadline; notify: it is left to AWS. Unset: "
+            "drain."
+        ),
+    ] = None
+
+
+class EventRules(KubeModel):
+    """What follows an event that leaves no time: it is handled, or ignored."""
+
+    action: Annotated[
+        Literal["drain", "terminate", "ignore"] | None,
+        Crd(
+            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
+            "ignore: nothing at all. Unset: drain."
+        ),
+    ] = None
+    do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
+
+
+class StoppingRules(KubeModel):
+    """What follows when an instance is stopped by somebody else."""
+
+    action: Annotated[
+        Literal["drain", "terminate", "notify", "ignore"] | None,
+        Crd(
+            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
+            "notify: an event is all; ignore: nothing at all. Unset: drain."
+        ),
+    ] = None
+    do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
+    away: Annotated[str | None, _time(_AWAY + ".")] = None
+
+
+class TimedRules(Timing):
+    """What follows an event after which there is time."""
+
+    action: Annotated[
+        Literal["drain", "terminate", "notify", "ignore", "window", "waitForApproval"] | None,
+        Crd(
+            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
+            "notify: an event is all; ignore: nothing at all; window: drained in one of 'windows'; waitForApproval: "
+            "drained when a person approves. Unset: notify for rebalanceRecommendation, else terminate."
+        ),
+    ] = None
+    do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
+    voluntary: Annotated[
+        bool | None, Crd("The node asks its NodePool's disruption budgets before it goes, until AWS's time is up.")
+    ] = None
+
+
+class ScheduledRules(Timing):
+    """What follows maintenance that AWS announces."""
+
+    action: Annotated[
+        Action | None,
+        Crd(
+            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
+            "notify: an event is all; ignore: nothing at all; deferUntilEventStart: drained 'lead' before AWS acts; "
+            "window: drained in one of 'windows'; waitForApproval: drained when a person approves; stopStart: its pods "
+            "are evicted, its instance is stopped and started again, which moves it to other hardware, and the node is "
+            "kept. Unset: drain."
+        ),
+    ] = None
+    do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
+    voluntary: Annotated[
+        bool | None, Crd("The node asks its NodePool's disruption budgets before it goes, until AWS's time is up.")
+    ] = None
+    away: Annotated[str | None, _time(_AWAY + "; under stopStart: 15m.")] = None
+
+
+class WorkloadRules(Timing):
+    """Pods that leave later than the others of their node. Other pods leave at once; the node waits for these."""
+
+    match_labels: Annotated[
+        dict[str, str],
+        Crd(
+            "Pods that carry all of these labels.",
+            {"minProperties": 1, "maxProperties": 20},
+            required=True,
+            items=Crd(schema={"pattern": LABEL_VALUE}),
+        ),
+    ]
+    action: Annotated[
+        Literal["deferUntilEventStart", "window", "waitForApproval"], Crd("When these pods go.", required=True)
+    ]
+
+
+_TIMES: Final = (
+    Rule(
+        "!has(self.action) || self.action != 'window' || has(self.windows)",
+        f"action window needs windows: write when nodes may go, such as {_EXAMPLE}",
+    ),
+    Rule(
+        "!has(self.deadline) || !has(self.action) || self.action == 'waitForApproval'",
+        "deadline is for action waitForApproval: write action: waitForApproval, or leave deadline out",
+    ),
+    Rule(
+        "!has(self.fallback) || !has(self.action) || self.action in ['window', 'waitForApproval']",
+        "fallback is for the actions window and waitForApproval: write one of them, or leave fallback out",
+    ),
+)
+_HOLDS: Final = (
+    Rule(
+        "!has(self.doNotDisrupt) || self.doNotDisrupt != 'honour' || !has(self.action) || self.action != 'terminate'",
+        "nothing holds up action terminate: write action: drain, or leave doNotDisrupt out",
+    ),
+)
+_COMES_BACK: Final = (
+    Rule(
+        "!has(self.away) || !has(self.action) || self.action in ['ignore', 'stopStart']",
+        "away is for the actions ignore and stopStart: write one of them, or leave away out",
+    ),
+)
+
+
+class InterruptionRules(KubeModel):
+    """What follows what AWS says of instances."""
+
+    spot_interruption: Annotated[
+        EventRules | None, Crd("A spot instance is taken back, in two minutes.", rules=_HOLDS)
+    ] = None
+    capacity_reservation_interruption: Annotated[
+        EventRules | None, Crd("An interruptible reservation takes its instance back.", rules=_HOLDS)
+    ] = None
+    rebalance_recommendation: Annotated[
+        TimedRules | None,
+        Crd("A spot instance is more likely to be taken back than it was.", rules=(*_TIMES, *_HOLDS)),
+    ] = None
+    scheduled_change: Annotated[
+        ScheduledRules | None,
+        Crd(
+            "AWS will stop, reboot or retire the instance, as AWS Health says, or the instance's status.",
+            rules=(*_TIMES, *_HOLDS, *_COMES_BACK),
+        ),
+    ] = None
+    instance_stopping: Annotated[
+        StoppingRules | None, Crd("The instance is being stopped, or is.", rules=(*_HOLDS, *_COMES_BACK))
+    ] = None
+    instance_terminating: Annotated[
+        EventRules | None, Crd("The instance is being terminated, or is.", rules=_HOLDS)
+    ] = None
+    instance_status: Annotated[TimedRules | None, Crd("The instance status check fails.", rules=(*_TIMES, *_HOLDS))] = (
+        None
+    )
+    system_status: Annotated[TimedRules | None, Crd("The system status check fails.", rules=(*_TIMES, *_HOLDS))] = None
+    workloads: Annotated[
+        tuple[WorkloadRules, ...] | None,
+        Crd(
+            "Pods that leave later than the others when a node is drained for rebalanceRecommendation, scheduledChange "
+            "or a status check. The first that matches a pod counts.",
+            {"maxItems": 10, **ATOMIC},
+            items=Crd(rules=_TIMES),
+        ),
+    ] = None

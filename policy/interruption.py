@@ -1,0 +1,270 @@
+"""What follows what AWS says of a node's instance, and when. Pure: `workflows/phases/interrupted.py` performs it.
+
+Karpenter's action table where no LifecyclePolicy says otherwise. What waits is due before AWS acts, whatever is
+waited for: AWS's own deadline is passed only where a policy leaves the node to AWS.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from model.absence import lasting
+from model.base import Value
+from model.drains import PodsHeld
+from model.interruptions import EventKind
+from model.kinds.interruption_rules import Action
+from model.labels import SPOT
+from model.lifecycle import ClaimState
+from model.remembered import Event
+from policy.interruption_rules import AWAY, LATER, Times, opening, rules_of, times_of, workloads_of
+from policy.notices import events_of
+
+Doing = Literal["nothing", "wait", "ask", "drain", "terminate", "stop"]
+ACTING: Final[tuple[Doing, ...]] = ("drain", "terminate", "stop")
+_RANK: Final[dict[Doing, int]] = {"terminate": 5, "drain": 4, "ask": 3, "stop": 2, "wait": 1, "nothing": 0}
+AROUND: Final = timedelta(minutes=10)
+"""AWS may act so much before it said; a node that goes away then is taken to be away for that."""
+APPROVE: Final = "tenure approve {name} lets it go"
+
+
+class Interrupted(Value):
+    """What follows. `ask`: as soon as its NodePool permits it."""
+
+    do: Doing = "nothing"
+    until: datetime | None = None
+    """When time alone changes that."""
+    key: str = ""
+    """Of the event."""
+    kind: EventKind | None = None
+    reason: str = ""
+    """Why the node goes: Karpenter's word for the kind."""
+    why: str = ""
+    """The event, and what it waits for, in words."""
+    what: str = ""
+    """What it waits for."""
+
+
+class Timely(Value):
+    """Whether something is due. `leave`: it never will be."""
+
+    do: Literal["go", "wait", "leave"]
+    until: datetime | None = None
+    why: str = ""
+
+
+def decide_interruption(state: ClaimState, now: datetime) -> Interrupted:
+    """Of several events the one that asks for most; of those that wait, the one that waits least."""
+    found = [decide_event(state, event, now) for event in live(state)]
+    if not found:
+        return Interrupted()
+    most = max(_RANK[one.do] for one in found)
+    first = [one for one in found if _RANK[one.do] == most]
+    return min(first, key=lambda one: (one.until is None, one.until))
+
+
+def live(state: ClaimState) -> tuple[Event, ...]:
+    """What AWS has said of this node and not taken back, and nobody has done."""
+    if not state.notices:
+        return ()
+    found = [event for event in events_of(state.notices) if not event.done]
+    return tuple(event for event in found if event.status == "announced")
+
+
+def acts(state: ClaimState, now: datetime) -> bool:
+    return decide_interruption(state, now).do in ACTING
+
+
+def approvable(state: ClaimState) -> tuple[Event, ...]:
+    """Events that a person may let go, or keep: of the node as a whole, or of a class of its pods."""
+    return tuple(event for event in live(state) if _is_approvable(state, event))
+
+
+def _is_approvable(state: ClaimState, event: Event) -> bool:
+    rules, action = state.seen.rules, rules_of(state.seen.rules, event.kind).action
+    if action == "waitForApproval" or event.kind not in LATER or action in ("notify", "ignore", "terminate"):
+        return action == "waitForApproval"
+    return any(one.action == "waitForApproval" for one in workloads_of(rules))
+
+
+def decide_event(state: ClaimState, event: Event, now: datetime) -> Interrupted:
+    """What one event asks for."""
+    ruled = rules_of(state.seen.rules, event.kind)
+    if ruled.action == "ignore":
+        return _ignored(state, event, now)
+    timely = _timely(ruled.action, ruled.times, event, state.identity.name, now)
+    if timely.do != "go":
+        do: Doing = "wait" if timely.do == "wait" else "nothing"
+        return _verdict(event, do, timely.until, timely.why)
+    if ruled.action == "stopStart":
+        return _verdict(event, "stop" if _may_cycle(state, event, now) else "drain")
+    if ruled.action == "terminate":
+        return _verdict(event, "terminate")
+    if ruled.voluntary and state.initialized and state.identity.pool:
+        last = event.starts if ruled.action == "deferUntilEventStart" else last_moment(event, ruled.times)
+        if last is None or now < last:
+            return _verdict(event, "ask", last)
+    return _verdict(event, "drain")
+
+
+def _may_cycle(state: ClaimState, event: Event, now: datetime) -> bool:
+    """Whether its instance may be stopped and started: one that begins is emptied before AWS acts, and what has failed
+    once is not tried again. A spot instance does not come back."""
+    stop = state.stop if state.stop and state.stop.key == event.key else None
+    if stop and stop.step != "drain":
+        return stop.step != "failed"
+    spot = state.launched is not None and state.launched.capacity_type == SPOT
+    return not spot and (event.starts is None or now < event.starts)
+
+
+def _verdict(event: Event, do: Doing, until: datetime | None = None, why: str = "") -> Interrupted:
+    said = f"{words(event)}: {why}" if why else words(event)
+    return Interrupted(do=do, until=until, key=event.key, kind=event.kind, reason=event.reason, why=said, what=why)
+
+
+def _timely(action: Action, times: Times, event: Event, name: str, now: datetime) -> Timely:
+    match action:
+        case "notify" | "ignore":
+            return Timely(do="leave")
+        case "deferUntilEventStart":
+            return _deferred(times, event, now)
+        case "window":
+            return _windowed(times, event, now)
+        case "waitForApproval":
+            return _approved(times, event, name, now)
+        case "stopStart" if times.windows:
+            return _windowed(times, event, now)
+        case _:
+            return Timely(do="go")
+
+
+def last_moment(event: Event, times: Times) -> datetime | None:
+    """The last at which a drain has its lead; None where nobody knows when AWS acts."""
+    return event.starts - times.lead if event.starts else None
+
+
+def _deferred(times: Times, event: Event, now: datetime) -> Timely:
+    last = last_moment(event, times)
+    if last is None or now >= last:
+        return Timely(do="go")
+    return Timely(do="wait", until=last, why=f"deferred until {moment(last)}")
+
+
+def _windowed(times: Times, event: Event, now: datetime) -> Timely:
+    last, opens = last_moment(event, times), opening(times.windows, now)
+    if opens is not None and opens <= now:
+        return Timely(do="go")
+    if last is not None and now >= last:
+        return Timely(do="leave" if times.leave else "go")
+    if last is not None and (opens is None or opens >= last):
+        then = "then it is left to AWS" if times.leave else "it is drained then"
+        return Timely(do="wait", until=last, why=f"no window opens before {moment(last)}, {then}")
+    why = f"waits for its window, which opens at {moment(opens)}" if opens else "no window ever opens"
+    return Timely(do="wait", until=opens, why=why)
+
+
+def _approved(times: Times, event: Event, name: str, now: datetime) -> Timely:
+    """A refusal ends the waiting for a person, not AWS's own time."""
+    answer, last = event.answer, last_moment(event, times)
+    if answer and answer.approved:
+        return Timely(do="go")
+    own = event.heard + times.deadline if times.deadline and answer is None else None
+    until = min((moment for moment in (own, last) if moment), default=None)
+    if until is not None and now >= until:
+        return Timely(do="leave" if times.leave else "go")
+    said = f"rejected by {answer.by}" + (f": {answer.reason}" if answer.reason else "") if answer else ""
+    if until is None:
+        waits = f"waits for approval: {APPROVE.format(name=name)}"
+        return Timely(do="leave", why=said) if answer else Timely(do="wait", why=waits)
+    if answer and times.leave:
+        return Timely(do="leave", why=said)
+    then = "then it is left to AWS" if times.leave else "it is drained then"
+    if answer:
+        return Timely(do="wait", until=until, why=f"{said}; AWS acts soon after {moment(until)}, {then}")
+    return Timely(
+        do="wait",
+        until=until,
+        why=f"waits for approval until {moment(until)}, {then}; {APPROVE.format(name=name)}",
+    )
+
+
+# --- instances that come back ----------------------------------------------------------------------------
+
+
+def kept_until(state: ClaimState, event: Event) -> datetime | None:
+    """Until when a node whose instance was stopped is waited for; None for one that is here, or not waited for. A spot
+    instance does not come back of itself."""
+    away = rules_of(state.seen.rules, event.kind).away
+    since = _stopped_since(state, event) if away else None
+    spot = state.launched is not None and state.launched.capacity_type == SPOT
+    return since + away if since and away and not spot else None
+
+
+def expected_back(state: ClaimState) -> datetime | None:
+    """The same of all its events."""
+    return max((until for event in live(state) if (until := kept_until(state, event))), default=None)
+
+
+def _stopped_since(state: ClaimState, event: Event) -> datetime | None:
+    if event.kind == "instanceStopping":
+        return event.heard
+    since = lasting(state.absences)
+    return since if since and event.starts and since >= event.starts - AROUND else None
+
+
+def _ignored(state: ClaimState, event: Event, now: datetime) -> Interrupted:
+    """Left to AWS: a node that was stopped is kept, and drained only where it does not come back in its time."""
+    until = kept_until(state, event)
+    if until is None:
+        return _verdict(event, "nothing")
+    if now < until:
+        return _verdict(event, "wait", until, f"its instance is away, the node is kept until {moment(until)}")
+    return _verdict(event, "drain")
+
+
+# --- drains for events -----------------------------------------------------------------------------------
+
+
+def drained_for(state: ClaimState) -> Event | None:
+    """The event that the node is drained for, while AWS has not taken it back."""
+    return next((one for one in live(state) if one.key == state.interrupted), None)
+
+
+def held_pods(state: ClaimState, event: Event, now: datetime) -> tuple[PodsHeld, ...]:
+    """Classes of pods that wait while the others leave, in the policy's order."""
+    if event.kind not in LATER or rules_of(state.seen.rules, event.kind).action == "terminate":
+        return ()
+    found = []
+    for number, one in enumerate(workloads_of(state.seen.rules)):
+        timely = _timely(one.action, times_of(one), event, state.identity.name, now)
+        why = f"{words(event)}: interruption.workloads[{number}] {timely.why or 'is left to AWS'}"
+        held = timely.do != "go"
+        found.append(PodsHeld(match_labels=one.match_labels, held=held, until=timely.until, why=why if held else ""))
+    return tuple(found) if any(one.held for one in found) else ()
+
+
+def overrides(state: ClaimState) -> bool:
+    """Whether the drain that is under way takes do-not-disrupt pods like others."""
+    event = drained_for(state)
+    return event is not None and overrides_for(state, event)
+
+
+def overrides_for(state: ClaimState, event: Event) -> bool:
+    return rules_of(state.seen.rules, event.kind).do_not_disrupt == "override"
+
+
+def cycle_deadline(state: ClaimState, key: str) -> timedelta:
+    """How long an instance that Tenure stops may be away until its machine is back."""
+    found = (rules_of(state.seen.rules, event.kind).away for event in live(state) if event.key == key)
+    return next(found, None) or AWAY
+
+
+# --- words -----------------------------------------------------------------------------------------------
+
+
+def words(event: Event) -> str:
+    """What AWS says, in a line."""
+    code = f" {event.code}" if event.code else ""
+    return f"{event.kind}{code}" + (f" at {moment(event.starts)}" if event.starts else "")
+
+
+def moment(at: datetime | None) -> str:
+    return at.isoformat(timespec="seconds") if at else "-"

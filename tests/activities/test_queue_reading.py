@@ -1,0 +1,261 @@
+"""The queue is read, nodes are told, and a message leaves once they have it: whatever else comes with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from activities import queue_reading
+from activities.queue_reading import POLLS, QueueReading
+from model.event_messages import EventParsed
+from model.faults import Forbidden, NotFound, TryLater
+from tests.fakes.interruptions import FakeInterruptions, rebalance
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+class Scene(FakeInterruptions):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = datetime.now(UTC)
+        self.pauses: list[float] = []
+        self.reading = QueueReading(
+            "demo", queue=self.queue, nodes=self.nodes, metrics=self.metrics, now=lambda: self.now, sleep=self.sleep
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(self.reading.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        for _ in range(2000):
+            if holds():
+                return
+            await asyncio.sleep(0.001)
+        raise AssertionError("it never came to be")
+
+    async def until_done(self) -> None:
+        await self.until(lambda: self.queue.empty)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_a_node_is_told_and_the_message_leaves(scene: Scene) -> None:
+    name = scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until_done()
+    assert scene.nodes.heard("i-a") == ["spotInterruption announced"]
+    assert scene.queue.deleted == [name]
+    counts = scene.metrics.counts
+    assert (counts["received spot_interrupted"], counts["deleted"]) == (1, 1)
+    assert counts["read queue"] >= 1
+
+
+async def test_a_message_stays_until_its_node_has_it(scene: Scene) -> None:
+    scene.nodes.gate = asyncio.Event()
+    scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until(lambda: scene.nodes.under_way == 1)
+        assert scene.queue.deleted == []
+        scene.nodes.gate.set()
+        await scene.until_done()
+
+
+async def test_a_reader_that_is_killed_between_telling_and_deleting_loses_nothing(scene: Scene) -> None:
+    scene.nodes.gate = asyncio.Event()
+    scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until(lambda: scene.nodes.under_way == 1)
+    assert scene.queue.deleted == []
+    scene.nodes.gate.set()
+    scene.queue.show_again()
+    async with scene.read():
+        await scene.until_done()
+    assert scene.nodes.heard("i-a") == ["spotInterruption announced"]
+
+
+async def test_what_comes_together_is_told_together(scene: Scene) -> None:
+    for _ in range(4):
+        scene.queue.send("i-a", notice=rebalance(NOW))
+    scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until_done()
+    assert scene.nodes.heard("i-a") == ["rebalanceRecommendation announced", "spotInterruption announced"]
+    assert scene.nodes.most_at_once == 2
+
+
+async def test_what_is_for_nobody_leaves_and_is_counted(scene: Scene) -> None:
+    for dropped in ("malformed", "unknown", "unwanted"):
+        scene.queue.put(EventParsed.model_validate({"at": NOW, "dropped": dropped, "why": "some reason"}))
+    scene.queue.send("x-1")
+    scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until_done()
+        scene.queue.send("i-a")
+        await scene.until_done()
+    scene.nodes.standings = {"i-over": ["over"]}
+    scene.queue.send("i-over")
+    async with scene.read():
+        await scene.until_done()
+    counts = scene.metrics.counts
+    dropped_counts = {key.removeprefix("dropped "): n for key, n in counts.items() if key.startswith("dropped")}
+    assert dropped_counts == dict.fromkeys(("malformed", "unknown", "unwanted", "foreign", "repeated", "over"), 1)
+    assert (counts["received no_op"], counts["deleted"]) == (3, 7)
+
+
+async def test_a_message_about_two_stays_until_both_have_it(scene: Scene) -> None:
+    scene.nodes.standings = {"i-b": ["later"]}
+    name = scene.queue.send("i-a", "x-1", "i-b")
+    async with scene.read():
+        await scene.until(lambda: bool(scene.nodes.heard("i-a")))
+        await asyncio.sleep(0.01)
+        assert scene.queue.deleted == []
+        scene.queue.show_again()
+        await scene.until_done()
+    assert (scene.nodes.heard("i-a"), scene.nodes.heard("i-b")) == (["spotInterruption announced"],) * 2
+    assert scene.queue.deleted == [name]
+    assert "dropped foreign" not in scene.metrics.counts
+
+
+async def test_an_instance_that_may_be_ours_is_tried_again_for_a_minute(scene: Scene) -> None:
+    scene.nodes.standings = {"i-new": ["not yet"] * 2, "x-1": ["not yet"] * 3}
+    scene.queue.send("i-new")
+    scene.queue.send("x-1")
+    async with scene.read():
+        await scene.until(lambda: len(scene.queue.hidden) == 2)
+        await asyncio.sleep(0.01)
+        scene.now += timedelta(seconds=40)
+        scene.queue.show_again()
+        await scene.until(lambda: len(scene.queue.hidden) == 2)
+        await asyncio.sleep(0.01)
+        scene.now += timedelta(seconds=21)
+        scene.queue.show_again()
+        await scene.until_done()
+    assert scene.nodes.heard("i-new") == ["spotInterruption announced"]
+    assert scene.metrics.counts["dropped foreign"] == 1
+
+
+async def test_a_message_that_cannot_be_handled_blocks_no_other(scene: Scene) -> None:
+    scene.nodes.failing = {"i-bad"}
+    bad = scene.queue.send("i-bad")
+    scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until(lambda: bool(scene.nodes.heard("i-a")))
+        scene.queue.show_again()
+        scene.queue.send("i-b")
+        await scene.until(lambda: bool(scene.nodes.heard("i-b")))
+    assert bad not in scene.queue.deleted
+    assert scene.pauses == []
+
+
+async def test_more_polls_run_while_they_come_back_full(scene: Scene) -> None:
+    for number in range(500):
+        scene.queue.send(f"i-{number}")
+    async with scene.read():
+        await scene.until_done()
+        assert len({instance for instance, _ in scene.nodes.told}) == 500
+        await scene.until(lambda: scene.queue.polling == 1)
+        polled = len(scene.queue.read)
+        scene.queue.most_polls = 0
+        await scene.until(lambda: len(scene.queue.read) > polled + 2)
+    assert scene.queue.most_polls == 1
+
+
+async def test_no_more_is_in_memory_than_the_polls_bring(scene: Scene) -> None:
+    scene.nodes.gate = asyncio.Event()
+    for number in range(500):
+        scene.queue.send(f"i-{number}")
+    async with scene.read():
+        await scene.until(lambda: scene.nodes.under_way == 10 * POLLS)
+        await asyncio.sleep(0.05)
+        assert scene.nodes.most_at_once == 10 * POLLS
+        scene.nodes.gate.set()
+        await scene.until_done()
+
+
+async def test_a_storm_of_repeats_and_of_strangers_ends(scene: Scene) -> None:
+    """15,000 messages for 500 nodes, two thirds of them repeats or foreign."""
+    for number in range(15_000):
+        scene.queue.send(f"i-{number % 500}" if number % 3 else f"x-{number}", notice=rebalance(NOW))
+    async with scene.read():
+        for _ in range(60):
+            with suppress(AssertionError):
+                await scene.until_done()
+                break
+    assert scene.queue.empty
+    assert len(scene.nodes.told) == 500
+    counts = scene.metrics.counts
+    assert (counts["deleted"], counts["dropped foreign"]) == (15_000, 5_000)
+
+
+async def test_nobody_to_tell_slows_the_polls_and_is_no_reading(scene: Scene) -> None:
+    """Temporal is away: the messages stay, and the alert goes by when it was last read. Strangers prove nothing."""
+    scene.nodes.standings = {"i-a": ["later"] * 3}
+    scene.queue.send("i-a")
+    async with scene.read():
+        for _ in range(3):
+            await scene.until(lambda: bool(scene.queue.hidden))
+            scene.queue.send("x-1")
+            await scene.until(lambda: not scene.queue.visible)
+            await asyncio.sleep(0.005)
+            assert "read queue" not in scene.metrics.counts
+            scene.queue.show_again()
+        await scene.until_done()
+        await scene.until(lambda: "read queue" in scene.metrics.counts)
+        paused = len(scene.pauses)
+        scene.queue.send("i-b")
+        await scene.until_done()
+    assert sorted(set(scene.pauses)) == [1.0, 2.0, 4.0]
+    assert len(scene.pauses) <= paused + 1
+
+
+async def test_what_nobody_could_be_told_may_be_gone_and_then_it_is_read_again(scene: Scene) -> None:
+    scene.nodes.standings = {"*": ["later"]}
+    scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until(lambda: len(scene.pauses) > 3)
+        assert "read queue" not in scene.metrics.counts
+        scene.now += queue_reading.FORGOTTEN
+        await scene.until(lambda: scene.metrics.counts.get("read queue", 0) > 0)
+
+
+async def test_a_passing_fault_is_none(scene: Scene) -> None:
+    scene.queue.faults = {"receive": [TryLater("503"), TryLater("503")]}
+    scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until_done()
+    assert len(scene.pauses) == 2
+
+
+@pytest.mark.parametrize("fault", [NotFound("no such queue"), Forbidden("not allowed")])
+async def test_what_a_person_has_to_mend_ends_the_reading(scene: Scene, fault: Exception) -> None:
+    scene.queue.faults = {"receive": [fault]}  # type: ignore[list-item]
+    with pytest.raises(type(fault)):
+        await asyncio.wait_for(scene.reading.run(), 5)
+
+
+async def test_what_is_not_deleted_comes_again_and_is_a_repeat(scene: Scene) -> None:
+    scene.queue.faults = {"delete": [TryLater("503")]}
+    scene.queue.send("i-a")
+    async with scene.read():
+        await scene.until(lambda: bool(scene.nodes.told))
+        await asyncio.sleep(0.01)
+        scene.queue.show_again()
+        await scene.until_done()
+    assert scene.metrics.counts["dropped repeated"] == 1
+    assert scene.nodes.heard("i-a") == ["spotInterruption announced"]

@@ -1,0 +1,46 @@
+"""The same call for several things: in order, some at a time, and a fault waits for the others."""
+
+import asyncio
+
+import pytest
+
+from activities.several import AT_ONCE, each
+from model.faults import TryLater
+
+
+async def test_answers_come_in_the_order_of_the_things_whichever_was_first() -> None:
+    async def late(number: int) -> int:
+        await asyncio.sleep((3 - number) / 100)
+        return 10 * number
+
+    assert await each((1, 2, 3), late) == [10, 20, 30]
+
+
+@pytest.mark.parametrize("most", [None, 3])
+async def test_no_more_than_some_are_under_way_together(most: int | None) -> None:
+    under_way, seen = 0, 0
+
+    async def call(_: int) -> None:
+        nonlocal under_way, seen
+        under_way += 1
+        seen = max(seen, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    things = range(3 * AT_ONCE)
+    await (each(things, call, at_once=most) if most else each(things, call))
+    assert seen == (most or AT_ONCE)
+
+
+async def test_the_first_fault_is_raised_when_all_others_are_done() -> None:
+    done: list[int] = []
+
+    async def call(number: int) -> None:
+        if number < 2:
+            raise TryLater(f"number {number}")
+        await asyncio.sleep(0.01)
+        done.append(number)
+
+    with pytest.raises(TryLater, match="number 0"):
+        await each(range(4), call)
+    assert done == [2, 3]

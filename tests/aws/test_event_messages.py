@@ -1,0 +1,200 @@
+"""EventBridge's envelopes: every kind that Karpenter reads, and that nothing in a message can do harm."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aws.event_messages import parse
+from model.event_messages import EventParsed
+from model.interruptions import KARPENTERS_KINDS, Notice
+from sandbox.aws import messages
+from sandbox.aws.settings import SimSettings
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+SENT = NOW + timedelta(seconds=3)
+WORLD = SimSettings(cluster_name="demo")
+ONE, OTHER = "i-0123456789abcdef0", "i-0fedcba9876543210"
+STARTS = "Mon, 16 Mar 2026 04:00:00 GMT"
+
+
+def read(message: dict[str, Any], **changed: Any) -> EventParsed:
+    return parse(json.dumps({**message, **changed}), sent=SENT)
+
+
+def health(*ids: str, **detail: Any) -> dict[str, Any]:
+    return messages.health_event(WORLD, NOW, list(ids), **{"startTime": STARTS, **detail})
+
+
+def only(parsed: EventParsed) -> Notice:
+    (said,) = parsed.said
+    assert said.instance_id == ONE
+    return said.notice
+
+
+@pytest.mark.parametrize(
+    "message, kind, name, code",
+    [
+        (messages.spot_interruption(WORLD, NOW, ONE), "spotInterruption", "spot_interrupted", "terminate"),
+        (
+            messages.reservation_interruption(WORLD, NOW, ONE),
+            "capacityReservationInterruption",
+            "capacity_reservation_interrupted",
+            "terminate",
+        ),
+        (messages.rebalance(WORLD, NOW, ONE), "rebalanceRecommendation", "rebalance_recommendation", ""),
+        (messages.state_change(WORLD, NOW, ONE, "stopping"), "instanceStopping", "instance_stopped", "stopping"),
+        (messages.state_change(WORLD, NOW, ONE, "stopped"), "instanceStopping", "instance_stopped", "stopped"),
+        (
+            messages.state_change(WORLD, NOW, ONE, "shutting-down"),
+            "instanceTerminating",
+            "instance_terminated",
+            "shutting-down",
+        ),
+        (
+            messages.state_change(WORLD, NOW, ONE, "terminated"),
+            "instanceTerminating",
+            "instance_terminated",
+            "terminated",
+        ),
+        (
+            health(ONE),
+            "scheduledChange",
+            "scheduled_change",
+            "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED",
+        ),
+    ],
+)
+def test_every_kind_of_karpenter_is_read(message: dict[str, Any], kind: str, name: str, code: str) -> None:
+    found = read(message)
+    notice = only(found)
+    assert (notice.kind, found.message_type, notice.code) == (kind, name, code)
+    assert (notice.at, notice.source, notice.status) == (NOW, "queue", "announced")
+    assert not found.dropped
+
+
+def test_what_karpenter_counts_from_the_queue_is_all_read() -> None:
+    """The test above names each of its words."""
+    words = {word for (_, source), word in KARPENTERS_KINDS.items() if source == "queue"}
+    assert len(words) == 6
+
+
+def test_a_health_event_says_when_what_and_of_whom() -> None:
+    found = read(health(ONE, OTHER, endTime="Mon, 16 Mar 2026 06:00:00 GMT", eventArn="arn:one"))
+    assert [said.instance_id for said in found.said] == [ONE, OTHER]
+    notice = found.said[0].notice
+    assert notice.id == "arn:one"
+    assert notice.starts == datetime(2026, 3, 16, 4, tzinfo=UTC)
+    assert notice.ends == datetime(2026, 3, 16, 6, tzinfo=UTC)
+    assert notice.text == "An event scheduled for the instances."
+
+
+def test_an_arn_names_an_instance_too() -> None:
+    entity = {"entityValue": f"arn:aws:ec2:us-west-2:123456789012:instance/{ONE}"}
+    assert only(read(health(affectedEntities=[entity]))).kind == "scheduledChange"
+
+
+@pytest.mark.parametrize("at, status", [("2026-03-10T00:00:00Z", "withdrawn"), ("2026-03-16T05:00:00Z", "over")])
+def test_a_closed_event_was_called_off_before_its_start_and_is_done_after(at: str, status: str) -> None:
+    assert only(read(health(ONE, statusCode="closed"), time=at)).status == status
+
+
+def test_one_of_two_instances_may_be_done() -> None:
+    entities = [{"entityValue": ONE, "status": "RESOLVED"}, {"entityValue": OTHER, "status": "PENDING"}]
+    found = read(health(affectedEntities=entities))
+    assert [said.notice.status for said in found.said] == ["withdrawn", "announced"]
+
+
+def test_a_start_that_cannot_be_read_is_not_known() -> None:
+    assert only(read(health(ONE, startTime="some day"))).starts is None
+
+
+def test_a_repeat_has_the_same_id_and_another_stop_has_not() -> None:
+    later = NOW + timedelta(days=3)
+
+    def ids(make: Any, *more: str) -> set[str]:
+        return {only(read(make(WORLD, at, ONE, *more))).id for at in (NOW, later)}
+
+    assert len(ids(messages.spot_interruption)) == len(ids(messages.rebalance)) == 1
+    assert len(ids(messages.state_change, "terminated")) == 1
+    assert len(ids(messages.state_change, "stopped")) == 2
+
+
+@pytest.mark.parametrize(
+    "body, dropped",
+    [
+        ("", "malformed"),
+        ("not json", "malformed"),
+        ("[]", "malformed"),
+        ("null", "malformed"),
+        ('{"version": "0"}', "malformed"),
+        ("[" * 100_000, "malformed"),
+    ],
+)
+def test_what_is_no_envelope_is_malformed(body: str, dropped: str) -> None:
+    found = parse(body, sent=SENT)
+    assert (found.dropped, found.said, found.at, found.message_type) == (dropped, (), SENT, "no_op")
+    assert found.why
+
+
+@pytest.mark.parametrize(
+    "changed, dropped",
+    [
+        ({"version": "1"}, "unknown"),
+        ({"source": "aws.ec3"}, "unknown"),
+        ({"detail-type": "EC2 Something New"}, "unknown"),
+        ({"detail": None}, "malformed"),
+        ({"detail": {"instance-action": "terminate"}}, "malformed"),
+        ({"detail": {"instance-id": 7}}, "malformed"),
+        ({"detail": {"instance-id": "vol-1"}}, "malformed"),
+        ({"detail-type": ["EC2"]}, "malformed"),
+    ],
+)
+def test_an_envelope_that_is_not_what_it_should_be(changed: dict[str, Any], dropped: str) -> None:
+    found = read(messages.spot_interruption(WORLD, NOW, ONE), **changed)
+    assert (found.dropped, found.at) == (dropped, NOW)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        health(ONE, service="RDS"),
+        health(ONE, eventTypeCategory="issue"),
+        health(ONE, eventTypeCategory="accountNotification"),
+        health(),
+        health("vol-0123"),
+        messages.state_change(WORLD, NOW, ONE, "running"),
+        messages.state_change(WORLD, NOW, ONE, "pending"),
+    ],
+)
+def test_a_known_kind_about_something_else_is_unwanted(message: dict[str, Any]) -> None:
+    assert read(message).dropped == "unwanted"
+
+
+def test_without_a_time_it_happened_when_it_was_sent() -> None:
+    assert only(read(messages.rebalance(WORLD, NOW, ONE), time=None)).at == SENT
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(
+    ["service", "eventTypeCategory", "affectedEntities", "startTime", "endTime", "eventArn", "eventDescription"]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(FIELDS, JSON), st.dictionaries(st.sampled_from(["time", "detail", "version"]), JSON, max_size=1))
+def test_no_body_makes_it_fail(detail: dict[str, Any], changed: dict[str, Any]) -> None:
+    found = read(health(ONE, **detail), **changed)
+    assert bool(found.said) != bool(found.dropped)
+
+
+@given(st.text())
+def test_no_text_makes_it_fail(text: str) -> None:
+    assert parse(text, sent=SENT).dropped

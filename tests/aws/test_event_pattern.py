@@ -1,0 +1,62 @@
+"""Patterns of EventBridge rules are read as EventBridge reads them, and asked with events that the worker reads."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from aws.doctor.event_pattern import KINDS, events_of, matches, named
+from aws.event_messages import parse
+from model.interruptions import EventKind
+
+SPOT = events_of("spotInterruption", account="123456789012", region="eu-west-1")[0]
+MAINTENANCE = events_of("scheduledChange")[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_asked_for_with_events_that_the_worker_takes_for_it(kind: EventKind) -> None:
+    for event in events_of(kind):
+        read = parse(json.dumps(event), sent=datetime(2026, 1, 1, tzinfo=UTC))
+        assert read.kind == kind, read.why
+        assert event["detail-type"] in named(kind) and event["source"] in named(kind)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        ({"source": ["aws.ec2"]}, True),
+        ({"source": ["aws.s3"]}, False),
+        ({"source": ["aws.s3", "aws.ec2"], "region": ["eu-west-1"]}, True),
+        ({"source": ["aws.ec2"], "region": ["us-east-1"]}, False),
+        ({"source": [{"prefix": "aws."}]}, True),
+        ({"source": [{"suffix": ".s3"}]}, False),
+        ({"source": [{"wildcard": "aws.*2"}]}, True),
+        ({"source": [{"anything-but": "aws.ec2"}]}, False),
+        ({"source": [{"anything-but": ["aws.s3"]}]}, True),
+        ({"source": [{"anything-but": {"prefix": "aws"}}]}, False),
+        ({"source": [{"equals-ignore-case": "AWS.EC2"}]}, True),
+        ({"detail": {"instance-action": ["terminate"]}}, True),
+        ({"detail": {"instance-action": [{"exists": False}]}}, False),
+        ({"detail": {"no-such": [{"exists": False}]}}, True),
+        ({"detail": {"no-such": ["x"]}}, False),
+        ({"resources": [{"prefix": "arn:aws:ec2:"}]}, True),
+        ({"$or": [{"source": ["aws.s3"]}, {"account": ["123456789012"]}]}, True),
+        ({"$or": [{"source": ["aws.s3"]}]}, False),
+        ({"source": [{"numeric": [">", 0]}]}, False),
+        ({"source": "aws.ec2"}, False),
+        ({}, False),
+    ],
+)
+def test_a_pattern_matches_what_eventbridge_would_send(pattern: dict[str, Any], matched: bool) -> None:
+    assert matches(json.dumps(pattern), SPOT) is matched
+
+
+def test_a_pattern_looks_into_lists_of_objects() -> None:
+    assert matches('{"detail": {"affectedEntities": {"entityValue": [{"prefix": "i-"}]}}}', MAINTENANCE)
+    assert not matches('{"detail": {"affectedEntities": {"entityValue": ["vol-1"]}}}', MAINTENANCE)
+
+
+@pytest.mark.parametrize("pattern", ["", "{", "[]", "null"])
+def test_what_is_no_pattern_matches_nothing(pattern: str) -> None:
+    assert not matches(pattern, SPOT)

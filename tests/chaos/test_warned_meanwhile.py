@@ -1,0 +1,85 @@
+"""AWS's messages while Temporal is away, or while the worker is killed: none is lost.
+
+While Temporal is away they stay in the queue, and the metric that the alert goes by stands still.
+
+`TENURE_OUTAGE` is the outage in seconds.
+"""
+
+import asyncio
+import os
+
+import pytest
+
+from tests.integration.eventually import eventually
+from tests.integration.product import Product
+from tests.integration.queue import nothing_is_queued, queued
+from tests.integration.scene import names
+from tests.scenarios.announced import count, warn
+
+TEMPORAL = "temporal"
+SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))
+TIMES = 100
+"""How often each message comes; so often come messages about instances of others."""
+PATIENCE = 150.0 + SECONDS
+NODES = 3
+READ = "tenure_interruption_last_read_seconds"
+RECEIVED = 5.0
+"""Seconds in which a poll that brought nothing may still end."""
+
+
+@pytest.mark.timeout(600 + 3 * SECONDS)
+async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(product: Product) -> None:
+    await product.work(INTERRUPTION_QUEUE="demo")
+    async with product.scene("warned") as scene:
+        claims = await scene.run(NODES)
+        await asyncio.to_thread(product.sandbox.stop_part, TEMPORAL)
+        try:
+            warn(product, *claims)
+            await asyncio.sleep(RECEIVED)
+            before = await product.metric(READ, source="queue")
+            await asyncio.sleep(SECONDS)
+            assert queued(product) == NODES
+            assert await product.metric(READ, source="queue") == before
+            await scene.claims_stand(names(claims))
+        finally:
+            await asyncio.to_thread(product.sandbox.start_part, TEMPORAL)
+        for name in names(claims):
+            await eventually(lambda name=name: scene.event(name, "SpotInterrupted"), seconds=PATIENCE)  # type: ignore[misc]
+        await eventually(lambda: scene.claims_are_gone(names(claims)), seconds=PATIENCE)
+        await eventually(lambda: scene.pods_run(NODES), seconds=PATIENCE)
+        await scene.nodes_were_bought(2 * NODES)
+        assert queued(product) == 0
+
+
+async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: Product) -> None:
+    await product.work(INTERRUPTION_QUEUE="demo")
+    async with product.scene("reads") as scene:
+        claims = await scene.run(NODES)
+        await product.kill()
+        await asyncio.to_thread(_send_many, product, scene.launched())
+        await asyncio.to_thread(warn, product, *claims[1:])
+        sent = queued(product)
+        await product.go_on()
+        await eventually(lambda: _fewer_are_queued(product, sent), every=0.0)
+        await product.kill()
+        assert queued(product) > 0, "killed too late to show anything"
+        await product.go_on()
+        await eventually(lambda: nothing_is_queued(product), seconds=PATIENCE)
+        stays, *go = names(claims)
+        await eventually(lambda: scene.claims_are_gone(go), seconds=PATIENCE)
+        await eventually(lambda: scene.event(stays, "SpotRebalanceRecommendation"))
+        assert await count(scene, stays, "SpotRebalanceRecommendation") == 1
+        await scene.claims_stand([stays])
+        await eventually(lambda: scene.pods_run(NODES), seconds=PATIENCE)
+        await scene.nodes_were_bought(NODES + len(go))
+
+
+def _send_many(product: Product, instances: list[str]) -> None:
+    for number in range(TIMES):
+        product.aws.health_event([f"i-{number:017x}"])
+        for instance in instances:
+            product.aws.recommend_rebalance(instance)
+
+
+async def _fewer_are_queued(product: Product, sent: int) -> None:
+    assert queued(product) < sent

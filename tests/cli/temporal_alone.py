@@ -1,0 +1,32 @@
+"""Temporal's dev server alone, with workflows that no worker takes, for what reads visibility."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from benchmarks.asking import seen, start
+from cli.connection import Connection
+from model.lifecycle import ClaimState
+from sandbox.plan import Plan
+from sandbox.world import Sandbox
+
+
+def temporal_alone(folder: Path) -> Iterator[str]:
+    """Its address."""
+    with Sandbox(folder, plan=Plan(parts=("temporal",), manifests=())) as sandbox:
+        yield sandbox.temporal_address
+
+
+@asynccontextmanager
+async def standing(address: str, states: Sequence[ClaimState]) -> AsyncIterator[Connection]:
+    """Workflows in these states, seen by visibility; ended when it is left."""
+    client = await Client.connect(address, data_converter=pydantic_data_converter)
+    cluster = states[0].identity.cluster
+    await start(client, states)
+    await seen(client, cluster, len(states))
+    yield Connection(address, "default", cluster)
+    async for one in client.list_workflows(f"WorkflowId STARTS_WITH '{cluster}/' AND ExecutionStatus = 'Running'"):
+        await client.get_workflow_handle(one.id).terminate()

@@ -1,0 +1,72 @@
+"""`tenure crds`: what ships is what is printed, and what is applied is said by name."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from _pytest.capture import CaptureFixture
+
+from cli.main import main
+from deploy.shipped import crd_files
+from model.faults import Forbidden
+
+NAMES = [file.stem.partition("_")[2] + "." + file.stem.partition("_")[0] for file in crd_files()]
+
+
+class Server:
+    """An API server that notes what it is told."""
+
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.told: list[tuple[str, str, dict[str, str]]] = []
+        self._fault = fault
+
+    async def request(self, method: str, path: str, *, params: dict[str, str], **_: Any) -> dict[str, Any]:
+        if self._fault:
+            raise self._fault
+        self.told.append((method, path.rpartition("/")[2], params))
+        return {}
+
+    async def close(self) -> None:
+        self.told.append(("closed", "", {}))
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    async def connect(_: str) -> Server:
+        return server
+
+    monkeypatch.setattr("cli.crds.connect", connect)
+
+
+def test_every_kind_is_printed_as_yaml_that_kubectl_takes(capsys: CaptureFixture[str]) -> None:
+    assert main(["crds"]) == 0
+    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [one["metadata"]["name"] for one in documents] == NAMES
+    assert {one["kind"] for one in documents} == {"CustomResourceDefinition"}
+
+
+def test_as_json_and_as_names(capsys: CaptureFixture[str]) -> None:
+    assert main(["crds", "-o", "names"]) == 0
+    assert capsys.readouterr().out.splitlines() == NAMES
+    assert main(["crds", "-o", "json"]) == 0
+    assert [one["metadata"]["name"] for one in json.loads(capsys.readouterr().out)] == NAMES
+
+
+def test_applied_they_are_the_manager_s_own_and_the_next_step_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    server = Server()
+    serve(monkeypatch, server)
+    assert main(["crds", "--apply"]) == 0
+    assert [name for method, name, _ in server.told if method == "PATCH"] == NAMES
+    assert server.told[0][2] == {"fieldManager": "tenure", "force": "true"} and server.told[-1][0] == "closed"
+    assert "tenure doctor" in capsys.readouterr().out
+
+
+def test_a_server_that_says_no_is_one_line_with_the_right_that_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    serve(monkeypatch, Server(Forbidden("may not patch")))
+    assert main(["crds", "--apply"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert NAMES[0] in line and "may not patch" in line and "CustomResourceDefinitions" in line

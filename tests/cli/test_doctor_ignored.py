@@ -1,0 +1,53 @@
+"""Kinds of events that no rule is wanted for: those that the LifecyclePolicies of every NodePool ignore."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+from cli.doctor import ignored
+from kube.adapters import KubeAdapters
+from model.faults import Forbidden
+from model.kinds import LifecycleRules, NodePool
+from model.lifecycle import Deadlines
+from model.policies import PolicyFact
+
+RULES = LifecycleRules.model_validate({"interruption": {"rebalanceRecommendation": {"action": "ignore"}}})
+WEB, DATABASES = (
+    NodePool.from_object(
+        {
+            "metadata": {"name": name, "uid": name, "labels": {"team": name}},
+            "spec": {
+                "template": {"spec": {"nodeClassRef": {"group": "g", "kind": "k", "name": "n"}, "requirements": []}}
+            },
+        }
+    )
+    for name in ("web", "databases")
+)
+
+
+def cluster(*facts: PolicyFact, fault: Exception | None = None) -> KubeAdapters:
+    async def read() -> list[PolicyFact]:
+        if fault:
+            raise fault
+        return list(facts)
+
+    return cast(KubeAdapters, SimpleNamespace(lifecycle_policies=SimpleNamespace(facts=read)))
+
+
+def policy(**selects: Any) -> PolicyFact:
+    return PolicyFact(name="quiet", created=datetime(2026, 1, 1, tzinfo=UTC), rules=RULES, **selects)
+
+
+async def test_a_policy_for_every_nodepool_leaves_its_kind_without_a_rule() -> None:
+    assert await ignored(cluster(policy()), Deadlines(), [WEB, DATABASES]) == {"rebalanceRecommendation"}
+
+
+async def test_a_policy_for_some_nodepools_does_not() -> None:
+    for selects in ({"names": ("web",)}, {"match_labels": {"team": "web"}}):
+        one = cluster(policy(**selects))
+        assert await ignored(one, Deadlines(), [WEB, DATABASES]) == frozenset()
+        assert await ignored(one, Deadlines(), [WEB]) == {"rebalanceRecommendation"}
+
+
+async def test_where_policies_cannot_be_read_every_kind_is_wanted() -> None:
+    assert await ignored(cluster(fault=Forbidden("no")), Deadlines(), [WEB]) == frozenset()

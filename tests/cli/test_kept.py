@@ -1,0 +1,55 @@
+"""`tenure why --from`: the story of a node out of exported files alone."""
+
+from pathlib import Path
+
+import pytest
+from _pytest.capture import CaptureFixture
+
+from cli.exits import Refused
+from cli.kept import stories
+from cli.main import main
+from tests.replay.record import HISTORIES
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """As the export lays them out: one life that ended by itself."""
+    file = tmp_path / "demo" / "nodeclaim" / "web-1" / "0a1b2c3d" / "run.json"
+    file.parent.mkdir(parents=True)
+    file.write_text((HISTORIES / "nodeclaim_by_hand.json").read_text())
+    return tmp_path
+
+
+def test_a_node_tells_its_whole_story_by_claim_by_node_and_by_instance(folder: Path) -> None:
+    [story] = stories(folder, "web-1")
+    life = story.life
+    assert (life.name, life.phase, life.workflow_id) == ("web-1", "Gone", "demo/nodeclaim/web-1/0a1b2c3d")
+    assert life.instance_id and life.instance_type and life.zone
+    assert [step.phase.value for step in story.steps][:3] == ["Launch", "Registration", "Initialization"]
+    for name in filter(None, (life.node_name, life.instance_id)):
+        assert stories(folder, name) == [story]
+
+
+def test_the_command_needs_no_temporal(folder: Path, capsys: CaptureFixture[str]) -> None:
+    assert main(["why", "web-1", "--from", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("NodeClaim web-1")
+
+
+def test_a_name_that_is_not_there_is_told_with_how_many_files_were_read(folder: Path) -> None:
+    with pytest.raises(Refused, match="among 1 files"):
+        stories(folder, "web-3")
+
+
+def test_a_file_that_is_no_history_is_named_and_hides_no_other(folder: Path) -> None:
+    broken = folder / "demo" / "nodeclaim" / "web-2" / "0a1b2c3d" / "run.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    [story] = stories(folder, "web-2")
+    assert "run.json is no history" in story.note and "export it again" in story.text()
+    [whole] = stories(folder, "web-1")
+    assert stories(folder, whole.life.instance_id) == [whole]
+
+
+def test_a_folder_that_is_not_there_is_told_with_what_writes_one(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="history export --to"):
+        stories(tmp_path / "nowhere", "web-1")

@@ -1,0 +1,55 @@
+"""What the doctor says of the Temporal service: a dev server is well, and whatever is not has its advice."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from controller.doctor import _full, check_temporal
+from controller.doctor_service import _limits, _updates, _version, _way
+from sandbox.plan import Plan
+from sandbox.world import Sandbox
+from workflows import attributes, ids
+
+
+async def test_a_dev_server_is_well_but_for_its_retention_and_that_no_worker_runs(tmp_path: Path) -> None:
+    with Sandbox(tmp_path, plan=Plan(parts=("temporal",), manifests=())) as sandbox:
+        client = await Client.connect(sandbox.temporal_address)
+        found = {one.subject: one for one in await check_temporal(client, "c")}
+    assert {"server", "updates", "search attributes"} <= {name for name, one in found.items() if one.level == "ok"}
+    assert found[f"task queue {ids.task_queue('c')}"].level == "advice"
+    assert all(one.todo for one in found.values() if one.level != "ok")
+
+
+@pytest.mark.parametrize(
+    ("said", "level"), [("1.24.2", "advice"), ("1.25.0", "ok"), ("1.31.0-alpha", "ok"), ("", "ok"), ("cloud", "ok")]
+)
+def test_an_old_server_is_advised_to_be_upgraded(said: str, level: str) -> None:
+    assert _version(said)[0].level == level
+
+
+def test_a_namespace_without_updates_is_a_problem_with_the_setting_to_change() -> None:
+    [found] = _updates("n", True, updates=False)
+    assert found.level == "problem" and "enableUpdateWorkflowExecution" in found.todo
+    assert _updates("n", False, updates=False) == [], "an older server does not say"
+
+
+def test_a_small_limit_of_payloads_is_told_with_what_to_raise() -> None:
+    [found] = _limits("n", 2**19)
+    assert found.level == "advice" and "0.5 MiB" in found.said and "limit.blobSize.error" in found.todo
+    assert _limits("n", 2**21)[0].level == "ok" and _limits("n", 0) == []
+
+
+def test_a_connection_in_the_open_is_told_unless_it_stays_on_this_machine() -> None:
+    assert "TEMPORAL_TLS" in _way("temporal.example:7233", secure=False)[0].todo
+    assert _way("127.0.0.1:7233", secure=False) == _way("temporal.example:7233", secure=True) == []
+
+
+def test_where_others_attributes_leave_no_room_the_type_is_named() -> None:
+    kinds = dict.fromkeys(attributes.ALL, 2)
+    assert _full(kinds) == ""
+    assert "Keyword" in _full(kinds | {f"Others{number}": 2 for number in range(3)})
+
+
+def test_ours_alone_fit_into_a_sql_store() -> None:
+    assert _full({}) == ""

@@ -1,0 +1,229 @@
+"""What AWS takes back: pools are marked once for a storm, and pods are demand as soon as the word is read."""
+
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from controller.asking import Asking
+from controller.demand import answered, unanswered
+from controller.nominations import Nominations
+from controller.taken_back import ANEW_AFTER, LEAVES_WITHIN, TakenBack
+from kube.pod_facts import pod_fact
+from model.coordination import BatchWindow
+from model.interruptions import Notice
+from model.kinds import LifecycleRules
+from model.marks import UNAVAILABLE_FOR
+from model.observations import DemandSeen, MarksSeen
+from tests.controller.builders import World, at, away, claim, node, pod
+
+
+def labels(zone: str = "us-west-2a", kind: str = "spot", **more: str) -> dict[str, str]:
+    return {
+        "karpenter.sh/nodepool": "general",
+        "node.kubernetes.io/instance-type": "m6i.large",
+        "topology.kubernetes.io/zone": zone,
+        "karpenter.sh/capacity-type": kind,
+        **more,
+    }
+
+
+class Scene(World):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rules: LifecycleRules | None = None
+        self.told: list[MarksSeen] = []
+        self.taken = TakenBack(self.caches, lambda pool: self.rules, self.told.append, lambda: self.now)
+
+    def stand(self, *names: str, **of: Any) -> None:
+        """Nodes with a pod each."""
+        for name in names:
+            self.hear("nodeclaims", claim(name, phase="Initialized", labels=labels(**of)))
+            self.hear("nodes", node(f"n-{name}", of=name))
+            self.hear("pods", pod(f"p-{name}", on=f"n-{name}"))
+        self.caches.take_changes()
+        self.caches.take_dirty()
+
+    def warn(self, name: str, kind: str = "spotInterruption", seconds: float = 0, **more: Any) -> None:
+        notice = Notice.model_validate({"kind": kind, "id": "terminate", "at": at(seconds), **more})
+        self.taken.hear(self.caches.claims[name], [notice])
+
+    def wait(self, seconds: float) -> None:
+        self.now = at(seconds)
+        self.taken.look(self.now)
+
+    def demand(self) -> list[str]:
+        return sorted(one.name for one in unanswered(self.caches, Nominations(), away(self), self.now))
+
+    def leaving(self) -> list[str]:
+        """As the planner is told."""
+        return [one.key for one in self.caches.take_changes() if one.kind == "claim" and one.fact.deleting]  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_storm_marks_each_pool_once(scene: Scene) -> None:
+    scene.stand(*(f"a{number}" for number in range(50)))
+    scene.stand(*(f"b{number}" for number in range(50)), zone="us-west-2b")
+    for number in range(50):
+        scene.warn(f"a{number}", seconds=number / 10)
+        scene.warn(f"b{number}", seconds=number / 10)
+    assert len(scene.told) == 2
+    found = scene.told[-1].unavailable
+    assert {(one.instance_type, one.zone, one.capacity_type) for one in found} == {
+        ("m6i.large", "us-west-2a", "spot"),
+        ("m6i.large", "us-west-2b", "spot"),
+    }
+    assert {one.until for one in found} == {at(0) + UNAVAILABLE_FOR}
+    assert list(scene.taken.marks(at(0))) == list(found)
+
+
+def test_a_storm_that_goes_on_marks_anew(scene: Scene) -> None:
+    scene.stand("a", "b")
+    scene.warn("a")
+    scene.now = at(ANEW_AFTER.total_seconds())
+    scene.warn("b", seconds=ANEW_AFTER.total_seconds())
+    assert [one.until for one in scene.told[-1].unavailable] == [at(30) + UNAVAILABLE_FOR]
+
+
+def test_a_mark_ends(scene: Scene) -> None:
+    scene.stand("a")
+    scene.warn("a")
+    assert not scene.taken.marks(at(0) + UNAVAILABLE_FOR)
+
+
+def test_a_message_that_comes_late_marks_for_what_is_left(scene: Scene) -> None:
+    scene.stand("a", "b")
+    scene.now = at(120)
+    scene.warn("a", seconds=0)
+    assert [one.until for one in scene.told[-1].unavailable] == [at(180)]
+    scene.now = at(1000)
+    scene.warn("b", seconds=0)
+    assert len(scene.told) == 1 and scene.caches.going == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "capacity", "reservation", "marked"),
+    [
+        ("spotInterruption", "spot", "", True),
+        ("spotInterruption", "on-demand", "", False),
+        ("capacityReservationInterruption", "reserved", "cr-1", True),
+        ("rebalanceRecommendation", "spot", "", False),
+        ("scheduledChange", "spot", "", False),
+        ("instanceTerminating", "spot", "", False),
+        ("instanceStatus", "spot", "", False),
+    ],
+)
+def test_what_takes_capacity_back_marks_it(
+    scene: Scene, kind: str, capacity: str, reservation: str, marked: bool
+) -> None:
+    reserved = {"karpenter.k8s.aws/capacity-reservation-id": reservation} if reservation else {}
+    scene.stand("a", kind=capacity, **reserved)
+    scene.warn("a", kind)
+    assert [one.reservation_id for told in scene.told for one in told.unavailable] == [reservation] * marked
+
+
+def test_pods_are_demand_before_anybody_deletes_their_nodes(scene: Scene) -> None:
+    scene.stand("a", "b", "c")
+    assert scene.demand() == []
+    scene.warn("a")
+    scene.warn("b")
+    assert scene.demand() == ["p-a", "p-b"] and scene.caches.take_dirty().pods
+    assert scene.leaving() == ["a", "b"]
+    assert not scene.caches.claims["a"].deleting, "its life is told of a deletion by the API server alone"
+
+
+def test_a_storm_that_is_read_in_seconds_is_one_batch(scene: Scene) -> None:
+    names = [f"c{number:03}" for number in range(300)]
+    scene.stand(*names)
+    told: list[DemandSeen] = []
+    asking = Asking(scene.caches, Nominations(), away(scene), None, told.append)
+    for step in range(30):
+        scene.now = at(step / 10)
+        for name in names[10 * step : 10 * step + 10]:
+            scene.warn(name, seconds=step / 10)
+        asking.look(scene.caches.take_dirty(), scene.now, known=True)
+    scene.now = at(3.4)
+    asking.look(scene.caches.take_dirty(), scene.now, known=True)
+    assert told[-1].pods == 300 and len(told) < 10
+    assert all(later.newest - one.newest < BatchWindow().idle for one, later in pairwise(told)), "it stays open"
+    assert not any(one.at_once for one in told)
+
+
+def test_pods_that_are_made_for_evicted_ones_do_not_hold_the_batch_open(scene: Scene) -> None:
+    """The first nodes of a storm are empty before the last are tainted: nothing would be bought until then."""
+    scene.stand("a", "b", "c")
+    told: list[DemandSeen] = []
+    asking = Asking(scene.caches, Nominations(), away(scene), None, told.append)
+    for name in ("a", "b", "c"):
+        scene.warn(name)
+    asking.look(scene.caches.take_dirty(), scene.now, known=True)
+    for step, name in enumerate(("a", "b"), start=1):
+        scene.now = at(step)
+        scene.lose("pods", pod(f"p-{name}", on=f"n-{name}"))
+        scene.hear("pods", pod(f"new-{name}"))
+        asking.look(scene.caches.take_dirty(), scene.now, known=True)
+    assert [(one.pods, one.newest) for one in told] == [(3, at(0))] * 3
+
+
+def test_what_is_known_of_it_otherwise_does_not_undo_it(scene: Scene) -> None:
+    scene.stand("a")
+    scene.warn("a")
+    scene.caches.take_changes()
+    scene.hear("nodeclaims", claim("a", phase="Initialized", labels=labels(), annotations={"other": "news"}))
+    assert scene.leaving() == ["a"]
+    assert next(one.fact for one in scene.caches.snapshot() if one.kind == "claim").deleting  # type: ignore[union-attr]
+
+
+def test_a_place_on_a_node_that_is_taken_back_answers_nothing(scene: Scene) -> None:
+    scene.stand("a")
+    nominations, waiting = Nominations(), pod_fact(pod("new"))
+    nominations.renew({waiting.uid: "a"}, scene.now)
+    assert answered(waiting, scene.caches, nominations, away(scene), scene.now)
+    scene.warn("a")
+    assert not answered(waiting, scene.caches, nominations, away(scene), scene.now)
+
+
+def test_a_pool_that_takes_no_orders_keeps_its_nodes_and_the_mark_stands(scene: Scene) -> None:
+    scene.rules = LifecycleRules.model_validate({"interruption": {"spotInterruption": {"action": "ignore"}}})
+    scene.stand("a")
+    scene.warn("a")
+    assert scene.demand() == [] and len(scene.told) == 1
+
+
+def test_what_aws_leaves_standing_is_no_demand_any_more(scene: Scene) -> None:
+    scene.stand("a")
+    scene.warn("a")
+    assert scene.taken.next == at(0) + LEAVES_WITHIN
+    scene.wait(LEAVES_WITHIN.total_seconds() - 1)
+    assert scene.demand() == ["p-a"]
+    scene.caches.take_changes()
+    scene.wait(LEAVES_WITHIN.total_seconds())
+    assert scene.demand() == [] and scene.leaving() == [] and scene.taken.next is None
+    scene.warn("a")
+    assert scene.demand() == [], "a repeat of what was said"
+
+
+def test_what_is_gone_is_forgotten(scene: Scene) -> None:
+    scene.stand("a")
+    scene.warn("a")
+    scene.lose("nodeclaims", claim("a"))
+    scene.wait(1)
+    assert scene.taken.next is None and not scene.caches.going
+
+
+def test_what_aws_withdrew_takes_nothing(scene: Scene) -> None:
+    scene.stand("a")
+    scene.warn("a", status="withdrawn")
+    scene.warn("a", status="over")
+    assert scene.demand() == [] and not scene.told
+
+
+def test_a_clock_that_is_behind_aws_s_marks_for_no_longer(scene: Scene) -> None:
+    scene.stand("a")
+    scene.warn("a", seconds=90)
+    assert [one.until for one in scene.told[-1].unavailable] == [scene.now + timedelta(minutes=3)]

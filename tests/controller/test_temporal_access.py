@@ -1,0 +1,55 @@
+"""The way into Temporal: what means TLS, which files go together, and what a failed handshake is told as."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.service import TLSConfig
+
+from controller.temporal_access import Security, why_not
+from model.faults import BadInput
+
+
+def test_without_anything_it_is_plain_and_an_api_key_never_goes_in_the_open() -> None:
+    assert Security().config() is False
+    assert Security(tls=True).config() is True
+    assert Security(api_key="secret").config() is True
+
+
+def test_the_files_of_mtls_are_read_and_mean_tls(tmp_path: Path) -> None:
+    for name in ("ca", "cert", "key"):
+        (tmp_path / name).write_text(name)
+    files = {name: str(tmp_path / name) for name in ("ca", "cert", "key")}
+    found = Security(server_name="temporal.internal", ca=files["ca"], cert=files["cert"], key=files["key"]).config()
+    assert found == TLSConfig(
+        server_root_ca_cert=b"ca", client_cert=b"cert", client_private_key=b"key", domain="temporal.internal"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [({"cert": "a"}, "TEMPORAL_TLS_CLIENT_KEY_PATH"), ({"key": "a"}, "TEMPORAL_TLS_CLIENT_CERT_PATH")],
+)
+def test_half_a_pair_names_the_other_half(given: dict[str, str], missing: str) -> None:
+    with pytest.raises(BadInput, match=missing):
+        Security(**given).config()  # type: ignore[arg-type]
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_variable() -> None:
+    with pytest.raises(BadInput, match=r"TEMPORAL_TLS_SERVER_CA_CERT_PATH=/nowhere: No such file.*PEM"):
+        Security(ca="/nowhere").config()
+
+
+def test_secrets_are_not_in_what_is_logged() -> None:
+    assert "secret" not in repr(Security(api_key="secret", tls=True))
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("transport error: ConnectionRefused", "connection refused"),
+        ("invalid peer certificate: UnknownIssuer", "TEMPORAL_TLS_SERVER_CA_CERT_PATH"),
+        ("received corrupt message of type InvalidContentType", "does not speak TLS"),
+    ],
+)
+def test_what_the_transport_says_becomes_what_to_do(said: str, meant: str) -> None:
+    assert meant in why_not(said)

@@ -1,0 +1,94 @@
+"""Jobs of hooks: what is sent, what is read back, and that one name is made once, under the worker's own rights."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.jobs import KEPT, job, job_fact
+from kube.resources import JOBS
+from model.faults import BadInput, Forbidden
+from model.hooks import HOOK_KEY, HOOK_NODE, NAMESPACE, JobFact, JobWanted
+
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "snapshot"}},
+    "spec": {
+        "initContainers": [{"name": "init", "image": "snapshot:1"}],
+        "containers": [{"name": "main", "image": "snapshot:1", "env": [{"name": "TENURE_NODE", "value": "mine"}]}],
+        "serviceAccountName": "snapshots",
+    },
+}
+
+
+def wanted(**fields: Any) -> JobWanted:
+    usual: dict[str, Any] = {
+        "namespace": NAMESPACE,
+        "name": "snapshot-0123456789",
+        "key": "uid-a-beforeDrain-snapshot",
+        "labels": {HOOK_NODE: "node-a"},
+        "env": {"TENURE_NODE": "node-a", "TENURE_POINT": "beforeDrain"},
+        "template": TEMPLATE,
+        "retries": 2,
+        "seconds": 180,
+    }
+    return JobWanted.model_validate({**usual, **fields})
+
+
+def ended(kind: str, reason: str = "", message: str = "", status: str = "True") -> JobFact:
+    condition = {"type": kind, "status": status, "reason": reason, "message": message}
+    meta = {"annotations": {HOOK_KEY: "uid-a-beforeDrain-snapshot"}}
+    return job_fact({"metadata": meta, "status": {"conditions": [condition]}})
+
+
+def test_a_job_is_its_template_and_says_whose_it_is() -> None:
+    made = job(wanted())
+    spec, pods = made["spec"], made["spec"]["template"]
+    assert made["metadata"]["annotations"] == {HOOK_KEY: "uid-a-beforeDrain-snapshot"}
+    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (2, 180, KEPT)
+    assert made["metadata"]["labels"] == {HOOK_NODE: "node-a"}
+    assert pods["metadata"]["labels"] == {"app": "snapshot", HOOK_NODE: "node-a"}
+    assert (pods["spec"]["restartPolicy"], pods["spec"]["serviceAccountName"]) == ("Never", "snapshots")
+
+
+def test_containers_are_told_of_the_node_and_their_own_words_count() -> None:
+    spec = job(wanted())["spec"]["template"]["spec"]
+    told = [{one["name"]: one["value"] for one in spec[kind][0]["env"]} for kind in ("initContainers", "containers")]
+    assert told == [
+        {"TENURE_NODE": "node-a", "TENURE_POINT": "beforeDrain"},
+        {"TENURE_NODE": "mine", "TENURE_POINT": "beforeDrain"},
+    ]
+    assert TEMPLATE["spec"]["initContainers"] == [{"name": "init", "image": "snapshot:1"}], "what was given stays"
+
+
+def test_how_a_job_ended_is_read_from_its_conditions() -> None:
+    key = "uid-a-beforeDrain-snapshot"
+    assert ended("Complete") == JobFact(key=key, outcome="succeeded")
+    assert ended("Failed", "BackoffLimitExceeded", "it failed").outcome == "failed"
+    assert ended("Failed", "DeadlineExceeded", "too long") == JobFact(
+        key=key, outcome="timed out", why="DeadlineExceeded: too long"
+    )
+    assert ended("Complete", status="False").outcome is None and ended("FailureTarget").outcome is None
+    assert job_fact({"metadata": {}}) == JobFact(key="")
+
+
+async def test_one_name_is_made_once(kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], str]) -> None:
+    name = unique("snapshot")
+    assert await kube.jobs.get(NAMESPACE, name) is None
+    assert await kube.jobs.create(wanted(name=name)) == JobFact(key="uid-a-beforeDrain-snapshot")
+    uid = (await admin.request("GET", JOBS.path(name, namespace=NAMESPACE)))["metadata"]["uid"]
+    again = await kube.jobs.create(wanted(name=name, key="another"))
+    assert again == await kube.jobs.get(NAMESPACE, name) == JobFact(key="uid-a-beforeDrain-snapshot")
+    assert (await admin.request("GET", JOBS.path(name, namespace=NAMESPACE)))["metadata"]["uid"] == uid
+    await admin.request("DELETE", JOBS.path(name, namespace=NAMESPACE), params={"propagationPolicy": "Background"})
+
+
+async def test_what_the_api_server_refuses_is_said_in_its_words(
+    kube: KubeAdapters, unique: Callable[[str], str]
+) -> None:
+    broken = {"spec": {"containers": [{"name": "main"}]}}
+    with pytest.raises(BadInput, match="image: Required value"):
+        await kube.jobs.create(wanted(name=unique("snapshot"), template=broken))
+    with pytest.raises(Forbidden):
+        await kube.jobs.create(wanted(name=unique("snapshot"), namespace="default"))

@@ -1,0 +1,21 @@
+"""The policies that speak of an event are named, those that are not heeded are not."""
+
+from policy.event_policies import event_policies
+from tests.policy.test_selection import POOLS, policy
+
+
+def test_the_policies_that_speak_of_a_kind_of_event_are_named_the_most_precise_first() -> None:
+    drained, ignored = {"action": "drain"}, {"action": "ignore"}
+    found = event_policies(
+        (
+            policy("all", interruption={"scheduledChange": drained, "spotInterruption": drained}),
+            policy("databases", names=("cpu",), interruption={"scheduledChange": {"action": "notify"}}),
+            policy("silent", names=("gpu",), drain={"deadline": "2h"}),
+            policy("senseless", interruption={"instanceStatus": ignored}, launch={"deadline": "soon"}),
+        ),
+        POOLS,
+    )
+    assert found == {
+        "cpu": {"scheduledChange": "databases, all", "spotInterruption": "all"},
+        "gpu": {"scheduledChange": "all", "spotInterruption": "all"},
+    }

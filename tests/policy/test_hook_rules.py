@@ -1,0 +1,112 @@
+"""What LifecyclePolicies say of hooks and makes no sense; whose hooks count; what holds where none can be read."""
+
+from typing import Any
+
+import pytest
+
+from kube.lifecycle_policies import policy_fact
+from model.kinds import LifecycleRules
+from model.lifecycle import Deadlines
+from policy.hook_rules import LARGEST, keeps
+from policy.rules import leaves, problem_of
+from policy.selection import Resolved, resolve
+
+CALL: dict[str, Any] = {"name": "warn", "http": {"url": "https://hooks.example.com/drain"}}
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "main", "image": "snapshot:1"}]}}
+JOB: dict[str, Any] = {"name": "snapshot", "job": {"template": TEMPLATE}}
+
+
+def problem(point: str = "beforeDrain", *hooks: dict[str, Any]) -> str:
+    return problem_of(LifecycleRules.model_validate({"hooks": {point: list(hooks)}}))
+
+
+def test_what_makes_sense_is_taken() -> None:
+    assert problem("beforeDrain", CALL | {"timeout": "10m", "attempts": 3, "onFailure": "giveUp"}, JOB) == ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"http": None}, "[0]: hook 'warn' is either a call or a Job; write one of"),
+        ({"job": {"template": TEMPLATE}}, "[0]: hook 'warn' is either a call or a Job"),
+        ({"http": {"url": "ftp://example.com"}}, "[0].http.url: 'ftp://example.com' is no address; write one such as"),
+        ({"http": {"url": "https://"}}, "[0].http.url: 'https://' is no address"),
+        ({"http": {"url": "https://a:b"}}, "[0].http.url: 'https://a:b' is no address"),
+        ({"timeout": "0s"}, "[0].timeout: '0s' is no time at all or too long; write one of up to 24h"),
+        ({"timeout": "25h"}, "[0].timeout: '25h' is no time at all or too long"),
+        ({"timeout": "soon"}, "[0].timeout: 'soon' cannot be read; write a duration such as 5m"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_refused(wrong: dict[str, Any], words: str) -> None:
+    said = problem("beforeDrain", CALL | wrong)
+    assert said.startswith("hooks.beforeDrain") and words in said
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    said = problem("beforeDrain", CALL | {"http": {"url": "https://me:secret@hooks.example.com"}})
+    assert said.startswith("hooks.beforeDrain[0].http.url: it holds a name or password") and "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ({}, "spec.containers: there is none"),
+        ({"spec": {"containers": []}}, "spec.containers: there is none"),
+        ({"spec": TEMPLATE["spec"] | {"restartPolicy": "Always"}}, "spec.restartPolicy: 'Always' is not for Jobs"),
+        (TEMPLATE | {"metadata": {"annotations": {"script": "x" * LARGEST}}}, "put scripts into the image"),
+    ],
+)
+def test_a_template_that_makes_no_sense_is_refused(template: dict[str, Any], words: str) -> None:
+    said = problem("afterDrain", {"name": "snapshot", "job": {"template": template}})
+    assert said.startswith("hooks.afterDrain[0].job.template") and words in said
+
+
+@pytest.mark.parametrize("point", ["afterDrain", "beforeTerminate"])
+def test_what_has_begun_to_go_cannot_be_given_up(point: str) -> None:
+    assert f"hooks.{point}[0].onFailure: 'giveUp' is for beforeDrain" in problem(point, CALL | {"onFailure": "giveUp"})
+
+
+def test_two_of_one_name_are_refused() -> None:
+    assert "hooks.beforeDrain[1].name: 'warn' is an earlier one's too" in problem("beforeDrain", CALL, CALL)
+
+
+def test_a_drain_that_a_hook_may_give_up_comes_before_the_deletion() -> None:
+    rules = LifecycleRules.model_validate({"hooks": {"beforeDrain": [CALL | {"onFailure": "giveUp"}]}})
+    assert keeps(rules) and not keeps(None)
+    assert not keeps(LifecycleRules.model_validate({"hooks": {"beforeDrain": [CALL]}}))
+
+
+def of(*specs: dict[str, Any]) -> Resolved:
+    facts = [
+        policy_fact(
+            {
+                "metadata": {"name": f"p{number}", "uid": f"u{number}", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "spec": spec,
+            }
+        )
+        for number, spec in enumerate(specs)
+    ]
+    return resolve(facts, {"gpu": {}, "cpu": {}}, Deadlines())
+
+
+def test_the_hooks_of_a_point_are_one_field() -> None:
+    below = {"hooks": {"beforeDrain": [JOB], "afterDrain": [CALL]}}
+    resolved = of(below, {"nodePoolSelector": {"names": ["gpu"]}, "hooks": {"beforeDrain": [CALL]}})
+    assert leaves(resolved.rules["gpu"]) == {"hooks.beforeDrain": [CALL], "hooks.afterDrain": [CALL]}
+    assert leaves(resolved.rules["cpu"])["hooks.beforeDrain"] == [JOB]
+
+
+def test_a_policy_that_is_refused_for_something_else_keeps_its_hooks() -> None:
+    """A node would go without its snapshot otherwise."""
+    resolved = of({"hooks": {"beforeDrain": [JOB]}, "launch": {"deadline": "0s"}})
+    assert leaves(resolved.rules["gpu"]) == {"hooks.beforeDrain": [JOB]}
+    assert resolved.verdicts["p0"].refused
+
+
+@pytest.mark.parametrize("hooks", [{"beforeDrain": [CALL | {"timeout": "0s"}]}, {"beforeDrain": "snapshot"}])
+def test_hooks_that_cannot_be_read_hold_what_is_voluntary(hooks: dict[str, Any]) -> None:
+    resolved = of({"hooks": hooks, "nodePoolSelector": {"names": ["gpu"]}})
+    why = resolved.unread["gpu"].words("Empty")
+    assert "LifecyclePolicy p0 cannot be read, and nothing goes until it can" in why and "beforeDrain" in why
+    assert "until hooks can be read no node of them goes voluntarily" in resolved.verdicts["p0"].message
+    assert "cpu" not in resolved.unread

@@ -1,0 +1,90 @@
+"""Nodes that AWS says something of: some go at once, one waits for a person, one is stopped and started."""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from model.lifecycle import Phase
+from tests.fakes.worker import World
+from tests.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, state_of
+from tests.workflows.lives import BUSY, delete, launched, pool
+from tests.workflows.noticed import notice, ready_under, rules
+
+Runs = dict[str, WorkflowHandle[Any, Any]]
+
+
+async def nodeclaim_interrupted(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready_under(fake, skipping)
+    await notice(fake, skipping, handle, "spotInterruption")
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_recorded(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """What AWS says, takes back and says anew stands in the memo."""
+    handle = await ready_under(fake, skipping, rebalanceRecommendation={"action": "notify"})
+    await notice(fake, skipping, handle, "rebalanceRecommendation")
+    starts = await skipping.get_current_time() + timedelta(hours=48)
+    await fake.see(handle, **BUSY, **rules(scheduledChange={"action": "deferUntilEventStart"}))
+    await notice(fake, skipping, handle, starts=starts)
+    await eventually(lambda: blocked(handle, "deferred until"))
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_interrupted_early(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await launched(fake, skipping)
+    starts = await skipping.get_current_time() + timedelta(minutes=6)
+    await fake.see(handle, **rules(scheduledChange={"action": "deferUntilEventStart", "lead": "1m"}))
+    await notice(fake, skipping, handle, starts=starts)
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_approved(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    stateful = {"matchLabels": {"state": "kept"}, "action": "waitForApproval", "fallback": "notify"}
+    handle = await ready_under(fake, skipping, scheduledChange={"action": "waitForApproval"}, workloads=[stateful])
+    fake.pods.place("node-a", "db", labels={"state": "kept"})
+    starts = await skipping.get_current_time() + timedelta(hours=48)
+    await notice(fake, skipping, handle, starts=starts)
+    await eventually(lambda: blocked(handle, "waits for approval"))
+    await handle.signal("event_rejected", {"by": "ben"})
+    await in_time(skipping, lambda: blocked(handle, "rejected by ben"))
+    deferred = {"action": "drain"}
+    await fake.see(handle, **BUSY, **rules(scheduledChange=deferred, workloads=[stateful]))
+    await in_phase(handle, Phase.DRAIN)
+    await eventually(lambda: blocked(handle, "default/db"))
+    await handle.execute_update("approve_event", {"by": "ann"})
+    await handle.result()
+    return {"": handle}
+
+
+async def nodeclaim_voluntary_event(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready_under(fake, skipping, rebalanceRecommendation={"action": "drain", "voluntary": True})
+    pools = await pool(fake, budgets=[{"nodes": "0"}])
+    await notice(fake, skipping, handle, "rebalanceRecommendation")
+    await in_time(skipping, lambda: blocked(handle, "budget 0"), seconds=10)
+    fake.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
+    await handle.result()
+    return {"": handle, "pool": pools}
+
+
+async def nodeclaim_cycled(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    handle = await ready_under(fake, skipping, scheduledChange={"action": "stopStart"})
+    await notice(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+    await eventually(lambda: _step(handle, "back"))
+    fake.nodes.change("node-a", boot_id="boot-2")
+    back = {**BUSY, "boot_id": "boot-2", "ready_since": await skipping.get_current_time()}
+    await fake.see(handle, **back)
+    await eventually(lambda: _step(handle, "done"))
+    await in_phase(handle, Phase.READY)
+    await delete(fake, handle)
+    await handle.result()
+    return {"": handle}
+
+
+async def _step(handle: Handle, name: str) -> bool:
+    stop = (await state_of(handle)).stop
+    return stop is not None and stop.step == name

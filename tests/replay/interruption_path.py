@@ -1,0 +1,47 @@
+"""The path of reading: a queue that is missing for a while, another name for it, and an instance that is not well."""
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from model.faults import NotFound
+from model.reading import InterruptionState, QueueNamed
+from model.status_reports import FailedCheck, StatusReport
+from tests.fakes.interruptions import utc_now
+from tests.fakes.worker import World
+from tests.workflows.eventually import eventually, in_time
+from workflows import ids
+from workflows.interruption import InterruptionWorkflow
+
+
+async def interruption_reads(fake: World, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:
+    events = fake.interruptions
+    events.queue.faults = {"receive": [NotFound("no queue one", code="QueueDoesNotExist")] * 2}
+    handle = await fake.client.start_workflow(
+        InterruptionWorkflow.run,
+        InterruptionState(cluster=fake.cluster, queue="one"),
+        id=ids.interruption(fake.cluster),
+        task_queue=ids.task_queue(fake.cluster),
+    )
+
+    async def found_missing() -> bool:
+        return (await handle.query(InterruptionWorkflow.state)).messages.tries == 2
+
+    async def reads_other() -> bool:
+        return "two" in events.queue.read and events.queue.empty
+
+    async def one_is_ill() -> bool:
+        return len((await handle.query(InterruptionWorkflow.state)).told) == 1
+
+    async with fake.planning():
+        await in_time(skipping, found_missing)
+        check = FailedCheck(kind="systemStatus", since=utc_now() - timedelta(minutes=5))
+        events.statuses.reports = [StatusReport(instance_id="i-a", failed=(check,))]
+        await handle.signal(InterruptionWorkflow.queue_named, QueueNamed(queue="two"))
+        events.queue.send("i-a")
+        await eventually(reads_other)
+        await handle.signal(InterruptionWorkflow.queue_named, QueueNamed(queue="two"))
+        await in_time(skipping, one_is_ill, seconds=5)
+    return {"": handle}

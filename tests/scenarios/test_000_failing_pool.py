@@ -1,0 +1,44 @@
+"""Promise 1: consolidation that fails round after round is one pool's trouble; empty nodes of another still go."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from sandbox.faults import Answer, Rule
+from tests.integration.eventually import eventually
+from tests.integration.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
+from tests.integration.product import Product
+from tests.integration.scene import names
+from tests.scenarios.acts import EMPTYING
+
+AFTER = 1.0
+"""consolidateAfter of the other pool, in seconds."""
+BOUND = AFTER + 60
+
+
+@pytest.mark.row("000-f")
+@EMPTYING.scenario
+async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_other(product: Product) -> None:
+    async with product.scene("000-f") as failing, product.scene("000-f-other", after=f"{AFTER:g}s") as other:
+        halves, claims = await half_empty(failing), await other.run(2)
+        nodes = [one["status"]["nodeName"] for one in halves]
+        refused = [failing.api_fault(Answer(500), f"/nodes/{node}$", "PATCH") for node in nodes]
+        await product.patch(failing.pool_path, {"spec": {"disruption": CONSOLIDATES}})
+        await eventually(partial(_failed, refused, 3), seconds=90)
+        before = sum(rule.hits for rule in refused)
+        await other.scale(0)
+        await eventually(lambda: other.claims_are_gone(names(claims)), seconds=BOUND)
+        await eventually(partial(_failed, refused, before + 1))
+        await failing.claims_stand(names(halves))
+        for node in nodes:
+            await failing.node_is_in_service(node)
+        for rule in refused:
+            failing.pardon(rule)
+        await eventually(lambda: one_is_left(failing, names(halves)), seconds=120)
+        await eventually(lambda: failing.pods_run(2, small_pods(failing)))
+
+
+async def _failed(rules: Sequence[Rule], times: int) -> None:
+    hits = sum(rule.hits for rule in rules)
+    assert hits >= times, f"failed {hits} times"

@@ -1,0 +1,207 @@
+"""Promise 3 over days, on the time-skipping server with the ports faked: what is deferred happens once, and on time.
+
+The worker goes and comes again meanwhile, and runs are continued; clocks are put forward and back.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.testing import WorkflowEnvironment
+
+import workflows.options
+from model.interruptions import Notice
+from model.lifecycle import Phase
+from tests.fakes.skipping import time_skipping
+from tests.fakes.worker import World
+from tests.workflows.eventually import Handle, has_come, in_time, latest, state_of
+from tests.workflows.lives import BUSY
+from tests.workflows.noticed import notice, ready_under, rules, tell
+
+RESTARTS = 14
+LASTS = timedelta(days=14)
+LEAD = timedelta(hours=1)
+BERLIN = ZoneInfo("Europe/Berlin")
+DEFER = {"action": "deferUntilEventStart", "lead": "1h"}
+WINDOW = {"schedule": "0 2 * * 0", "duration": "2h", "timeZone": "Europe/Berlin"}
+WINDOWS = {"action": "window", "windows": [WINDOW], "lead": "1h"}
+
+
+class Workers:
+    """A worker that is stopped, and another that takes its place, with nothing in its memory."""
+
+    def __init__(self, fake: World) -> None:
+        self._fake, self._stack = fake, AsyncExitStack()
+
+    async def start(self) -> None:
+        await self._stack.enter_async_context(self._fake.working())
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+        self._stack = AsyncExitStack()
+
+
+@asynccontextmanager
+async def staged(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[World, WorkflowEnvironment, Workers]]:
+    monkeypatch.setattr("activities.draining.LOOK_FIRST", 0.01)
+    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
+    async with time_skipping() as skipping:
+        fake = World(skipping.client, cached=0)
+        workers = Workers(fake)
+        await workers.start()
+        try:
+            yield fake, skipping, workers
+        finally:
+            await workers.stop()
+
+
+async def restarted(
+    workers: Workers, skipping: WorkflowEnvironment, away: timedelta, fake: World, handle: Handle
+) -> None:
+    """Nobody is at work for a while. What is begun is done before: this server's time stands still for it."""
+    await in_time(skipping, lambda: _rests(fake, handle))
+    await workers.stop()
+    await skipping.sleep(away)
+    await workers.start()
+
+
+async def _rests(fake: World, handle: Handle) -> bool:
+    found = (await latest(fake.client, handle).describe()).raw_description
+    return not found.pending_activities and not found.HasField("pending_workflow_task")
+
+
+async def told(handle: Handle, words: str) -> bool:
+    """It is shown, said and written down: nothing is under way, so that time can pass with nobody at work."""
+    state = await state_of(handle)
+    return words in state.blocked_by and bool(state.notices_told) and bool(state.notices_written)
+
+
+async def drained_at(fake: World, skipping: WorkflowEnvironment, handle: Handle) -> datetime:
+    """When the drain began, which it did once."""
+    await in_time(skipping, lambda: ended(fake, handle), hours=2)
+    outcome = await latest(fake.client, handle).result()
+    at: datetime
+    (at,) = (step.at for step in outcome.story if step.phase is Phase.DRAIN)
+    assert outcome.reason in ("scheduled_change", "event_status")
+    return at
+
+
+async def ended(fake: World, handle: Handle) -> bool:
+    found = await latest(fake.client, handle).describe()
+    return found.status is WorkflowExecutionStatus.COMPLETED
+
+
+async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime) -> datetime:
+    """Let time pass until a week before the clocks in Berlin are changed; the last moment of a day before that."""
+    change = now + timedelta(days=8)
+    while (change + timedelta(days=1)).astimezone(BERLIN).utcoffset() == change.astimezone(BERLIN).utcoffset():
+        change += timedelta(days=1)
+    await skipping.sleep(change - timedelta(days=7) - now)
+    return change
+
+
+@pytest.mark.row("002-c")
+@pytest.mark.timeout(240)
+async def test_what_is_deferred_for_two_weeks_happens_once_and_on_time_through_14_restarts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 40)
+    async with staged(monkeypatch) as (fake, skipping, workers):
+        change = await before_summer_ends(skipping, await skipping.get_current_time())
+        handle = await ready_under(fake, skipping, scheduledChange=DEFER)
+        starts = await skipping.get_current_time() + LASTS
+        assert starts.astimezone(BERLIN).utcoffset() != change.astimezone(BERLIN).utcoffset(), "no change of clocks"
+        first = await notice(fake, skipping, handle, starts=starts, source="status")
+        await in_time(skipping, lambda: told(handle, "deferred until"))
+        for number in range(RESTARTS):
+            await restarted(workers, skipping, timedelta(hours=1), fake, handle)
+            await _again(fake, handle, first, number)
+            await skipping.sleep(LASTS / RESTARTS - timedelta(hours=1, minutes=6))
+            assert await has_come(latest(fake.client, handle), Phase.READY)
+        assert abs(await drained_at(fake, skipping, handle) - (starts - LEAD)) < timedelta(minutes=1)
+        assert fake.events.reasons("a").count("InstanceUnhealthy") == 1
+        assert fake.events.reasons("a").count("TerminatingOnInterruption") == 1
+        assert len(fake.instances.terminated) == 1
+
+
+async def _again(fake: World, handle: Handle, first: Notice, number: int) -> None:
+    """The status says it each minute; pods come and go."""
+    for _ in range(3):
+        await tell(fake, handle, first)
+    await fake.see(handle, **BUSY, **rules(scheduledChange=DEFER), policy=f"WhenEmpty/{number + 1}h")
+
+
+@pytest.mark.row("002-c")
+@pytest.mark.timeout(120)
+async def test_what_aws_cancels_while_nobody_is_at_work_does_not_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with staged(monkeypatch) as (fake, skipping, workers):
+        handle = await ready_under(fake, skipping, scheduledChange=DEFER)
+        await notice(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+        await in_time(skipping, lambda: told(handle, "deferred until"))
+        await workers.stop()
+        await skipping.sleep(timedelta(hours=40))
+        await notice(fake, skipping, handle, status="withdrawn")
+        await workers.start()
+        await skipping.sleep(timedelta(hours=20))
+        state = await state_of(handle)
+        assert (state.phase, state.blocked_by) == (Phase.READY, "")
+        assert "InterruptionWithdrawn" in fake.events.reasons("a")
+
+
+@pytest.mark.row("002-h")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("days_before", [6, 8], ids=["in the week of the change", "a week before it"])
+async def test_a_drain_begins_inside_its_window_across_a_change_of_summer_time(
+    monkeypatch: pytest.MonkeyPatch, days_before: int
+) -> None:
+    async with staged(monkeypatch) as (fake, skipping, workers):
+        change = await before_summer_ends(skipping, await skipping.get_current_time())
+        sunday = _sunday(change)
+        await skipping.sleep(sunday - timedelta(days=days_before) - await skipping.get_current_time())
+        handle = await ready_under(fake, skipping, scheduledChange=WINDOWS)
+        now = await skipping.get_current_time()
+        await notice(fake, skipping, handle, starts=now + timedelta(days=6, hours=12))
+        await in_time(skipping, lambda: told(handle, "waits for its window, which opens at"))
+        for _ in range(3):
+            await restarted(workers, skipping, timedelta(minutes=20), fake, handle)
+            assert await has_come(handle, Phase.READY)
+        began = (await drained_at(fake, skipping, handle)).astimezone(BERLIN)
+        assert began.weekday() == 6
+        assert began.hour in (2, 3)
+        assert began < now + timedelta(days=6, hours=11)
+
+
+def _sunday(change: datetime) -> datetime:
+    """02:00 of the Sunday on which clocks are changed."""
+    day = change.astimezone(BERLIN).date()
+    while day.weekday() != 6:
+        day += timedelta(days=1)
+    return datetime(day.year, day.month, day.day, 2, tzinfo=BERLIN).astimezone(UTC)
+
+
+@pytest.mark.row("002-h")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("fallback", ["drain", "notify"])
+async def test_that_no_window_lies_before_aws_acts_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch, fallback: str
+) -> None:
+    async with staged(monkeypatch) as (fake, skipping, _):
+        half_a_year_on = ((await skipping.get_current_time()).month + 5) % 12 + 1
+        never: dict[str, Any] = {**WINDOW, "schedule": f"0 2 1 {half_a_year_on} *"}
+        handle = await ready_under(
+            fake, skipping, scheduledChange={**WINDOWS, "windows": [never], "fallback": fallback}
+        )
+        now = await skipping.get_current_time()
+        starts = now + timedelta(days=2)
+        await notice(fake, skipping, handle, starts=starts)
+        await in_time(skipping, lambda: told(handle, "no window opens before"))
+        assert any("no window opens before" in message for _, _, message in fake.events.said)
+        if fallback == "drain":
+            assert abs(await drained_at(fake, skipping, handle) - (starts - LEAD)) < timedelta(minutes=1)
+        else:
+            await skipping.sleep(timedelta(days=3))
+            assert await has_come(handle, Phase.READY)

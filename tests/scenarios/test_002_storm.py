@@ -1,0 +1,74 @@
+"""Many nodes at once: what replaces them is bought before they are empty, elsewhere, and budgets hold all the while."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from model import labels
+from tests.integration.drains import budget, budget_counts
+from tests.integration.eventually import eventually
+from tests.integration.objects import Object
+from tests.integration.product import Product
+from tests.integration.scene import Scene
+from tests.scenarios.acts import EVENTS
+from tests.scenarios.announced import SOON, name_of, running, warn
+
+NODES = 10
+MAY_BE_GONE = 3
+TWO_CPUS = ("m5.large", "m5a.large", "m6a.large", "m6i.large", "c5.large", "c6i.large")
+
+
+@pytest.mark.row("002-l")
+@EVENTS.scenario
+async def test_ten_nodes_interrupted_together_are_replaced_at_once_and_from_elsewhere(product: Product) -> None:
+    async with product.scene("002-l-storm", types=TWO_CPUS, capacity_type="spot") as scene:
+        claims = await running(scene, NODES)
+        await scene.make(budget(scene.name, maxUnavailable=MAY_BE_GONE))
+        await eventually(lambda: budget_counts(scene, NODES))
+        names, taken = [name_of(one) for one in claims], {_pool_of(one) for one in claims}
+        pods = {one["metadata"]["uid"] for one in await scene.pods()}
+        counting = asyncio.create_task(_fewest(scene))
+        try:
+            warn(product, *claims)
+            await eventually(partial(_bought_before_the_last_left, scene, names, pods), seconds=SOON)
+            await eventually(lambda: scene.claims_are_gone(names), seconds=2 * SOON)
+            await eventually(lambda: scene.pods_run(NODES))
+        finally:
+            counting.cancel()
+            fewest = await counting
+        assert fewest >= NODES - MAY_BE_GONE
+        bought = [_pool_of(one) for one in await scene.claims()]
+        assert not taken.intersection(bought), (taken, bought)
+        assert len({zone for _, zone in bought}) > 1, bought
+        await scene.nodes_were_bought(2 * NODES)
+
+
+async def _bought_before_the_last_left(scene: Scene, names: Sequence[str], pods: set[str]) -> None:
+    new = [one for one in await scene.claims() if name_of(one) not in names]
+    assert len([one for one in new if one.get("status", {}).get("providerID")]) == NODES, len(new)
+    left = pods & {one["metadata"]["uid"] for one in await scene.pods()}
+    assert left, "the last pod has left before"
+
+
+async def _fewest(scene: Scene) -> int:
+    """Pods that ran at any look, until it is told to stop."""
+    fewest = NODES
+    try:
+        while True:
+            ready = [one for one in await scene.pods() if _is_ready(one)]
+            fewest = min(fewest, len(ready))
+            await asyncio.sleep(0.2)
+    except asyncio.CancelledError:
+        return fewest
+
+
+def _is_ready(pod: Object) -> bool:
+    said = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions", ())}
+    return said.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
+
+
+def _pool_of(claim: Object) -> tuple[str, str]:
+    marks = claim["metadata"]["labels"]
+    return marks[labels.INSTANCE_TYPE], marks[labels.ZONE]

@@ -1,0 +1,56 @@
+"""What people may say of a node's events: answered updates, and signals that also wait for a worker.
+
+A NodeClaim's workflow takes `Answering` as a base and makes `_life` in `__init__`; `cli/approve.py` calls it.
+"""
+
+from temporalio import workflow
+
+from model.messages import Verdict
+from model.remembered import ApproveEvent, RejectEvent
+from policy.answering import answer_of, problem_of, verdict_of
+from policy.interruption import approvable
+from policy.notices import answered
+from workflows.life import Life
+
+
+class Answering:
+    _life: Life
+
+    @workflow.update
+    def approve_event(self, said: ApproveEvent) -> Verdict:
+        """Let the node go, or those of its pods that wait for it."""
+        return self._take(said, approved=True)
+
+    @approve_event.validator
+    def _check_approve_event(self, said: ApproveEvent) -> None:
+        self._check(said)
+
+    @workflow.update
+    def reject_event(self, said: RejectEvent) -> Verdict:
+        """Keep it, for as long as its policy lets that be."""
+        return self._take(said, approved=False)
+
+    @reject_event.validator
+    def _check_reject_event(self, said: RejectEvent) -> None:
+        self._check(said)
+
+    @workflow.signal
+    def event_approved(self, said: ApproveEvent) -> None:
+        self._take(said, approved=True)
+
+    @workflow.signal
+    def event_rejected(self, said: RejectEvent) -> None:
+        self._take(said, approved=False)
+
+    def _check(self, said: ApproveEvent | RejectEvent) -> None:
+        if wrong := problem_of(self._life.state, said.by, said.reason):
+            raise ValueError(wrong)
+
+    def _take(self, said: ApproveEvent | RejectEvent, *, approved: bool) -> Verdict:
+        life = self._life
+        if wrong := problem_of(life.state, said.by, said.reason):
+            return Verdict(accepted=False, message=wrong)
+        answer = answer_of(said.by, said.reason, workflow.now(), approved=approved)
+        keys = [event.key for event in approvable(life.state)]
+        life.change(notices=answered(life.state.notices, keys, answer))
+        return verdict_of(life.state, answer, workflow.now())
