@@ -12,13 +12,16 @@ LOOK_EVERY = 0.4
 
 
 async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE, every: float = LOOK_EVERY) -> T:
-    """Repeat `check` until it raises no AssertionError, and answer what it answers; else its last error is raised."""
+    """Repeat `check` until it raises no AssertionError, and answer what it answers; else its last error is raised.
+
+    The last look begins when the time is over: one before it may have looked for long."""
     give_up = time.monotonic() + seconds
     while True:
+        last = time.monotonic() > give_up
         try:
             return await check()
         except AssertionError:
-            if time.monotonic() > give_up:
+            if last:
                 raise
         await asyncio.sleep(every)
 

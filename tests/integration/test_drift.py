@@ -28,9 +28,10 @@ OTHER_TYPE = "m5.large"
 
 
 async def release(product: Product) -> None:
-    """All images of the family have a successor, and a worker starts that has not read of the old ones."""
+    """All images of the family have a successor, and a worker starts that has not read of the old ones. It is not the
+    family of the other tests' nodes, which would drift as well."""
     await product.rest()
-    product.aws.release_images("al2023", "20991231")
+    product.aws.release_images("bottlerocket", "1.99.0")
     await product.go_on()
 
 
@@ -312,7 +313,7 @@ async def test_without_its_class_a_node_stands(product: Product) -> None:
 
 @RELEASED.scenario
 async def test_an_alias_of_the_latest_release(product: Product) -> AsyncGenerator[None, None]:
-    async with drifting(product, "alias") as drift:
+    async with drifting(product, "alias", {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}) as drift:
         await drift.start()
         old = (await drift.look())["status"]["imageID"]
         yield

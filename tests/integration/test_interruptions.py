@@ -40,7 +40,7 @@ async def test_a_scheduled_event_that_ec2_lists_is_told_to_the_node(product: Pro
         (instance,) = scene.launched()
         event = {"code": "instance-retirement", "id": "instance-event-7", "not_before": "2036-12-01T04:00:00Z"}
         product.aws.set_status(instance, events=[event])
-        await eventually(partial(_told, scene, claim, ["scheduledChange"]), seconds=90)
+        await eventually(partial(_told, scene, claim, ["scheduledChange"]))
         product.aws.set_status(instance)
 
 

@@ -24,11 +24,12 @@ Handle = WorkflowHandle[NodeClaimWorkflow, Any]
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
     """Looks again and again in real time: for what follows without a timer."""
-    give_up = time.monotonic() + PATIENCE
+    give_up, last = time.monotonic() + PATIENCE, False
     while not await holds():
-        if time.monotonic() > give_up:
+        if last:
             raise AssertionError(f"never came to hold: {holds}")
         await asyncio.sleep(LOOK_EVERY)
+        last = time.monotonic() > give_up
 
 
 async def in_time(skipping: WorkflowEnvironment, holds: Callable[[], Awaitable[bool]], **step: float) -> None:
