@@ -319,8 +319,8 @@ async def test_a_person_who_deletes_the_claim_under_a_hook_ends_the_chance_to_ke
 
 
 async def told_anew(handle: Handle) -> bool:
-    """The hook's activity was cancelled and asked for again. The test server hangs for good where one ends just when it is
-    to be cancelled, which Temporal does not."""
+    """The hook's activity was cancelled and asked for again. The test server hangs for good where one ends just when it
+    is to be cancelled, which Temporal does not."""
     return await scheduled(handle, "run_hook") == 2
 
 
