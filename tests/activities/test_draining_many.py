@@ -43,7 +43,7 @@ async def test_held_drains_share_what_the_api_server_may_be_asked(scene: Scene) 
 async def test_pods_of_all_nodes_are_told_to_go_before_any_nodeclaim_is_deleted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, stuck: bool
 ) -> None:
-    monkeypatch.setattr("activities.first_looks.OTHERS_FIRST", 0.3)
+    monkeypatch.setattr("activities.first_looks.OTHERS_FIRST", 1.0)
     names = [f"n{number}" for number in range(20)]
     draining, pods, done = _draining(scene), scene.pods, list[str]()
     for name in names:
@@ -54,7 +54,7 @@ async def test_pods_of_all_nodes_are_told_to_go_before_any_nodeclaim_is_deleted(
 
     async def evicted(pod: DrainPod) -> Eviction:
         slow = stuck and pod.name == "pod-n7"
-        await asyncio.sleep(1 if slow else 0.001 * len(done))
+        await asyncio.sleep(3 if slow else 0.001 * len(done))
         done.append(f"pods of {pod.name}")
         return await evict(pod)
 
@@ -74,7 +74,7 @@ async def test_a_few_drains_look_as_often_as_ever(scene: Scene) -> None:
     scene.pods.place("node-a", "web")
     began = time.monotonic()
     assert (await performed(_draining(scene).drain_node, _asked("a", 60))).outcome == "drained"
-    assert time.monotonic() - began < 7
+    assert time.monotonic() - began < 60 / 2, "it looked at its end alone"
 
 
 def _asked(name: str, patience: float = PATIENCE) -> DrainAsked:
