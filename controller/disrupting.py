@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
+from temporalio.common import MetricMeter
 
 from activities.ports import Claims, Events
 from controller.allowing import Allowing
 from controller.away import Away
+from controller.births import Births
 from controller.caches import Caches
 from controller.filling import Filling
 from controller.nominations import Nominations
@@ -80,11 +82,19 @@ class Disrupting:
         paused: Callable[[datetime], Sequence[Hold]] = lambda now: (),
         decided: Callable[[Decision], None] = lambda decision: None,
         passed: Callable[[Seen], None] = lambda seen: None,
+        births: Births | None = None,
     ) -> None:
         self._caches, self._filling, self._nominations = caches, filling, nominations
         self._away, self._allowing, self._paused = away, allowing, paused
         self._decided, self._passed = decided, passed
-        self._replacements = Replacements(caches=caches, claims=claims, events=events, nominations=nominations, now=now)
+        self._replacements = Replacements(
+            caches=caches,
+            claims=claims,
+            events=events,
+            nominations=nominations,
+            births=births or Births(MetricMeter.noop),
+            now=now,
+        )
         self._settings, self._grace, self._graces, self._now = settings, not_ready_grace, graces, now
         self._commands: dict[str, Command] = {}
         """By proposal id: those of the last pass, and those under way."""

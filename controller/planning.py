@@ -14,6 +14,7 @@ from temporalio.common import MetricMeter
 from activities.ports import Claims, Events, Offerings
 from activities.several import each
 from controller.away import Away
+from controller.births import Births
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.demand import place_of, wanting
@@ -60,6 +61,7 @@ class Planning:
         verdicts: OverlayVerdicts | None = None,
         buffers: Buffers | None = None,
         measures: PlanMeasures | None = None,
+        births: Births | None = None,
         graces: Callable[[], Mapping[str, timedelta]] = dict,
     ) -> None:
         """`graces`: by NodePool, where its nodes have another grace than `not_ready_grace`."""
@@ -69,6 +71,7 @@ class Planning:
         self.catalogue, self.learning = self.filling.catalogue, self.filling.learning
         self._buffers, self._caches, self._nominations = buffers, caches, nominations
         self._measures = measures or PlanMeasures(MetricMeter.noop)
+        self._births = births or Births(MetricMeter.noop)
         self._overruled = Overruled(caches, away, events)
         self._claims, self._events = claims, events
         self.sizes = Sizes(caches, nominations, self.learning, began=now())
@@ -184,6 +187,7 @@ class Planning:
             except Fault as fault:
                 log.error("NodeClaim not created", name=name, fault=str(fault))
                 return None
+            self._births.count(made)
             self._caches.expect(claim_fact(made.to_object()))
             return made
 

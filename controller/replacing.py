@@ -11,6 +11,7 @@ from datetime import datetime
 import structlog
 
 from activities.ports import Claims, Events
+from controller.births import Births
 from controller.caches import Caches
 from controller.limits import within_limits
 from controller.naming import claim_names, node_claim
@@ -37,10 +38,11 @@ class Replacements:
         claims: Claims,
         events: Events,
         nominations: Nominations,
+        births: Births,
         now: Callable[[], datetime],
     ) -> None:
         self._caches, self._claims, self._events = caches, claims, events
-        self._nominations, self._now = nominations, now
+        self._nominations, self._births, self._now = nominations, births, now
 
     async def made(self, plan_id: str, number: int) -> Replaced | None:
         """What an earlier try made, here or elsewhere; None when there was none. Some of them alone are taken back.
@@ -83,7 +85,9 @@ class Replacements:
             wanted = node_claim(
                 claim, name=name, plan_id=asked.plan_id, replaces=asked.workflow_id, replacements=len(planned)
             )
-            made.append(claim_fact((await self._claims.create(wanted)).to_object()))
+            found = await self._claims.create(wanted)
+            self._births.count(found, asked.proposal.reason)
+            made.append(claim_fact(found.to_object()))
 
         answers = await asyncio.gather(*(create(*one) for one in planned.items()), return_exceptions=True)
         faults = [one for one in answers if isinstance(one, BaseException)]

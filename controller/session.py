@@ -16,6 +16,7 @@ from activities.ports import Instances, Offerings
 from controller import gates
 from controller.asking import Asking
 from controller.away import Away
+from controller.births import Births
 from controller.brake import ClusterBrake
 from controller.buffers import Buffers
 from controller.caches import Caches
@@ -171,6 +172,7 @@ class Session:
             verdicts=OverlayVerdicts(self.caches, kube.overlays, self._now),
             buffers=self._buffers,
             measures=PlanMeasures(meter_of(self._temporal)),
+            births=Births(meter_of(self._temporal)),
         )
 
     def _catalogue_changed(self) -> None:

@@ -12,6 +12,7 @@ from temporalio.common import MetricMeter
 from controller import gates
 from controller.allowing import Allowing
 from controller.away import Away
+from controller.births import Births
 from controller.brake import ClusterBrake
 from controller.caches import Caches
 from controller.disrupting import Disrupting, settings
@@ -63,6 +64,7 @@ class Voluntary:
             paused=Holding(caches, brake),
             decided=self.verdicts.take,
             passed=lambda seen: self._gauges.take(seen.allowances, seen.consuming, seen.seconds),
+            births=Births(meter),
         )
         self.showing = Showing(caches, self.disrupting)
 

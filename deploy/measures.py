@@ -77,6 +77,16 @@ MEASURES: Final = tuple(
                 "nodes that go for what AWS says, by what",
             ),
             _measure(
+                "karpenter_nodeclaims_created_total",
+                "counter",
+                "reason nodepool min_values_relaxed",
+                "NodeClaims made: `provisioned`, or for a disruption's reason",
+            ),
+            _measure(
+                "karpenter_nodes_created_total", "counter", "nodepool zone", "Nodes that registered, or were taken over"
+            ),
+            _measure("karpenter_nodes_terminated_total", "counter", "nodepool zone", "Nodes that are over"),
+            _measure(
                 "karpenter_nodeclaims_terminated_total",
                 "counter",
                 "nodepool capacity_type zone",
@@ -207,12 +217,11 @@ TEMPORALS: Final[tuple[tuple[str, str, str], ...]] = (
 """Of the SDK's metrics those that the dashboard and the runbooks use."""
 
 KARPENTER_ONLY: Final = (
-    'nodeclaims_created_total: use the count of `tenure_startup_duration_seconds{phase="Launch"}`',
     "nodeclaims_unhealthy_disrupted_total: `NodeClaim` events `Unhealthy` tell them",
     "nodeclaims_instance_termination_duration_seconds, nodeclaims_termination_duration_seconds, "
     "nodes_termination_duration_seconds, nodes_lifetime_duration_seconds, nodes_current_lifetime_seconds: "
     "`tenure why` tells one node's times, Temporal lists them all",
-    "nodes_created_total, nodes_terminated_total, pods_disruption_initiated_total",
+    "pods_disruption_initiated_total",
     "nodes_allocatable, nodes_total_pod_requests, nodes_total_pod_limits, nodes_total_daemon_requests, "
     "nodes_total_daemon_limits, nodes_system_overhead, cluster_utilization_percent, pods_state: "
     "kube-state-metrics has them",

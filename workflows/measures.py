@@ -12,6 +12,8 @@ OVERDUE: Final = "tenure_overdue_total"
 ROLLOUTS: Final = "tenure_rollouts_total"
 STOPPED: Final[tuple[NewsReason, ...]] = ("RolloutHalted", "RolloutRollsBack")
 TERMINATED: Final = "karpenter_nodeclaims_terminated_total"
+NODES_CREATED: Final = "karpenter_nodes_created_total"
+NODES_TERMINATED: Final = "karpenter_nodes_terminated_total"
 DISRUPTED: Final = "karpenter_nodeclaims_disrupted_total"
 HOOKS: Final = "tenure_hooks_total"
 EVENTS: Final = "tenure_aws_events_total"
@@ -45,6 +47,8 @@ def count_terminated(state: ClaimState) -> None:
     place = (launched.capacity_type, launched.zone) if launched else ("", "")
     counter = workflow.metric_meter().create_counter(TERMINATED, "NodeClaims whose life is over")
     counter.add(1, {"nodepool": state.identity.pool, "capacity_type": place[0], "zone": place[1]})
+    if state.registered:
+        _count_node(NODES_TERMINATED, "Nodes of NodeClaims whose life is over", state)
 
 
 def count_event(state: ClaimState, kind: str) -> None:
@@ -71,6 +75,8 @@ def time_startup(state: ClaimState, following: Phase) -> None:
     """Called with the state before the next phase is entered. Launch counts from the NodeClaim's birth."""
     if _BEFORE.get(following) is not state.phase or state.flaps or state.since is None:
         return
+    if following is Phase.INITIALIZATION:
+        _count_node(NODES_CREATED, "Nodes that registered", state)
     began = state.identity.created if state.phase is Phase.LAUNCH else state.since
     histogram = workflow.metric_meter().create_histogram_float(STARTUP, "How long nodes took for a phase", "s")
     histogram.record(
@@ -81,3 +87,8 @@ def time_startup(state: ClaimState, following: Phase) -> None:
             "instance_type": state.launched.instance_type if state.launched else "",
         },
     )
+
+
+def _count_node(name: str, about: str, state: ClaimState) -> None:
+    zone = state.launched.zone if state.launched else ""
+    workflow.metric_meter().create_counter(name, about).add(1, {"nodepool": state.identity.pool, "zone": zone})

@@ -19,6 +19,14 @@ class Gauge:
         self._told.append((self._name.removeprefix(PREFIX), tuple(attributes.values()), value))
 
 
+class Counter:
+    def __init__(self, name: str, told: list[Any]) -> None:
+        self._name, self._told = name, told
+
+    def add(self, value: int, attributes: Mapping[str, str]) -> None:
+        self._told.append((self._name, tuple(attributes.values()), value))
+
+
 class Histogram:
     def __init__(self, name: str, told: list[Any]) -> None:
         self._name, self._told = name, told
@@ -35,6 +43,9 @@ class Meter:
         return Gauge(name, self.told)
 
     create_gauge_float = create_gauge
+
+    def create_counter(self, name: str, description: str) -> Counter:
+        return Counter(name, self.told)
 
     def create_histogram_float(self, name: str, description: str, unit: str) -> Histogram:
         return Histogram(name, self.told)
