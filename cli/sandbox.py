@@ -25,6 +25,7 @@ from sandbox.world import Sandbox
 
 SECONDS_TO_STOP = 30.0
 LOOK_SECONDS = 0.5
+LOOK_OFTEN = 0.05
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -95,7 +96,9 @@ def down(directory: Directory = None) -> int:
     while owner_of(directory) == owner:
         if time.monotonic() > until:
             raise Failed(f"process {owner} did not stop within {SECONDS_TO_STOP:g} s")
-        time.sleep(0.05)
+        time.sleep(LOOK_OFTEN)
+    while time.monotonic() < until and _runs(owner):
+        time.sleep(LOOK_OFTEN)
     typer.echo(f"stopped what ran in {directory}")
     return DONE
 
@@ -190,6 +193,14 @@ def _say(reach: Mapping[str, str], environment: Mapping[str, str]) -> None:
         typer.echo(f"{name:<26} {where}")
     for name, value in environment.items():
         typer.echo(f"export {name}={value}")
+
+
+def _runs(owner: int) -> bool:
+    """It let go of the directory, and goes on for a moment. One that nobody has buried yet has ended."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{owner}/status").read_text()
+    except OSError:
+        return False
 
 
 def _alive(pid: int) -> bool:
