@@ -178,12 +178,18 @@ class Scene:
 
     async def told(self) -> str:
         """Every NodeClaim's life so far, for whoever has to find out why a test failed."""
-        lives = [f"{one.name} {one.phase} on {one.node_name}: {one.blocked_by}" for one in await self.lives()]
+        found = await self.lives()
+        lives = [f"{one.name} {one.phase} on {one.node_name}: {one.blocked_by}" for one in found]
         claims = [f"{_name(one)}: {[reason(one, kind) for kind in conditions(one)]}" for one in await self.claims()]
         pods = [
             f"{_name(one)}: {one['status'].get('phase')} {one['spec'].get('nodeName')}" for one in await self.pods()
         ]
-        return "\n".join(["lives", *lives, "NodeClaims", *claims, "pods", *pods])
+        events = [
+            f"{one.name}: {event['reason']}: {event['message'][:160]}"
+            for one in found
+            for event in await self.events(one.name)
+        ]
+        return "\n".join(["lives", *lives, "NodeClaims", *claims, "pods", *pods, "events", *events])
 
     async def events(self, about: str) -> list[Object]:
         """Kubernetes events about an object of this name."""
