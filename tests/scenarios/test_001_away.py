@@ -140,7 +140,7 @@ async def test_a_gpu_that_goes_with_its_kubelet_is_waited_for(product: Product) 
 @pytest.mark.row("001-d")
 @CALM.scenario
 async def test_a_taint_that_nobody_declared_and_that_comes_late_is_explained_too(product: Product) -> None:
-    async with product.scene("001-d", after="3s") as scene:
+    async with product.scene("001-d", after="30s") as scene:
         (claim,) = await scene.run(1)
         await _taint(scene, claim["status"]["nodeName"], on=STRANGER)
         await _replace_the_pod(scene)
