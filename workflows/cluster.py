@@ -27,7 +27,7 @@ from model.permits import BookAnswered, BookAsked
 from policy.booking import before, booked, lapses
 from policy.bouncing import active, kept, remembered
 from policy.passes import after_fault, earliest, holds, lost, next_pass, why_not_start
-from workflows import attributes, details, ids
+from workflows import details, ids, visible
 from workflows.brakes import Brake, ClusterBraked
 from workflows.disruption import DisruptionWorkflow
 from workflows.options import COMMAND, DECIDE, named, roll_due
@@ -180,7 +180,7 @@ class ClusterWorkflow(ClusterBraked):
                 CommandState(cluster=cluster, proposal=proposal, others=tuple(one.under_way for one in others)),
                 id=ids.disruption(cluster, proposal.id),
                 parent_close_policy=ParentClosePolicy.ABANDON,
-                search_attributes=attributes.command_start(proposal.candidates[0].pool, now),
+                search_attributes=visible.command_start(proposal.candidates[0].pool, now),
                 static_summary=f"{proposal.reason} of {', '.join(one.node for one in proposal.candidates[:3])}",
             )
         except WorkflowAlreadyStartedError:

@@ -12,12 +12,13 @@ from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.disrupting import Proposal
 from model.lifecycle import ClaimState, Phase
 from model.reading import InterruptionState, SourceState
+from model.story import Told
 from model.upkeep import UpkeepDone
 from policy import interruption
 from policy.expiry import expiry_of
 from policy.hook_words import lines as hook_lines
 from policy.overdue import blocked_by
-from policy.pauses import words
+from policy.pauses import found_in, holds, words
 from policy.ready import REPLACED_LATER
 from policy.rules import action_of
 
@@ -108,6 +109,26 @@ def draining(state: ClaimState) -> tuple[str, ...]:
     """Its hooks, what the drain waits for, who holds it and what follows, a line each; empty while there is nothing."""
     verdict = state.drain.verdict if state.drain else None
     return (*hook_lines(state), *(verdict.lines if verdict else ()))
+
+
+def told(state: ClaimState) -> Told:
+    """What `tenure why` says of a node that lives."""
+    return Told(
+        bought_for=state.identity.why,
+        events=announced(state),
+        paused=words(state.pause) if state.pause else "",
+        drain=draining(state),
+        drift=drifted(state),
+        away=absent(state),
+        expires=expiry_of(state),
+        steps=state.story,
+    )
+
+
+def pauses(state: PoolState, now: datetime) -> tuple[str, ...]:
+    """Of a NodePool and of the whole cluster, as its nodes are held by them; a line each."""
+    found = ((f"NodePool {state.name}", state.pause), ("the cluster", found_in(state.seen.cluster_pause)))
+    return tuple(f"{what} {words(pause)}" for what, pause in found if pause and holds(pause, now))
 
 
 def of_pool(state: PoolState, paused: str, waits_for: str, rollout: str = "") -> str:

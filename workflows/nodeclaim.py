@@ -17,8 +17,10 @@ from model.launches import Launched
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
 from model.messages import GroupAnswered, PermitAnswered
 from model.observations import ClaimSeen
+from model.story import Told
 from policy.interruption import drained_for, words
 from policy.repair import noted
+from workflows import details
 from workflows.answers import Answering
 from workflows.brakes import Braked
 from workflows.life import Life, RollOver
@@ -143,9 +145,13 @@ class NodeClaimWorkflow(Braked, Answering):
         """What AWS says of its instance; repeats and any order are harmless."""
         note_notices(self._life, notices)
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> ClaimState:
         return self._life.state
+
+    @workflow.query(description="Why the node is where it is, in words, and how it came there")
+    def told(self) -> Told:
+        return details.told(self._life.state)
 
 
 def _cause(state: ClaimState, phase: Phase) -> str:

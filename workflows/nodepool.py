@@ -111,9 +111,13 @@ class NodePoolWorkflow(Braked, Approving):
         self._change(registrations=added(self._state.registrations, (failed,)))
         self._failed_anew = True
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> PoolState:
         return self._state
+
+    @workflow.query(description="Who holds disruption of its nodes: the pauses of the NodePool and of the cluster")
+    def pauses(self) -> tuple[str, ...]:
+        return details.pauses(self._state, workflow.now())
 
     async def _news(self) -> None:
         """Sleep until something changed; while wishes wait, also until the budget is due for another look."""
