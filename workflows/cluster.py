@@ -68,12 +68,12 @@ class ClusterWorkflow(ClusterBraked):
             self._change(news=True)
         self._describe()
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: something that disruption looks at has changed")
     def stirred(self, stirred: Stirred) -> None:
         if stirred.number > self._state.stirred:
             self._change(stirred=stirred.number, news=True)
 
-    @workflow.signal
+    @workflow.signal(description="From a command: its replacements are there")
     def command_made(self, made: CommandMade) -> None:
         """Its replacements are there, and no room for anything else."""
         self._change(
@@ -83,7 +83,7 @@ class ClusterWorkflow(ClusterBraked):
             )
         )
 
-    @workflow.signal
+    @workflow.signal(description="From a command: how it ended")
     def command_over(self, over: CommandOver) -> None:
         """What it leaves behind may be news; what came to nothing is left alone for a while."""
         state = self._state
@@ -94,7 +94,7 @@ class ClusterWorkflow(ClusterBraked):
             memory = remembered(memory, one.under_way.proposal, over, workflow.now())
         self._change(under_way=left, bounced=memory, news=True)
 
-    @workflow.signal
+    @workflow.signal(description="From a NodePool: it is about to give permits")
     async def book(self, asked: BookAsked) -> None:
         """A NodePool whose nodes are limited together with all others is about to give permits."""
         self._change(booked=booked(self._state.booked, asked, workflow.now()))
@@ -104,7 +104,7 @@ class ClusterWorkflow(ClusterBraked):
             with suppress(FailureError):
                 await workflow.get_external_workflow_handle(asked.workflow_id).signal("booked", answer)
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> DisruptionState:
         return self._state
 
