@@ -32,8 +32,10 @@ from cli.exits import leave
 from model.launches import Launched
 from model.lifecycle import ClaimIdentity, ClaimState, Phase, Step
 from model.showing import ShowAsked, Shown
+from model.story import Told
 from sandbox.plan import Plan
-from workflows import attributes, ids
+from workflows import attributes, ids, visible
+from workflows.details import told
 from workflows.showing import ShowWorkflow
 
 CLUSTER: Final = "asked"
@@ -58,8 +60,8 @@ class Standing:
         await workflow.wait_condition(lambda: False)
 
     @workflow.query
-    def state(self) -> ClaimState:
-        return self._state
+    def told(self) -> Told:
+        return told(self._state)
 
 
 @activity.defn(name="show_disruption")
@@ -104,7 +106,7 @@ async def start(client: Client, states: Iterable[ClaimState], *, queue: str = "n
     async def one(state: ClaimState) -> None:
         identity = state.identity
         pairs = [SearchAttributePair(attributes.NODE_POOL, identity.pool)]
-        pairs += [SearchAttributePair(one.key, one.value) for one in attributes.shown(state).values() if one.value]
+        pairs += [SearchAttributePair(one.key, one.value) for one in visible.of_claim(state).values() if one.value]
         async with turn:
             await client.start_workflow(
                 "NodeClaimWorkflow",

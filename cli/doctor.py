@@ -15,9 +15,10 @@ import kube.adapters
 from aws.doctor.account import Caller
 from aws.doctor.checks import AwsDoctor
 from cli.connection import Connection
+from cli.drawn import draw
 from cli.exits import Refused
 from cli.findings import findings_table, summary
-from cli.output import Output, answer
+from cli.output import Output
 from controller.doctor import check_temporal
 from deploy.shipped import policy_statements, rbac_documents, service_account
 from kube.adapters import KubeAdapters
@@ -49,7 +50,7 @@ def doctor(context: typer.Context, role: Role = "", node_role: NodeRole = "", ou
     except SettingsError as error:
         raise Refused(f"doctor: {error}") from error
     found = asyncio.run(examine(settings, role=role, node_role=node_role))
-    answer(output, [one.model_dump() for one in found], findings_table(found), summary(found))
+    draw(output, [one.model_dump() for one in found], findings_table(found), summary(found))
     return int(has_problem(found))
 
 

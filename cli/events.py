@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.connection import Connection, connected
+from cli.drawn import console
 from cli.exits import Refused
 from cli.heard import Heard, Hearing
 from cli.lives import NodeLife
-from cli.output import Output, answer, console
+from cli.output import Output, answer
 from model.durations import DurationError, parse_duration
 from model.event_records import EventRecord, Tally
 

@@ -17,7 +17,7 @@ from cli.connection import Connection, connected
 from cli.exits import Failed, Refused
 from cli.lives import Lives, NodeLife, as_json
 from cli.output import Output, answer
-from cli.tables import since, until
+from cli.spans import since, until
 
 app = typer.Typer(add_completion=False)
 

@@ -15,7 +15,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from cli.exits import Refused
 from cli.lives import NodeLife
 from cli.story import Story
-from model.lifecycle import ClaimOutcome, Phase
+from model.story import ClaimOutcome, Phase
 from workflows import attributes
 
 Read = Callable[[Sequence[HistoryEvent]], Sequence[HistoryEvent]]

@@ -7,7 +7,7 @@ from datetime import datetime
 from rich.table import Table
 from temporalio.client import Client, WorkflowExecution
 
-from cli.tables import span
+from cli.spans import span
 from policy.giving_up import is_late
 from workflows import attributes, ids
 

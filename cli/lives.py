@@ -11,7 +11,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
-from model.lifecycle import ClaimOutcome, Phase
+from model.story import ClaimOutcome, Phase
 from workflows import attributes, ids
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

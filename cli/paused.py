@@ -1,20 +1,17 @@
-"""What is paused: asked of visibility, and of the workflows for who, until when and why. For `stuck` and `why`."""
+"""What is paused: asked of visibility, and of the workflows for who, until when and why. For `stuck`."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from rich.table import Table
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from model.base import Message
-from model.coordination import PoolState
-from model.lifecycle import ClaimIdentity
 from model.messages import Pause
-from policy.pauses import found_in, holds, words
-from workflows import ids
+from policy.pauses import words
 
 ASKED = 50
 """Workflows that are asked who paused them."""
@@ -57,20 +54,6 @@ def name_of(workflow_id: str, cluster: str) -> str:
     kind, _, rest = workflow_id.removeprefix(f"{cluster}/").partition("/")
     name = rest.partition("/")[0]
     return {"nodepool": f"NodePool {name}", "nodeclaim": f"NodeClaim {name}", "cluster": "the cluster"}.get(kind, kind)
-
-
-async def around(client: Client, identity: ClaimIdentity) -> tuple[str, ...]:
-    """Pauses of a node's NodePool and of the cluster, a line each."""
-    if not identity.pool:
-        return ()
-    handle = client.get_workflow_handle(ids.nodepool(identity.cluster, identity.pool))
-    try:
-        state = await handle.query("state", result_type=PoolState, rpc_timeout=_PATIENCE)
-    except RPCError:
-        return ()
-    found = ((f"NodePool {identity.pool}", state.pause), ("the cluster", found_in(state.seen.cluster_pause)))
-    now = datetime.now(UTC)
-    return tuple(f"{what} {words(pause)}" for what, pause in found if pause and holds(pause, now))
 
 
 def table_of(paused: Sequence[Paused]) -> Table:

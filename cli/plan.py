@@ -1,16 +1,22 @@
 """`tenure plan`: what voluntary disruption would do now and what that would save. Nothing is done."""
 
 import asyncio
+from typing import Any, Final
 
 import typer
+from rich.console import Group
+from rich.table import Table
 
 from cli.connection import Connection, connected
+from cli.drawn import draw
 from cli.exits import Failed
-from cli.output import Output, answer
-from cli.shown import as_json, as_table, ask
-from model.showing import Shown
+from cli.output import Output
+from cli.shown import as_json, ask
+from model.showing import Shown, ShownCommand
 
 app = typer.Typer(add_completion=False)
+_NAMED: Final = 3
+HOURS_A_MONTH: Final = 730
 
 
 @app.command()
@@ -21,10 +27,50 @@ def plan(
 ) -> None:
     """Say which nodes would go now, what would replace them, and what would be saved; and what keeps the others."""
     found = asyncio.run(look(connection))
-    answer(output, as_json(found), as_table(found))
+    draw(output, as_json(found), as_table(found))
     if found.blocked:
         raise Failed(f"plan: {found.blocked}")
 
 
 async def look(connection: Connection) -> Shown:
     return await ask(await connection.client(), connection.cluster)
+
+
+def as_table(found: Shown) -> Group | str:
+    """What would be done, command by command, and one line that sums it up."""
+    if found.blocked:
+        return f"nothing can be said now: {found.blocked}"
+    parts: list[Any] = [_commands(found.commands)] if found.commands else []
+    if found.more:
+        parts.append(f"and {found.more} more")
+    kept = ", ".join(f"{cause} {number}" for cause, number in found.kept.items())
+    parts.append(f"{found.nodes} nodes, {found.eligible} could go" + (f"; kept by {kept}" if kept else ""))
+    parts.append(_sum(found))
+    return Group(*parts)
+
+
+def _commands(commands: tuple[ShownCommand, ...]) -> Table:
+    table = Table("reason", "nodes", "replaced by", "pods move")
+    for name in ("$/h now", "$/h then", "saves $/h"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in commands:
+        more = f" and {len(one.nodes) - _NAMED} more" if len(one.nodes) > _NAMED else ""
+        table.add_row(
+            one.reason,
+            ", ".join(one.nodes[:_NAMED]) + more,
+            "; ".join(one.replacements) or "nothing",
+            str(one.pods),
+            f"{one.price_before:.4f}",
+            f"{one.price_after:.4f}",
+            f"{one.price_before - one.price_after:.4f}",
+        )
+    return table
+
+
+def _sum(found: Shown) -> str:
+    if not found.commands:
+        return "Nothing would be done now."
+    saved = sum(one.price_before - one.price_after for one in found.commands)
+    nodes = sum(len(one.nodes) for one in found.commands)
+    bought = sum(len(one.replacements) for one in found.commands)
+    return f"{nodes} nodes would go and {bought} come: {saved:.4g} $/h saved, {saved * HOURS_A_MONTH:,.0f} $ a month."

@@ -1,22 +1,18 @@
-"""What the worker says of voluntary disruption, asked for `tenure plan` and `tenure why`, and written as text."""
+"""What the worker says of voluntary disruption, asked for `tenure plan` and `tenure why`, and told as text."""
 
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
-from rich.console import Group
-from rich.table import Table
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
 
-from model.disruption import NodeVerdict
-from model.showing import ShowAsked, Shown, ShownCommand
+from model.showing import ShowAsked, Shown
+from model.verdicts import NodeVerdict
 from workflows import ids
 
 PATIENCE: Final = timedelta(seconds=30)
-_NAMED: Final = 3
-HOURS_A_MONTH: Final = 730
 
 
 async def ask(client: Client, cluster: str, name: str = "") -> Shown:
@@ -59,43 +55,3 @@ def _verdict(one: NodeVerdict) -> Iterator[str]:
 
 def as_json(found: Shown) -> dict[str, Any]:
     return found.model_dump(mode="json", exclude_defaults=True)
-
-
-def as_table(found: Shown) -> Group | str:
-    """What would be done, command by command, and one line that sums it up."""
-    if found.blocked:
-        return f"nothing can be said now: {found.blocked}"
-    parts: list[Any] = [_commands(found.commands)] if found.commands else []
-    if found.more:
-        parts.append(f"and {found.more} more")
-    kept = ", ".join(f"{cause} {number}" for cause, number in found.kept.items())
-    parts.append(f"{found.nodes} nodes, {found.eligible} could go" + (f"; kept by {kept}" if kept else ""))
-    parts.append(_sum(found))
-    return Group(*parts)
-
-
-def _commands(commands: tuple[ShownCommand, ...]) -> Table:
-    table = Table("reason", "nodes", "replaced by", "pods move")
-    for name in ("$/h now", "$/h then", "saves $/h"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for one in commands:
-        more = f" and {len(one.nodes) - _NAMED} more" if len(one.nodes) > _NAMED else ""
-        table.add_row(
-            one.reason,
-            ", ".join(one.nodes[:_NAMED]) + more,
-            "; ".join(one.replacements) or "nothing",
-            str(one.pods),
-            f"{one.price_before:.4f}",
-            f"{one.price_after:.4f}",
-            f"{one.price_before - one.price_after:.4f}",
-        )
-    return table
-
-
-def _sum(found: Shown) -> str:
-    if not found.commands:
-        return "Nothing would be done now."
-    saved = sum(one.price_before - one.price_after for one in found.commands)
-    nodes = sum(len(one.nodes) for one in found.commands)
-    bought = sum(len(one.replacements) for one in found.commands)
-    return f"{nodes} nodes would go and {bought} come: {saved:.4g} $/h saved, {saved * HOURS_A_MONTH:,.0f} $ a month."

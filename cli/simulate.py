@@ -12,9 +12,10 @@ from typing import Annotated
 
 import typer
 
+from cli.drawn import draw
 from cli.exits import Refused
 from cli.given import Given, check_sold, given
-from cli.output import Output, answer
+from cli.output import Output
 from cli.portable_types import read_types
 from cli.simulated import Simulation, as_json, as_table, simulation
 from model.catalogue import Catalogue, ReservationRoom
@@ -59,7 +60,7 @@ def simulate(
     world = given(nodepools, pods, types, daemonsets, nodes)
     check_sold(nodepools, world.pools, instance_types, types)
     found = run(world, settings, reservations)
-    answer(output, as_json(found), as_table(found))
+    draw(output, as_json(found), as_table(found))
 
 
 def run(world: Given, settings: PlanSettings, reservations: Mapping[str, int]) -> Simulation:

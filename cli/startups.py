@@ -12,9 +12,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from cli.drawn import draw
 from cli.exits import Refused
-from cli.output import Output, answer
-from cli.tables import span
+from cli.output import Output
+from cli.spans import span
 from kube.client import connect
 from kube.facts import claim_fact
 from kube.objects import Objects
@@ -54,7 +55,7 @@ def startups(kubeconfig: Kubeconfig = "", nodepool: Pool = "", most: Most = 20, 
         raise Refused(f"startups: {fault.message}") from fault
     found = slowest((one for one in claims if nodepool in ("", one.pool)), datetime.now(UTC))
     shown = table(found[:most]) if found else "There is no NodeClaim; `tenure plan` says what would be done."
-    answer(output, [as_json(one) for one in found[:most]], shown)
+    draw(output, [as_json(one) for one in found[:most]], shown)
 
 
 async def read(kubeconfig: str) -> list[ClaimFact]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from cli.lives import NodeLife, as_json
-from model.lifecycle import Step
+from model.story import Step
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from cli.connection import Connection, connected
+from cli.drawn import console
 from cli.late import Late, all_late
 from cli.late import table_of as late_ones
 from cli.lives import Lives, NodeLife, as_json
-from cli.output import Output, answer, console
+from cli.output import Output, answer
 from cli.paused import Paused, all_paused, table_of
-from cli.tables import since, until
+from cli.spans import since, until
 from model.lifecycle import ClaimState
 from policy.overdue import MEND_HOOK, SLOW, WAITS_FOR_A_PERSON
 from policy.rules import action_of

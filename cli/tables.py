@@ -1,13 +1,14 @@
 """Tables of nodes' lives, for the demo's live view and `tenure stuck`."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from rich.table import Table
 from rich.text import Text
 
 from cli.lives import NodeLife
-from model.lifecycle import Phase
+from cli.spans import since, until
+from model.story import Phase
 
 STYLES = {
     Phase.LAUNCH.value: "yellow",
@@ -49,23 +50,3 @@ def _cells(life: NodeLife, now: datetime, pods: Mapping[str, int] | None, column
     if pods is not None:
         cells.append(str(pods.get(life.node_name, 0)) if life.node_name and life.open else "-")
     return cells if len(cells) == columns else [*cells, life.blocked_by]
-
-
-def since(life: NodeLife, now: datetime) -> str:
-    return f"{span(now - life.since)} ago" if life.since else "-"
-
-
-def until(life: NodeLife, now: datetime) -> str:
-    if life.deadline is None:
-        return "-"
-    return f"in {span(life.deadline - now)}" if life.deadline > now else f"{span(now - life.deadline)} late"
-
-
-def span(length: timedelta) -> str:
-    """`7s`, `4m05s`, `2h03m`: what fits into a column."""
-    seconds = max(0, int(length.total_seconds()))
-    if seconds < 60:
-        return f"{seconds}s"
-    if seconds < 3600:
-        return f"{seconds // 60}m{seconds % 60:02}s"
-    return f"{seconds // 3600}h{seconds % 3600 // 60:02}m"

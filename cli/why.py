@@ -6,11 +6,12 @@ The name is that of a NodeClaim, of a Node, of an instance, or of a pod: `namesp
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from cli.connection import Connection, connected
@@ -18,16 +19,15 @@ from cli.exits import Failed, Refused
 from cli.kept import stories
 from cli.lives import Lives, NodeLife
 from cli.output import Output, answer
-from cli.paused import around
 from cli.shown import as_json, ask, lines_of
 from cli.story import Story
-from model.lifecycle import ClaimState
 from model.showing import Shown
-from policy.expiry import expiry_of
-from policy.pauses import words
-from workflows.details import absent, announced, draining, drifted
+from model.story import Told
+from workflows import ids
 
 app = typer.Typer(add_completion=False)
+PATIENCE: Final = timedelta(seconds=2)
+"""That a pause is worth: the story is told without it."""
 
 Kept = Annotated[Path | None, typer.Option("--from", help="A folder that `tenure history export` wrote.")]
 
@@ -89,24 +89,46 @@ async def _pod(client: Client, cluster: str, name: str) -> Pod:
 async def _one(client: Client, lives: Lives, cluster: str, life: NodeLife) -> Story:
     if not life.open:
         return await _over(lives, life)
-    try:
-        state = await client.get_workflow_handle(life.workflow_id).query("state", result_type=ClaimState)
-    except RPCError as unanswered:
-        said = f"its story needs a worker, and none answers: {unanswered.message}; start one, see `tenure doctor`"
-        return Story(life, note=said)
-    kept, pauses = await asyncio.gather(ask(client, cluster, life.name), around(client, state.identity))
+    others = asyncio.gather(ask(client, cluster, life.name), _pauses(client, cluster, life.pool))
+    told = await told_by(client, life)
+    if isinstance(told, str):
+        others.cancel()
+        return Story(life, note=told)
+    kept, pauses = await others
     return Story(
         life,
-        state.story,
-        drift=drifted(state),
-        drain=draining(state),
-        bought_for=state.identity.why,
-        expires=expiry_of(state),
-        away=absent(state),
-        events=announced(state),
+        told.steps,
+        drift=told.drift,
+        drain=told.drain,
+        bought_for=told.bought_for,
+        expires=told.expires,
+        away=told.away,
+        events=told.events,
         disruption=lines_of(kept),
-        paused=(*((words(state.pause),) if state.pause else ()), *pauses),
+        paused=(*filter(None, (told.paused,)), *pauses),
     )
+
+
+async def told_by(client: Client, life: NodeLife) -> Told | str:
+    """Or why nothing is told."""
+    try:
+        told: Told = await client.get_workflow_handle(life.workflow_id).query("told", result_type=Told)
+    except RPCError as unanswered:
+        return f"its story needs a worker, and none answers: {unanswered.message}; start one, see `tenure doctor`"
+    except WorkflowQueryFailedError as refused:
+        return f"its worker does not tell its story: {refused}; it may be of an older version than this command"
+    return told
+
+
+async def _pauses(client: Client, cluster: str, pool: str) -> tuple[str, ...]:
+    """Of a node's NodePool and of the cluster, a line each; none where nobody answers."""
+    if not pool:
+        return ()
+    handle = client.get_workflow_handle(ids.nodepool(cluster, pool))
+    try:
+        return tuple(await handle.query("pauses", result_type=list[str], rpc_timeout=PATIENCE))
+    except (RPCError, WorkflowQueryFailedError):
+        return ()
 
 
 async def _over(lives: Lives, life: NodeLife) -> Story:

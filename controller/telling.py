@@ -30,7 +30,7 @@ from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
 from model.pace import Expected
 from policy.drift import Drift
 from workflows import ids
-from workflows.attributes import start_attributes
+from workflows.visible import claim_start
 
 log = structlog.get_logger(__name__)
 
@@ -169,7 +169,7 @@ class Telling:
         start = Start(
             "NodeClaimWorkflow",
             ClaimState(identity=identity, deadlines=self._deadlines, keeps_records=True),
-            start_attributes(identity, identity.created + self._limits(claim.pool).launch),
+            claim_start(identity, identity.created + self._limits(claim.pool).launch),
             f"{name} of {claim.pool}" if claim.pool else name,
             again=again,
         )

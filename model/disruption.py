@@ -5,40 +5,16 @@
 
 from collections import Counter
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Literal
 
 from model.base import Message, Value
 from model.catalogue import ReservationRoom, UnavailableOffering
 from model.plans import PlannedClaim
-
-Method = Literal["Empty", "Drifted", "Underutilized"]
-"""Karpenter's reasons, by which budgets tell disruptions apart."""
-METHODS: Final[tuple[Method, ...]] = ("Empty", "Drifted", "Underutilized")
-Cause = Literal[
-    "NoNode",
-    "NotInitialized",
-    "Deleting",
-    "InProgress",
-    "Nominated",
-    "NoPool",
-    "StaticPool",
-    "PoolClosed",
-    "NodeDoNotDisrupt",
-    "PodDoNotDisrupt",
-    "PodDisruptionBudget",
-    "Never",
-    "Resting",
-    "PolicyUnknown",
-    "Policy",
-    "CapacityBuffer",
-    "TooYoung",
-    "NoInstanceType",
-    "NoCapacityType",
-    "NoZone",
-    "NoPrice",
-    "Paused",
-    "Bounced",
-]
+from model.verdicts import METHODS as METHODS
+from model.verdicts import Cause as Cause
+from model.verdicts import Exclusion as Exclusion
+from model.verdicts import Method as Method
+from model.verdicts import NodeVerdict as NodeVerdict
 
 
 class Disrupted(Value):
@@ -49,38 +25,6 @@ class Disrupted(Value):
     at: datetime
     uid: str = ""
     """Of its NodeClaim; empty where an earlier version wrote it down."""
-
-
-class Exclusion(Value):
-    """Something that keeps a node from being disrupted."""
-
-    cause: Cause
-    words: str
-    methods: tuple[Method, ...] = METHODS
-    """From which methods it keeps the node."""
-    until: datetime | None = None
-    """When it ends by itself; None: only when something changes."""
-
-
-class NodeVerdict(Value):
-    """What voluntary disruption thinks of one NodeClaim."""
-
-    claim: str
-    node: str = ""
-    pool: str = ""
-    capacity_type: str = ""
-    zone: str = ""
-    price: float = 0.0
-    """US dollars an hour; 0: not known."""
-    cost: float = 1.0
-    """Of moving its pods (reference 4.3): 1 for an empty node."""
-    pods: int = 0
-    """Those that would have to go elsewhere."""
-    eligible: tuple[Method, ...] = ()
-    excluded: tuple[Exclusion, ...] = ()
-    """All causes, of the methods that would concern it."""
-    rejected: tuple[str, ...] = ()
-    """What simulations of its removal found, in words; empty where there was none, or where it goes."""
 
 
 class Move(Value):

@@ -4,8 +4,6 @@ Phases are in the order of life; `policy/lifecycle.py` has the one table of lega
 """
 
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Final
 
 from model.absence import Absence
 from model.base import Message
@@ -19,20 +17,10 @@ from model.pace import Expected
 from model.pauses import Mirror
 from model.remembered import Remembered, StopStart
 from model.repairs import Health
-
-
-class Phase(StrEnum):
-    LAUNCH = "Launch"
-    REGISTRATION = "Registration"
-    INITIALIZATION = "Initialization"
-    READY = "Ready"
-    DRAIN = "Drain"
-    TERMINATION = "Termination"
-    GONE = "Gone"
-
-
-ENDING: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
-"""Phases of a node that is on its way out."""
+from model.story import ENDING as ENDING
+from model.story import ClaimOutcome as ClaimOutcome
+from model.story import Phase as Phase
+from model.story import Step as Step
 
 
 class Deadlines(Message):
@@ -64,14 +52,6 @@ class ClaimIdentity(Message):
     """What the plan bought it for; empty where no plan made it."""
     replaces: str = ""
     """The workflow of the disruption that it replaces nodes for."""
-
-
-class Step(Message):
-    """One line of a node's story, kept for `tenure why` and the demo's timeline."""
-
-    phase: Phase
-    at: datetime
-    cause: str = ""
 
 
 class ClaimState(Message):
@@ -166,15 +146,3 @@ class ClaimState(Message):
     said_ready: bool | None = None
     """Of a replacement: what it told the disruption that waits for it."""
     story: tuple[Step, ...] = ()
-
-
-class ClaimOutcome(Message):
-    """How a life ended."""
-
-    name: str
-    uid: str
-    reason: str
-    provider_id: str = ""
-    instance_type: str = ""
-    story: tuple[Step, ...] = ()
-    why: str = ""

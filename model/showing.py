@@ -6,7 +6,7 @@ Asked of the process that hosts the watch, by a workflow that lives for one ques
 from datetime import datetime
 
 from model.base import Message, Value
-from model.disruption import Method, NodeVerdict
+from model.verdicts import Method, NodeVerdict
 
 
 class ShowAsked(Message):

@@ -16,7 +16,10 @@ from workflows.life import Life
 class Answering:
     _life: Life
 
-    @workflow.update
+    @workflow.update(
+        description="Let the node go for what AWS announced, or those of its pods that wait for a yes: "
+        '{"by": "ann", "reason": "moved the database"}'
+    )
     def approve_event(self, said: ApproveEvent) -> Verdict:
         """Let the node go, or those of its pods that wait for it."""
         return self._take(said, approved=True)
@@ -25,7 +28,10 @@ class Answering:
     def _check_approve_event(self, said: ApproveEvent) -> None:
         self._check(said)
 
-    @workflow.update
+    @workflow.update(
+        description="Keep the node in spite of what AWS announced, for as long as its policy lets that be: "
+        '{"by": "ann", "reason": "not today"}'
+    )
     def reject_event(self, said: RejectEvent) -> Verdict:
         """Keep it, for as long as its policy lets that be."""
         return self._take(said, approved=False)
@@ -34,11 +40,11 @@ class Answering:
     def _check_reject_event(self, said: RejectEvent) -> None:
         self._check(said)
 
-    @workflow.signal
+    @workflow.signal(description="approve_event without an answer: works in bulk, and waits for a worker")
     def event_approved(self, said: ApproveEvent) -> None:
         self._take(said, approved=True)
 
-    @workflow.signal
+    @workflow.signal(description="reject_event without an answer: works in bulk, and waits for a worker")
     def event_rejected(self, said: RejectEvent) -> None:
         self._take(said, approved=False)
 

@@ -13,7 +13,10 @@ from workflows.rollouts import Rollouts
 class Approving:
     _rollouts: Rollouts
 
-    @workflow.update
+    @workflow.update(
+        description="Let the wave of this plan begin, or a roll-out that has halted go on: "
+        '{"plan": "web-3f2a9c", "by": "ann"}'
+    )
     def approve(self, said: ApproveRollout) -> Verdict:
         """Let the wave of this plan begin, or a roll-out that has halted go on."""
         return self._rollouts.approve(said)
@@ -22,7 +25,10 @@ class Approving:
     def _check_approve(self, said: ApproveRollout) -> None:
         self._rollouts.check(said)
 
-    @workflow.update
+    @workflow.update(
+        description="Let no further node go; roll_back takes the last good image again: "
+        '{"plan": "web-3f2a9c", "by": "ann", "roll_back": true}'
+    )
     def reject(self, said: RejectRollout) -> Verdict:
         """No further node goes."""
         return self._rollouts.reject(said)
@@ -31,10 +37,10 @@ class Approving:
     def _check_reject(self, said: RejectRollout) -> None:
         self._rollouts.check(said)
 
-    @workflow.signal
+    @workflow.signal(description="approve without an answer: works in bulk, and waits for a worker")
     def approve_rollout(self, said: ApproveRollout) -> None:
         self._rollouts.approve(said)
 
-    @workflow.signal
+    @workflow.signal(description="reject without an answer: works in bulk, and waits for a worker")
     def reject_rollout(self, said: RejectRollout) -> None:
         self._rollouts.reject(said)

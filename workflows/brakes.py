@@ -234,7 +234,10 @@ class Braked:
 
     _brake: Brake
 
-    @workflow.update
+    @workflow.update(
+        description="Hold voluntary disruption: "
+        '{"by": "ann", "reason": "training run", "until": "2026-06-01T18:00:00Z"}'
+    )
     def pause(self, pause: Pause) -> Verdict:
         """Hold voluntary disruption until a moment."""
         return self._brake.set(pause)
@@ -243,17 +246,17 @@ class Braked:
     def _check_pause(self, pause: Pause) -> None:
         self._brake.check(pause)
 
-    @workflow.signal
+    @workflow.signal(description="pause without an answer: works in bulk, and waits for a worker")
     def pause_disruption(self, pause: Pause) -> None:
         """The same as `pause`."""
         self._brake.set(pause)
 
-    @workflow.update
+    @workflow.update(description='Let voluntary disruption go on: {"by": "ann"}')
     def resume(self, resume: Resume) -> Verdict:
         """Let voluntary disruption go on."""
         return self._brake.release(resume)
 
-    @workflow.signal
+    @workflow.signal(description="resume without an answer: works in bulk, and waits for a worker")
     def resume_disruption(self, resume: Resume) -> None:
         """The same as `resume`."""
         self._brake.release(resume)
@@ -266,7 +269,7 @@ class ClusterBraked(Braked):
     `Brake(lambda: MirrorAsked(kind="Cluster"), lambda: self._state, self._change, changed=...)`, with a task for
     `Brake.keep`; `Brake.words` says whether nothing is to be begun, and why."""
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: the annotation on the worker's namespace")
     def pause_seen(self, seen: PauseSeen) -> None:
         """The annotation, as the watch sees it."""
         self._brake.see_numbered(seen)

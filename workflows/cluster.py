@@ -27,7 +27,7 @@ from model.permits import BookAnswered, BookAsked
 from policy.booking import before, booked, lapses
 from policy.bouncing import active, kept, remembered
 from policy.passes import after_fault, earliest, holds, lost, next_pass, why_not_start
-from workflows import attributes, details, ids
+from workflows import details, ids, visible
 from workflows.brakes import Brake, ClusterBraked
 from workflows.disruption import DisruptionWorkflow
 from workflows.options import COMMAND, DECIDE, named, roll_due
@@ -68,12 +68,12 @@ class ClusterWorkflow(ClusterBraked):
             self._change(news=True)
         self._describe()
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: something that disruption looks at has changed")
     def stirred(self, stirred: Stirred) -> None:
         if stirred.number > self._state.stirred:
             self._change(stirred=stirred.number, news=True)
 
-    @workflow.signal
+    @workflow.signal(description="From a command: its replacements are there")
     def command_made(self, made: CommandMade) -> None:
         """Its replacements are there, and no room for anything else."""
         self._change(
@@ -83,7 +83,7 @@ class ClusterWorkflow(ClusterBraked):
             )
         )
 
-    @workflow.signal
+    @workflow.signal(description="From a command: how it ended")
     def command_over(self, over: CommandOver) -> None:
         """What it leaves behind may be news; what came to nothing is left alone for a while."""
         state = self._state
@@ -94,7 +94,7 @@ class ClusterWorkflow(ClusterBraked):
             memory = remembered(memory, one.under_way.proposal, over, workflow.now())
         self._change(under_way=left, bounced=memory, news=True)
 
-    @workflow.signal
+    @workflow.signal(description="From a NodePool: it is about to give permits")
     async def book(self, asked: BookAsked) -> None:
         """A NodePool whose nodes are limited together with all others is about to give permits."""
         self._change(booked=booked(self._state.booked, asked, workflow.now()))
@@ -104,7 +104,7 @@ class ClusterWorkflow(ClusterBraked):
             with suppress(FailureError):
                 await workflow.get_external_workflow_handle(asked.workflow_id).signal("booked", answer)
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> DisruptionState:
         return self._state
 
@@ -180,7 +180,7 @@ class ClusterWorkflow(ClusterBraked):
                 CommandState(cluster=cluster, proposal=proposal, others=tuple(one.under_way for one in others)),
                 id=ids.disruption(cluster, proposal.id),
                 parent_close_policy=ParentClosePolicy.ABANDON,
-                search_attributes=attributes.command_start(proposal.candidates[0].pool, now),
+                search_attributes=visible.command_start(proposal.candidates[0].pool, now),
                 static_summary=f"{proposal.reason} of {', '.join(one.node for one in proposal.candidates[:3])}",
             )
         except WorkflowAlreadyStartedError:

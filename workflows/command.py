@@ -16,7 +16,7 @@ from model.commands import CommandActed, CommandAsked, CommandMade, CommandOver,
 from model.disruption import Leaving
 from model.messages import PermitAsked, PermitWithdrawn
 from policy.commands import BEGINS_WITHIN, DEADLINES, ask_due, renewal, to_ask
-from workflows import attributes, details, ids
+from workflows import details, ids, visible
 from workflows.options import COMMAND, named, roll_due
 
 Act = Callable[[Any, CommandAsked], Awaitable[CommandActed]]
@@ -166,7 +166,7 @@ class Command:
         return renewal(self.state)
 
     def _show(self) -> None:
-        workflow.upsert_search_attributes(attributes.of_command(self.state))
+        workflow.upsert_search_attributes(visible.of_command(self.state))
         self._describe()
 
     def _describe(self) -> None:

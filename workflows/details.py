@@ -12,24 +12,45 @@ from model.coordination import NodeClassState, PoolState, ProvisioningState
 from model.disrupting import Proposal
 from model.lifecycle import ClaimState, Phase
 from model.reading import InterruptionState, SourceState
+from model.story import Told
 from model.upkeep import UpkeepDone
 from policy import interruption
 from policy.expiry import expiry_of
 from policy.hook_words import lines as hook_lines
 from policy.overdue import blocked_by
-from policy.pauses import words
+from policy.pauses import found_in, holds, words
 from policy.ready import REPLACED_LATER
 from policy.rules import action_of
 
 SHOWN = 10
 """Rows of a list; a thousand nodes would make a page that nobody reads."""
-NEXT = {
+DOES = {
+    Phase.LAUNCH: "An instance is being bought",
+    Phase.REGISTRATION: "The instance is starting",
+    Phase.INITIALIZATION: "The node has joined the cluster and is getting ready",
+    Phase.READY: "The node is ready for pods",
+    Phase.DRAIN: "Pods are leaving the node, which is on its way out",
+    Phase.TERMINATION: "The instance is being ended",
+    Phase.GONE: "The node is gone",
+}
+"""What a life in that phase does, for a reader who knows none of the words."""
+WAITS = {
     Phase.LAUNCH: "an instance from EC2",
-    Phase.REGISTRATION: "the instance's Node joins the cluster",
-    Phase.INITIALIZATION: "the Node becomes Ready without startup taints",
-    Phase.READY: "runs pods until it is empty, expires or is deleted",
-    Phase.DRAIN: "pods leave, volumes detach",
-    Phase.TERMINATION: "EC2 ends the instance",
+    Phase.REGISTRATION: "the instance to join the cluster as a Node",
+    Phase.INITIALIZATION: "the Node to be Ready, and its startup taints to be gone",
+    Phase.READY: "nothing: it stays until it is empty, drifts, expires or is deleted",
+    Phase.DRAIN: "its pods to leave, and its volumes to be detached",
+    Phase.TERMINATION: "EC2 to end the instance",
+    Phase.GONE: "nothing",
+}
+"""For what, where nothing in particular is found to hold it up."""
+NEXT = {
+    Phase.LAUNCH: "Registration: the instance starts, and joins the cluster",
+    Phase.REGISTRATION: "Initialization: the Node gets ready for pods",
+    Phase.INITIALIZATION: "Ready: it runs pods",
+    Phase.READY: "Drain, when it is to go: pods leave it",
+    Phase.DRAIN: "Termination: EC2 ends the instance",
+    Phase.TERMINATION: "the end of this workflow",
     Phase.GONE: "nothing",
 }
 
@@ -43,7 +64,6 @@ def of_claim(state: ClaimState) -> str:
         ),
         ("since", _moment(state.since)),
         ("deadline", _moment(state.deadline or state.waits_until) if state.deadline or state.waits_until else "none"),
-        ("blocked by", blocked_by(state) or "nothing"),
         ("when overdue", action_of(state.seen.rules, state.phase) if state.deadline else "-"),
         ("next step", NEXT[state.phase]),
         ("node", state.node_name or "none yet"),
@@ -70,7 +90,15 @@ def of_claim(state: ClaimState) -> str:
     if pause:
         rows.append(("paused", words(pause)))
     story = "\n".join(f"- {_moment(step.at)} **{step.phase.value}** {step.cause}" for step in state.story[-SHOWN:])
-    return f"{_table(rows)}\n\n{story}"
+    return f"{_headline(state)}\n\n{_table(rows)}\n\n**How it came here**\n\n{story}"
+
+
+def _headline(state: ClaimState) -> str:
+    """What it does, and what it waits for, before anything else."""
+    late = ", past its deadline" if state.overdue else ", longer than such nodes do" if state.slow else ""
+    blocked = blocked_by(state)
+    waits = f"**Blocked by**: {blocked}" if blocked else f"**Waits for**: {WAITS[state.phase]}"
+    return f"**{DOES[state.phase]}{late}.**\n\n{waits}"
 
 
 def drifted(state: ClaimState) -> str:
@@ -108,6 +136,26 @@ def draining(state: ClaimState) -> tuple[str, ...]:
     """Its hooks, what the drain waits for, who holds it and what follows, a line each; empty while there is nothing."""
     verdict = state.drain.verdict if state.drain else None
     return (*hook_lines(state), *(verdict.lines if verdict else ()))
+
+
+def told(state: ClaimState) -> Told:
+    """What `tenure why` says of a node that lives."""
+    return Told(
+        bought_for=state.identity.why,
+        events=announced(state),
+        paused=words(state.pause) if state.pause else "",
+        drain=draining(state),
+        drift=drifted(state),
+        away=absent(state),
+        expires=expiry_of(state),
+        steps=state.story,
+    )
+
+
+def pauses(state: PoolState, now: datetime) -> tuple[str, ...]:
+    """Of a NodePool and of the whole cluster, as its nodes are held by them; a line each."""
+    found = ((f"NodePool {state.name}", state.pause), ("the cluster", found_in(state.seen.cluster_pause)))
+    return tuple(f"{what} {words(pause)}" for what, pause in found if pause and holds(pause, now))
 
 
 def of_pool(state: PoolState, paused: str, waits_for: str, rollout: str = "") -> str:

@@ -211,7 +211,7 @@ class DisruptionWorkflow:
                 return command.stop("recalled", command.state.recalled or "a person cancelled it")
             return command.stop("failed", str(getattr(error, "cause", None) or error))
 
-    @workflow.signal
+    @workflow.signal(description="From a NodePool: a permit, or why there is none")
     def permitted(self, answer: PermitAnswered) -> None:
         """Once nodes are out of service they count for their budgets by themselves, and a refusal says nothing new."""
         state = self._command.state
@@ -220,7 +220,7 @@ class DisruptionWorkflow:
         if uid in uids and (answer.granted or state.step == "Permit"):
             self._command.change(permits={**state.permits, uid: answer})
 
-    @workflow.signal
+    @workflow.signal(description="From a NodeClaim that was bought for this: it is ready, or will not be")
     def replacement(self, said: ReplacementSaid) -> None:
         if said.ready:
             others = tuple(one for one in self._command.state.ready if one != said.claim)
@@ -228,11 +228,11 @@ class DisruptionWorkflow:
         else:
             self._command.change(lost=f"replacement {said.claim}: {said.why}")
 
-    @workflow.signal
+    @workflow.signal(description="From a NodePool: it called the permit back")
     def recalled(self, recalled: PermitRecalled) -> None:
         self._command.change(recalled=recalled.why or "its permit was recalled")
 
-    @workflow.update
+    @workflow.update(description='Undo it: its nodes stay, its replacements go: {"by": "ann", "reason": "launch day"}')
     def give_up(self, said: GiveUp) -> Verdict:
         """A person wants it undone."""
         return self._give_up(said)
@@ -242,7 +242,7 @@ class DisruptionWorkflow:
         if why := refusal_of(self._command.state, said):
             raise ValueError(why)
 
-    @workflow.signal
+    @workflow.signal(description="give_up without an answer: works in bulk, and waits for a worker")
     def given_up(self, said: GiveUp) -> None:
         """The same where no worker may be there to answer; what makes no sense is not heeded."""
         self._give_up(said)
@@ -254,6 +254,6 @@ class DisruptionWorkflow:
         self._command.change(**given_up(state, said, workflow.now()))
         return Verdict(message=answer(state, said))
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> CommandState:
         return self._command.state

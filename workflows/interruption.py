@@ -45,13 +45,13 @@ class InterruptionWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         workflow.continue_as_new(self._state)
 
-    @workflow.signal
+    @workflow.signal(description="From a worker at its start: the queue to read")
     def queue_named(self, named: QueueNamed) -> None:
         """A worker started; its settings are newer than those of workers before it."""
         if named.queue != self._state.queue:
             self._change(queue=named.queue, messages=SourceState())
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> InterruptionState:
         return self._state
 

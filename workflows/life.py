@@ -15,7 +15,7 @@ from model.lifecycle import ClaimState, Phase, Step
 from policy.lifecycle import deadline_of, may_follow
 from policy.overdue import is_alarmed, slow_at
 from policy.rules import action_of
-from workflows import attributes, details, ids, measures
+from workflows import details, ids, measures, visible
 from workflows.options import roll_due
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Life:
         if self.state.since is None:
             self.enter(Phase.LAUNCH, "created")
             return
-        self._shown = attributes.shown(self.state)
+        self._shown = visible.of_claim(self.state)
         self._describe()
 
     def enter(self, phase: Phase, cause: str) -> None:
@@ -91,14 +91,14 @@ class Life:
         )
         if phase in (Phase.LAUNCH, Phase.GONE):
             # An answer may have come before the first phase began: it is not in the start's attributes.
-            self._shown = attributes.shown(self.state.model_copy(update={"launched": None}))
+            self._shown = visible.of_claim(self.state.model_copy(update={"launched": None}))
             self._describe()
         else:
             self.show()
 
     def show(self) -> None:
         """One batched upsert of the search attributes that changed, and the details for the Temporal UI."""
-        shown = attributes.shown(self.state)
+        shown = visible.of_claim(self.state)
         changed = [update for name, update in shown.items() if not _same(self._shown.get(name), update)]
         self._shown = shown
         if changed:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from temporalio.common import TypedSearchAttributes
 
 from model.lifecycle import ClaimIdentity
-from workflows import attributes, ids
+from workflows import ids, visible
 
 
 @dataclass(frozen=True)
@@ -25,4 +25,4 @@ class Names:
         return ids.task_queue(self.cluster)
 
     def attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes:
-        return attributes.start_attributes(identity)
+        return visible.claim_start(identity)

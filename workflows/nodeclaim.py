@@ -17,8 +17,10 @@ from model.launches import Launched
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
 from model.messages import GroupAnswered, PermitAnswered
 from model.observations import ClaimSeen
+from model.story import Told
 from policy.interruption import drained_for, words
 from policy.repair import noted
+from workflows import details
 from workflows.answers import Answering
 from workflows.brakes import Braked
 from workflows.life import Life, RollOver
@@ -82,7 +84,7 @@ class NodeClaimWorkflow(Braked, Answering):
                 task.cancel()
         return _outcome(life.state)
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: the NodeClaim and its Node as they are now")
     async def seen(self, seen: ClaimSeen) -> None:
         """What the watch saw. Older observations are dropped, and that the NodeClaim is gone is not taken on trust."""
         if self._is_news(seen) and (seen.exists or not await stands(self._life)) and self._is_news(seen):
@@ -117,7 +119,7 @@ class NodeClaimWorkflow(Braked, Answering):
     def _is_news(self, seen: ClaimSeen) -> bool:
         return seen.number > self._life.state.seen.number
 
-    @workflow.signal
+    @workflow.signal(description="From the launch: the instance, or why there is none")
     def answered(self, answer: GroupAnswered) -> None:
         """What the launch group was answered; only the first answer counts."""
         state = self._life.state
@@ -128,24 +130,28 @@ class NodeClaimWorkflow(Braked, Answering):
         else:
             self._life.change(refused=answer.result)
 
-    @workflow.signal
+    @workflow.signal(description="From its NodePool: a permit to go, or why not now")
     def permitted(self, answer: PermitAnswered) -> None:
         if self._life.state.permit_asked:
             self._life.change(permit=answer)
 
-    @workflow.signal
+    @workflow.signal(description="From its NodePool: the permit is called back")
     def recalled(self, recalled: PermitRecalled) -> None:
         """Its NodePool called the permit back: what has not begun does not begin."""
         give_back(self._life, recalled.why)
 
-    @workflow.signal
+    @workflow.signal(description="From AWS: what it announced of the instance")
     def noticed(self, notices: Notices) -> None:
         """What AWS says of its instance; repeats and any order are harmless."""
         note_notices(self._life, notices)
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> ClaimState:
         return self._life.state
+
+    @workflow.query(description="Why the node is where it is, in words, and how it came there")
+    def told(self) -> Told:
+        return details.told(self._life.state)
 
 
 def _cause(state: ClaimState, phase: Phase) -> str:

@@ -45,12 +45,12 @@ class NodeClassWorkflow:
             if roll_due():
                 workflow.continue_as_new(self._state)
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: the EC2NodeClass as it is now")
     def seen(self, seen: NodeClassSeen) -> None:
         if seen.number > self._state.seen.number:
             self._change(seen=seen)
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> NodeClassState:
         return self._state
 

@@ -76,7 +76,7 @@ class NodePoolWorkflow(Braked, Approving):
             )
             workflow.continue_as_new(self._state)
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: the NodePool as it is now")
     def seen(self, seen: PoolSeen) -> None:
         if seen.number <= self._state.seen.number:
             return
@@ -88,32 +88,36 @@ class NodePoolWorkflow(Braked, Approving):
         if seen.cluster_pause != before.cluster_pause:
             self._braked()
 
-    @workflow.signal
+    @workflow.signal(description="From a node: may it go?")
     def asked(self, asked: PermitAsked) -> None:
         self._permits.ask(asked)
 
-    @workflow.signal
+    @workflow.signal(description="From a node: it needs its permit no more, or has used it")
     def withdrawn(self, withdrawn: PermitWithdrawn) -> None:
         self._permits.withdraw(withdrawn)
 
-    @workflow.signal
+    @workflow.signal(description="From a node that was paused: its permits are void")
     def recall(self, recalled: PermitRecalled) -> None:
         """One of its NodeClaims is paused: whoever has a permit for it gives it back."""
         self._permits.recall(recalled.why, recalled.claim_uid)
 
-    @workflow.signal
+    @workflow.signal(description="From the Cluster workflow: how many permits may be given")
     def booked(self, answer: BookAnswered) -> None:
         self._permits.booked(answer)
 
-    @workflow.signal
+    @workflow.signal(description="From a node: it never joined the cluster")
     def start_failed(self, failed: StartEnded) -> None:
         """One of its NodeClaims never came to be a Node."""
         self._change(registrations=added(self._state.registrations, (failed,)))
         self._failed_anew = True
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> PoolState:
         return self._state
+
+    @workflow.query(description="Who holds disruption of its nodes: the pauses of the NodePool and of the cluster")
+    def pauses(self) -> tuple[str, ...]:
+        return details.pauses(self._state, workflow.now())
 
     async def _news(self) -> None:
         """Sleep until something changed; while wishes wait, also until the budget is due for another look."""

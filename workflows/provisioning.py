@@ -45,33 +45,33 @@ class ProvisioningWorkflow:
             await self._batch()
             await self._pass()
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: pods that wait for a node")
     def demand(self, demand: DemandSeen) -> None:
         known = self._state.demand
         if known is None or demand.number > known.number:
             at_once = demand.at_once or (known is not None and known.at_once)
             self._change(demand=demand.model_copy(update={"at_once": at_once}))
 
-    @workflow.signal
+    @workflow.signal(description="From a NodeClaim that no plan made: it launches with others that are alike")
     def join(self, one: Joining) -> None:
         """A NodeClaim that no plan made wants to launch with others that are alike."""
         self._groups.join(one)
 
-    @workflow.signal
+    @workflow.signal(description="From a NodeClaim that launches itself: what EC2 could not give")
     def refused(self, seen: MarksSeen) -> None:
         """What EC2 could not give to a NodeClaim that launches itself."""
         self._change(unavailable=latest((*self._state.unavailable, *seen.unavailable), workflow.now()))
 
-    @workflow.signal
+    @workflow.signal(description="From the watch: what nodes have shown of their machines")
     def learnt(self, seen: LearntSeen) -> None:
         self._change(kept=self._state.kept.after(seen, workflow.now()))
 
-    @workflow.query
+    @workflow.query(description="What nodes have shown of their machines, for launches")
     def machines(self) -> Learnt:
         """What nodes have shown of their machines, for launches."""
         return self._state.kept.learnt
 
-    @workflow.query
+    @workflow.query(description="All that the workflow knows")
     def state(self) -> ProvisioningState:
         return self._state
 

@@ -50,6 +50,7 @@ PASSED_THROUGH = (
     "workflows.phases",
     "workflows.replicas",
     "workflows.rollouts",
+    "workflows.visible",
 )
 """Loaded once and shared by all runs; kept deterministic by the linter's bans, which cover what the sandbox would."""
 

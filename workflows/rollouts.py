@@ -34,7 +34,7 @@ from model.rollouts import (
 from policy.budgets import Allowance
 from policy.rollout import look
 from policy.rollout_heard import approve, granted, heard, refusal_of, reject
-from workflows import attributes, measures
+from workflows import attributes, measures, visible
 from workflows.options import GATE, LOOK, PATCH, RESOLVE, named
 
 PINNED_FOR: Final = timedelta(days=30)
@@ -276,7 +276,7 @@ class Rollouts:
         """One that waits for a person is found as nodes are."""
         shown = workflow.info().typed_search_attributes
         known = (bool(shown.get(attributes.OVERDUE)), shown.get(attributes.BLOCKED_BY))
-        wanted = attributes.of_rollout(self.overdue, self.words)
+        wanted = visible.of_rollout(self.overdue, self.words)
         if known != tuple(one.value for one in wanted) and (self.overdue or known[0]) and workflow.patched(SHOWN):
             workflow.upsert_search_attributes(wanted)
 

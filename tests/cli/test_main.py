@@ -1,5 +1,8 @@
 """The command line: what a user got wrong is one line on stderr that says what and where, and exit code 2."""
 
+import subprocess
+import sys
+
 import pytest
 from _pytest.capture import CaptureFixture
 
@@ -70,3 +73,13 @@ def test_version_prints_one_line(capsys: CaptureFixture[str]) -> None:
 
 def test_what_did_not_become_true_is_1_and_what_was_refused_is_2() -> None:
     assert (code_of(Failed("pods")), code_of(Refused("--pods"))) == (1, 2)
+
+
+@pytest.mark.parametrize("command", ["get", "why"])
+def test_who_asks_one_question_waits_for_no_kinds_policies_or_tables(command: str) -> None:
+    """Half the time until an answer is the import of modules."""
+    program = f"import sys, cli.main, cli.{command}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert f"cli.{command}" in loaded
+    heavy = ("model.lifecycle", "model.kinds", "policy", "activities", "kubernetes", "boto3", "rich.console")
+    assert [one for one in heavy if one in loaded] == []

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 from cli.lives import NodeLife
-from cli.shown import as_json, as_table, lines_of
+from cli.plan import as_table
+from cli.shown import as_json, lines_of
 from cli.story import Story
 from model.disruption import Exclusion, NodeVerdict
 from model.showing import Shown, ShownCommand

@@ -7,7 +7,8 @@ from rich.console import Console
 from cli.demo_screen import LineScreen, LiveScreen, screen_for
 from cli.lives import NodeLife
 from cli.pods import PodCount, state_of
-from cli.tables import lives_table, span
+from cli.spans import span
+from cli.tables import lives_table
 from cli.view import View
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

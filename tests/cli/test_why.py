@@ -116,3 +116,14 @@ def test_as_json_a_story_is_whole_and_plain() -> None:
     told = json.loads(json.dumps(Story(life, (step,), drift="AMIDrift", expires=START).as_json()))
     assert (told["nodeClaim"], told["pricePerHour"], told["drift"]) == ("one", 0.25, "AMIDrift")
     assert told["expires"] == START.isoformat() and told["steps"][0]["cause"] == "created"
+
+
+def test_the_page_of_a_node_begins_with_what_it_does_and_what_it_waits_for() -> None:
+    identity = ClaimIdentity(cluster="demo", name="one", uid="1", created=START)
+    calm = of_claim(ClaimState(identity=identity, phase=Phase.INITIALIZATION)).splitlines()
+    assert calm[0] == "**The node has joined the cluster and is getting ready.**"
+    assert calm[2] == "**Waits for**: the Node to be Ready, and its startup taints to be gone"
+    held = ClaimState(identity=identity, phase=Phase.DRAIN, overdue=True, blocked_by="pdb default/web allows 0")
+    late = of_claim(held).splitlines()
+    assert late[0] == "**Pods are leaving the node, which is on its way out, past its deadline.**"
+    assert late[2].startswith("**Blocked by**: waits for a person: ") and late[2].endswith("pdb default/web allows 0")

@@ -43,10 +43,10 @@ from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
 from tests.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
 from workflows import ids
-from workflows.attributes import start_attributes
 from workflows.names import Names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.registry import WORKFLOWS, runner
+from workflows.visible import claim_start
 
 
 @dataclass
@@ -97,7 +97,7 @@ class World:
             ClaimState(identity=identity, deadlines=self.deadlines, expected=expected, keeps_records=True),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
-            search_attributes=start_attributes(identity),
+            search_attributes=claim_start(identity),
         )
         await self.see(handle, **seen)
         return handle

@@ -7,7 +7,7 @@ import pytest
 from model.lifecycle import Deadlines, Phase
 from policy.lifecycle import TRANSITIONS, deadline_of, may_follow
 from tests.policy.builders import NOW, after, before, node
-from workflows.details import NEXT
+from workflows.details import DOES, NEXT, WAITS
 from workflows.nodeclaim import PHASES
 
 EDGES = {
@@ -66,7 +66,7 @@ def test_every_phase_can_be_reached_from_launch_and_leads_to_the_end() -> None:
 
 def test_every_phase_but_the_last_is_performed_and_all_say_what_comes_next() -> None:
     assert set(PHASES) == set(Phase) - {Phase.GONE}
-    assert set(NEXT) == set(Phase)
+    assert set(DOES) == set(WAITS) == set(NEXT) == set(Phase)
 
 
 @pytest.mark.parametrize("phase", Phase)
