@@ -1,6 +1,7 @@
 """Whoever opens a workflow in Temporal's UI is told what its signals, updates and queries are for."""
 
 import json
+from typing import Any
 
 import pytest
 from temporalio import workflow
@@ -12,7 +13,7 @@ from workflows.registry import WORKFLOWS
 @pytest.mark.parametrize("kind", WORKFLOWS)
 def test_every_handler_says_what_it_is_for(kind: type) -> None:
     found = workflow._Definition.must_from_class(kind)
-    handlers = {**found.signals, **found.updates, **found.queries}
+    handlers: dict[str | None, Any] = {**found.signals, **found.updates, **found.queries}
     assert [name for name, one in handlers.items() if not one.description] == []
 
 
