@@ -12,8 +12,10 @@ from workflows.registry import WORKFLOWS
 @pytest.mark.parametrize("kind", WORKFLOWS)
 def test_every_handler_says_what_it_is_for(kind: type) -> None:
     found = workflow._Definition.must_from_class(kind)
-    handlers = {**found.signals, **found.updates, **found.queries}
-    assert [name for name, one in handlers.items() if not one.description] == []
+    said = {name: one.description for name, one in found.signals.items()}
+    said |= {name: one.description for name, one in found.updates.items()}
+    said |= {name: one.description for name, one in found.queries.items()}
+    assert [name for name, description in said.items() if not description] == []
 
 
 def test_what_people_send_is_told_apart_from_what_the_worker_sends() -> None:
