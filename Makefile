@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself; a second call starts at once. ARGS goes to the command behind the target.
 .DEFAULT_GOAL := help
-.PHONY: help setup controlplane tools docs demo test check audit sbom bench scenarios chaos clean
+.PHONY: help setup controlplane tools docs pictures demo test check audit sbom bench scenarios chaos clean
 BIN := .venv/bin
 ARGS ?=
 KILLS ?= 100
@@ -17,6 +17,9 @@ controlplane: setup
 
 docs: setup ## The documents as a site, in build/site; every link is checked
 	@$(BIN)/mkdocs build --strict
+
+pictures: controlplane ## The screenshots of Temporal's UI in docs/pictures, taken anew by headless Chromium
+	@$(BIN)/python -m deploy.screenshots $(ARGS)
 
 demo: controlplane ## See nodes come and go on this machine (ARGS=--keep leaves all running)
 	@$(BIN)/tenure demo $(ARGS)

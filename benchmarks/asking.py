@@ -9,11 +9,13 @@ a stand-in answers what the workflow and the planner's host would, so that it is
 import asyncio
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -126,15 +128,30 @@ async def seen(client: Client, cluster: str, number: int) -> None:
         await asyncio.sleep(0.2)
 
 
-def timed(address: str, *arguments: str) -> float:
-    """Seconds of the command as a process of its own. Raises where it fails."""
-    began = time.perf_counter()
+@dataclass(frozen=True)
+class Took:
+    """One command, as a process of its own. Seconds."""
+
+    wall: float
+    cpu: float
+    """Of the processor: what a busy machine stretches less."""
+
+
+def timed(address: str, *arguments: str) -> Took:
+    """Raises where it fails."""
+    before, began = _of_children(), time.perf_counter()
     environment = os.environ | {"TEMPORAL_ADDRESS": address, "CLUSTER_NAME": CLUSTER}
     subprocess.run([sys.executable, "-m", "cli", *arguments], env=environment, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    return Took(time.perf_counter() - began, _of_children() - before)
 
 
-async def measure(address: str, nodes: int, runs: int) -> dict[str, list[float]]:
+def _of_children() -> float:
+    """Processor seconds of child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+async def measure(address: str, nodes: int, runs: int) -> dict[str, list[Took]]:
     client = await Client.connect(address, data_converter=pydantic_data_converter)
     now = datetime.now(UTC)
     await start(client, (state_of(number, now) for number in range(nodes) if number != ASKED))
@@ -155,7 +172,7 @@ async def measure(address: str, nodes: int, runs: int) -> dict[str, list[float]]
     return took
 
 
-def _repeat(runs: int, address: str, *arguments: str) -> list[float]:
+def _repeat(runs: int, address: str, *arguments: str) -> list[Took]:
     timed(address, *arguments)
     return [timed(address, *arguments) for _ in range(runs)]
 
@@ -171,9 +188,14 @@ def asking(
     out = Console(highlight=False)
     out.print(f"Measured on {machine()}, {nodes} nodes, load {os.getloadavg()[0]:.1f}")
     for name, ones in took.items():
-        out.print(f"{name:<24} median {statistics.median(ones):.2f} s, worst {max(ones):.2f} s")
+        walls, cpu = [one.wall for one in ones], statistics.median(one.cpu for one in ones)
+        out.print(
+            f"{name:<24} median {statistics.median(walls):.2f} s, best {min(walls):.2f} s, worst {max(walls):.2f} s; "
+            f"of the processor {cpu:.2f} s"
+        )
     if file:
-        file.write_text(json.dumps({"machine": machine(), "nodes": nodes, "seconds": took}, indent=2) + "\n")
+        figures = {name: [asdict(one) for one in ones] for name, ones in took.items()}
+        file.write_text(json.dumps({"machine": machine(), "nodes": nodes, "took": figures}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -118,10 +118,10 @@ class Bench:
 
     async def step(self, pods: int) -> Step:
         """Raises `Failed` when it does not come to its end."""
-        before, calls = self._measure(), await self._stage.aws.calls()
+        before, calls = costs(self._stage), await self._stage.aws.calls()
         print(f"{self._pods} -> {pods} pods ...", file=sys.stderr, flush=True)
         seconds = await (self._up(pods) if pods > self._pods else self._down())
-        after = self._measure()
+        after = costs(self._stage)
         nodes = len(await self._stage.names(NODES.path(), NODEPOOL))
         ended = await self._ended()
         taken = Step(
@@ -187,13 +187,14 @@ class Bench:
         self._told |= {life.workflow_id for life in fresh}
         return fresh
 
-    def _measure(self) -> dict[str, Usage]:
-        stage = self._stage
-        groups = {part.name: [part.pid] for part in stage.sandbox.processes}
-        taken = measure(groups | {"worker": [stage.worker.pid], "planner": children_of(stage.worker.pid)})
-        # The worker's tree holds its planner; told apart, they add up to the tree.
-        whole, planner = taken["worker"], taken["planner"]
-        return taken | {"worker": Usage(whole.cpu - planner.cpu, whole.rss - planner.rss)}
+
+def costs(stage: Stage) -> dict[str, Usage]:
+    """Of each process: CPU seconds since its start, memory now."""
+    groups = {part.name: [part.pid] for part in stage.sandbox.processes}
+    taken = measure(groups | {"worker": [stage.worker.pid], "planner": children_of(stage.worker.pid)})
+    # The worker's tree holds its planner; told apart, they add up to the tree.
+    whole, planner = taken["worker"], taken["planner"]
+    return taken | {"worker": Usage(whole.cpu - planner.cpu, whole.rss - planner.rss)}
 
 
 if __name__ == "__main__":

@@ -29,10 +29,18 @@ ATTRIBUTES: Final = {
     "TenureDeadline": "when the phase is overdue, or what is waited for is due",
 }
 QUERIES: Final = (
-    ("nodes that are overdue", "TenureOverdue = true and ExecutionStatus = 'Running'"),
-    ("nodes that drain", "TenurePhase = 'Drain' and ExecutionStatus = 'Running'"),
-    ("nodes of a NodePool", "TenureNodePool = 'general' and WorkflowType = 'NodeClaimWorkflow'"),
-    ("what is paused", "TenurePaused = true and ExecutionStatus = 'Running'"),
+    ("nodes that are overdue", "TenureOverdue = true AND ExecutionStatus = 'Running'"),
+    ("nodes that drain", "TenurePhase = 'Drain' AND ExecutionStatus = 'Running'"),
+    (
+        "nodes of a NodePool",
+        "TenureNodePool = 'general' AND WorkflowType = 'NodeClaimWorkflow' AND ExecutionStatus = 'Running'",
+    ),
+    (
+        "nodes that start",
+        "TenurePhase IN ('Launch', 'Registration', 'Initialization') AND ExecutionStatus = 'Running'",
+    ),
+    ("what waits for a person", "TenureBlockedBy STARTS_WITH 'waits for a person' AND ExecutionStatus = 'Running'"),
+    ("what is paused", "TenurePaused = true AND ExecutionStatus = 'Running'"),
     ("the node of an instance, also a gone one", "TenureInstanceId = 'i-0123456789abcdef0'"),
 )
 CONDITIONS: Final[Mapping[str, Iterable[tuple[str, str]]]] = {

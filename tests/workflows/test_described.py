@@ -1,7 +1,6 @@
 """Whoever opens a workflow in Temporal's UI is told what its signals, updates and queries are for."""
 
 import json
-from typing import Any
 
 import pytest
 from temporalio import workflow
@@ -13,8 +12,10 @@ from workflows.registry import WORKFLOWS
 @pytest.mark.parametrize("kind", WORKFLOWS)
 def test_every_handler_says_what_it_is_for(kind: type) -> None:
     found = workflow._Definition.must_from_class(kind)
-    handlers: dict[str | None, Any] = {**found.signals, **found.updates, **found.queries}
-    assert [name for name, one in handlers.items() if not one.description] == []
+    said = {name: one.description for name, one in found.signals.items()}
+    said |= {name: one.description for name, one in found.updates.items()}
+    said |= {name: one.description for name, one in found.queries.items()}
+    assert [name for name, description in said.items() if not description] == []
 
 
 def test_what_people_send_is_told_apart_from_what_the_worker_sends() -> None:

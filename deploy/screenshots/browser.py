@@ -1,0 +1,193 @@
+"""Headless Chromium, told by its DevTools protocol what to open, to press and to photograph.
+
+https://chromedevtools.github.io/devtools-protocol/
+"""
+
+import asyncio
+import base64
+import itertools
+import json
+import os
+import shutil
+import signal
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final, Self
+
+import aiohttp
+
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+TO_INSTALL: Final = (
+    "no Chromium is here: install one (Debian: `apt-get install chromium`; Fedora: `dnf install chromium`; "
+    "macOS: `brew install chromium`), or name its program as CHROMIUM=/path/to/chrome"
+)
+FLAGS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-lcd-text")
+"""Without its own sandbox, since it may be run as root in a container; it opens pages of this machine alone."""
+LOOK_EVERY: Final = 0.1
+TEXT: Final = (
+    "[document, ...[...document.querySelectorAll('iframe')].map(one => one.contentDocument)]"
+    ".map(one => one?.body?.innerText ?? '').join(' ')"
+)
+"""All that is to be read, also in frames of the same site, in which Temporal's UI shows Markdown."""
+PRESSABLE: Final = "button, a, [role=menuitem], [role=option]"
+
+
+class NoBrowser(Exception):
+    """The message says what to install."""
+
+
+class BrowserFault(Exception):
+    """A page that did not come to what it was waited for, or a script that failed."""
+
+
+def find(named: str = "") -> str:
+    """Its program. Raises `NoBrowser`."""
+    found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        raise NoBrowser(f"CHROMIUM={named}: there is no such program" if named else TO_INSTALL)
+    return found
+
+
+class Browser:
+    """An async context manager: one page, without anything remembered from before."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._stack = AsyncExitStack()
+        self._numbers = itertools.count(1)
+        self._page: aiohttp.ClientWebSocketResponse
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        arguments = [*FLAGS, f"--user-data-dir={folder}", "--remote-debugging-port=0", "about:blank"]
+        process = await asyncio.create_subprocess_exec(
+            self._program,
+            *arguments,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._stack.push_async_callback(_end, process)
+        port = await _port(folder / "DevToolsActivePort", process)
+        session = await self._stack.enter_async_context(aiohttp.ClientSession())
+        async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+            page = next(one for one in await answer.json() if one["type"] == "page")
+        self._page = await self._stack.enter_async_context(
+            session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0)
+        )
+
+    async def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        await self._page.send_json({"id": number, "method": method, "params": parameters})
+        while True:
+            answer = json.loads(await self._page.receive_str())
+            if answer.get("id") == number:
+                if "error" in answer:
+                    raise BrowserFault(f"{method}: {answer['error']['message']}")
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    async def size(self, width: int, height: int) -> None:
+        """Of the page, in CSS pixels."""
+        await self._call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+
+    async def open(self, url: str) -> None:
+        await self._call("Page.navigate", url=url)
+
+    async def run(self, script: str) -> Any:
+        """What the expression comes to; promises are waited for."""
+        answer = await self._call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if wrong := answer.get("exceptionDetails"):
+            raise BrowserFault(f"{script[:80]}: {wrong.get('exception', {}).get('description', wrong['text'])}")
+        return answer["result"].get("value")
+
+    async def until(self, script: str, seconds: float = 30.0) -> Any:
+        """Until the expression is true. Raises `BrowserFault` with what the page shows instead."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not (found := await self.run(script)):  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(LOOK_EVERY)
+                return found
+        except TimeoutError:
+            shown = await self.run(TEXT)
+            raise BrowserFault(f"{script[:120]}: not so after {seconds:g} s; the page says: {shown[-600:]}") from None
+
+    async def shows(self, *texts: str, seconds: float = 30.0) -> None:
+        """Until the page shows each of them."""
+        for text in texts:
+            await self.until(f"{TEXT}.includes({json.dumps(text)})", seconds)
+
+    async def press(self, text: str = "", *, within: str = PRESSABLE, seconds: float = 30.0) -> None:
+        """The first that is visible of those that the CSS selector chooses, and of that text in its first line."""
+        wanted = json.dumps(text)
+        await self.until(
+            f"(() => {{ const one = [...document.querySelectorAll({json.dumps(within)})].find(each =>"
+            f" each.checkVisibility({{visibilityProperty: true}}) && (!{wanted}"
+            f" || each.innerText.trim().split('\\n')[0] === {wanted}));"
+            " if (one) one.click(); return !!one; })()",
+            seconds,
+        )
+
+    async def write(self, text: str, *, into: str) -> None:
+        """As if typed, into what the CSS selector chooses."""
+        await self.until(
+            f"(() => {{ const one = document.querySelector({json.dumps(into)}); one?.focus(); return !!one; }})()"
+        )
+        await self._call("Input.insertText", text=text)
+
+    async def keep(self, name: str, value: Any) -> None:
+        """In the storage of the page's site, before it is opened again."""
+        await self.run(f"localStorage.setItem({json.dumps(name)}, {json.dumps(json.dumps(value))})")
+
+    async def place(self, css: str) -> dict[str, float]:
+        """Where it is on the page, as `shoot` takes it."""
+        found: dict[str, float] = await self.run(
+            f"(() => {{ const {{x, y, width, height}} = document.querySelector({json.dumps(css)})"
+            ".getBoundingClientRect(); return {x, y, width, height}; })()"
+        )
+        return found
+
+    async def shoot(self, *, x: float, y: float, width: float, height: float) -> bytes:
+        """A PNG of that part of the page, once its fonts are there and it has come to rest."""
+        await self.run("document.fonts.ready.then(() => true)")
+        clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
+        answer = await self._call("Page.captureScreenshot", format="png", clip=clip)
+        return base64.b64decode(answer["data"])
+
+
+async def _port(file: Path, process: asyncio.subprocess.Process, seconds: float = 30.0) -> int:
+    """That Chromium listens on, as it writes it down. Raises `BrowserFault`."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not (file.exists() and (lines := file.read_text().splitlines())):  # noqa: ASYNC240 - local, tiny
+                if process.returncode is not None:
+                    raise BrowserFault(f"Chromium ended at its start with code {process.returncode}")
+                await asyncio.sleep(LOOK_EVERY)
+            return int(lines[0])
+    except TimeoutError:
+        raise BrowserFault(f"Chromium did not listen within {seconds:g} s") from None
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """With all processes that it made."""
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), 5)
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
