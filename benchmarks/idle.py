@@ -35,8 +35,6 @@ TYPE: Final = "m6i.large"
 """Two CPUs, of which the pods of a node take all but what is less than one more of them."""
 CPU: Final = 1800
 """Thousandths, shared by the pods of a node."""
-CALM: Final = 120.0
-"""Seconds between the last pod that runs and the first look."""
 SAMPLE: Final = 60.0
 """Seconds between two looks."""
 AT_ONCE: Final = 32
@@ -70,10 +68,11 @@ def idle(
     nodes: Annotated[int, typer.Option(min=1, max=2000)] = 300,
     pods: Annotated[int, typer.Option(min=1, max=25, help="On each node.")] = 10,
     minutes: Annotated[float, typer.Option(min=1, max=24 * 60)] = 10,
+    calm: Annotated[float, typer.Option(min=0, help="Seconds from the last pod that runs to the first look.")] = 120,
     file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
     """Bring nodes up, leave them alone, and print what that cost. Exit code 1 when a history had an event."""
-    found = in_sandbox(world(), partial(_run, nodes=nodes, pods=pods, minutes=minutes))
+    found = in_sandbox(world(), partial(_run, nodes=nodes, pods=pods, minutes=minutes, calm=calm))
     print(f"Measured on {machine()}")
     print(
         f"{found.nodes} idle nodes with {found.pods} pods for {found.seconds / 60:.1f} min, "
@@ -88,11 +87,11 @@ def idle(
     return int(bool(found.events))
 
 
-async def _run(sandbox: Sandbox, nodes: int, pods: int, minutes: float) -> Idle:
+async def _run(sandbox: Sandbox, nodes: int, pods: int, minutes: float, calm: float) -> Idle:
     async with Stage(sandbox, deployment=DEPLOYMENT) as stage:
         await _fill(stage, nodes, pods)
-        print(f"calm for {CALM:.0f} s ...", file=sys.stderr, flush=True)
-        await asyncio.sleep(CALM)
+        print(f"calm for {calm:.0f} s ...", file=sys.stderr, flush=True)
+        await asyncio.sleep(calm)
         return await _watch(stage, nodes * pods, minutes * 60)
 
 
