@@ -11,9 +11,8 @@ from kube.errors import Json
 from kube.objects import Objects
 from kube.resources import WORKLOADS
 from model.base import Value
+from model.labels import REPLICAS_BEFORE
 
-REPLICAS_BEFORE: Final = "tenure.sh/replicas-before"
-"""Annotation of a Deployment that was scaled to zero: how many there were."""
 _NAME_LABEL: Final = "app.kubernetes.io/name"
 
 

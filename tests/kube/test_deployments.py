@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kube.client import KubeClient
-from kube.deployments import REPLICAS_BEFORE, KubeDeployments, deployed
+from kube.deployments import KubeDeployments, deployed
+from model.labels import REPLICAS_BEFORE
 
 Json = dict[str, Any]
 Unique = Callable[[str], str]
