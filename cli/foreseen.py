@@ -29,6 +29,7 @@ from kube import resources
 from kube.adapters import KubeAdapters
 from kube.deployments import Deployed, KubeDeployments
 from kube.dns import dns_address
+from kube.doctor import AREA as KINDS
 from kube.doctor import check_kinds, check_version
 from kube.leases import LeaseSeen
 from model.faults import Fault
@@ -38,6 +39,8 @@ from settings import Settings, SettingsError, load
 from worker import aws_settings, host_settings
 
 KARPENTER: Final = "karpenter"
+_OWN: Final = resources.LIFECYCLE_POLICIES.plural
+"""Tenure's own kind: a cluster that has none can be looked at all the same."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,7 @@ async def look_around(cluster: KubeAdapters, given: Sequence[str], karpenter: Pl
 async def report(cluster: KubeAdapters, given: Sequence[str], karpenter: Place, tenure: Place) -> Report:
     """All of it, with what a worker would do. Reads alone. Raises `Refused` as `look_around` does."""
     known = await look_around(cluster, given, karpenter, tenure)
-    if not known.ready:
-        # Without the kinds, or under a wrong name, nothing that is read means anything.
+    if any(one.area == KINDS and one.level == "problem" and _OWN not in one.subject for one in known.findings):
         return known
     try:
         foreseen, profiles = await foresee(cluster, known.settings)
