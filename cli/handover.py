@@ -155,8 +155,8 @@ class Handover:
             expected = decide_first_phase(claim)
             if life is None:
                 waiting.append(f"{claim.name} has no workflow")
-            elif not decide_taken_over(expected, Phase(life.phase)) and not now[uid].deleting:
-                waiting.append(f"the workflow of {claim.name} is in {life.phase}, not in {expected}")
+            elif not _has_it(life, expected) and not now[uid].deleting:
+                waiting.append(f"the workflow of {claim.name} is in {life.phase or 'no phase'}, not in {expected}")
         return _few(waiting)
 
     async def _unstamped(self, standing: Mapping[str, ClaimFact]) -> str:
@@ -280,6 +280,10 @@ class Handover:
                 again = "Then run the same again, which goes on from here, or go back the other way (--back)"
                 raise Failed(f"adopt: the time is over: {why}. To do: {todo}. {again}")
             await asyncio.sleep(LOOK_EVERY)
+
+
+def _has_it(life: NodeLife, expected: Phase) -> bool:
+    return life.phase in list(Phase) and decide_taken_over(expected, Phase(life.phase))
 
 
 def _stays(claim: ClaimFact) -> bool:

@@ -1,20 +1,16 @@
 """Karpenter's cluster is looked at, taken over, handed back, and taken over again: no node drifts, and none goes."""
 
 import asyncio
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-from cli.worker_process import clean_environment
 from kube.resources import EC2_NODE_CLASSES, NAMESPACES, NODE_CLAIMS, NODE_POOLS
 from model import labels
 from model.hashing import HASH_VERSION
+from tests.chaos.adopter import Adopter
 from tests.integration import karpenter
 from tests.integration.eventually import eventually, throughout
 from tests.integration.karpenter import KARPENTER, TENURE, Makeover, deployed
-from tests.integration.objects import Object, node_class
+from tests.integration.objects import node_class
 from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, names
 
@@ -23,7 +19,7 @@ READER = "adopter"
 """May read everything, in Kubernetes and in AWS, and write nothing."""
 
 
-async def test_taken_over_from_karpenter_and_handed_back(product: Product, tmp_path: Path) -> None:
+async def test_taken_over_from_karpenter_and_handed_back(product: Product) -> None:
     await product.work()
     await product.kube.apply(node_class(CLASS))
     try:
@@ -33,14 +29,15 @@ async def test_taken_over_from_karpenter_and_handed_back(product: Product, tmp_p
             made = Makeover(scene, CLASS)
             claims = await made.make()
             async with deployed(product):
-                await _adoption(Adopter(product, scene, made, claims, tmp_path))
-            made.clean()
+                await _adoption(Played(scene, made, claims))
+            await asyncio.to_thread(made.clean)
             await product.work()
     finally:
         await product.delete(EC2_NODE_CLASSES.path(CLASS))
+    await eventually(lambda: product.is_gone(EC2_NODE_CLASSES.path(CLASS)))
 
 
-async def _adoption(adopter: "Adopter") -> None:
+async def _adoption(adopter: "Played") -> None:
     product = adopter.product
     await eventually(adopter.karpenter_leads)
     before = await adopter.look()
@@ -50,8 +47,10 @@ async def _adoption(adopter: "Adopter") -> None:
     assert said["nodeClaims"] == 2 and "none drifted, none was replaced" in said["message"], said
     await throughout(lambda: adopter.goes_on(before), seconds=5)
     await adopter.is_tenures()
+    await adopter.template_stays()
     await adopter.scene.scale(3)
     await eventually(lambda: adopter.scene.pods_run(3))
+    await eventually(lambda: adopter.scene.nodes_are_initialized(3))
     said = await adopter.run("--back", "--yes")
     assert said["nodeClaims"] == 3 and said["left"] == [], said
     await adopter.is_fit_for_karpenter()
@@ -62,28 +61,12 @@ async def _adoption(adopter: "Adopter") -> None:
     await throughout(lambda: adopter.goes_on(before), seconds=3)
 
 
-class Adopter:
-    """Runs the command as a person does, and looks at what it must not touch."""
+class Played(Adopter):
+    """With Karpenter's objects as they were made, and what only they can be asked."""
 
-    def __init__(self, product: Product, scene: Scene, made: Makeover, claims: list[str], folder: Path) -> None:
-        self.product, self.scene, self.made, self.claims, self._folder = product, scene, made, claims, folder
-
-    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "cli", "adopt", "-o", "json", *arguments],
-            env=clean_environment() | self.product.sandbox.environment() | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    async def run(self, *arguments: str, **environment: str) -> Object:
-        """Its answer; the exit code is 0."""
-        child = self.start(*arguments, **environment)
-        out, told = await asyncio.to_thread(child.communicate)
-        assert child.returncode == 0, f"{child.returncode}: {told}\n{out}"
-        answer: Object = json.loads(out)
-        return answer
+    def __init__(self, scene: Scene, made: Makeover, claims: list[str]) -> None:
+        super().__init__(scene.product, scene, made.class_path, claims)
+        self.made = made
 
     async def shadow(self) -> None:
         """Under rights to read alone, and nothing is even tried: two nodes would go on as they are."""
@@ -112,28 +95,6 @@ class Adopter:
         await eventually(self._karpenter_is_stopped)
         child.kill()
         await asyncio.to_thread(child.communicate)
-
-    async def look(self) -> dict[str, Any]:
-        """What has to stay: NodeClaims, Nodes, pods and instances by identity, and what Karpenter made in AWS."""
-        claims = [one for one in await self.scene.claims() if one["metadata"]["name"] in self.claims]
-        hosts = {one["status"]["nodeName"] for one in claims}
-        nodes = [one for one in await self.scene.nodes() if one["metadata"]["name"] in hosts]
-        pods = [one for one in await self.scene.pods() if one["spec"].get("nodeName") in hosts]
-        found = await self.product.kube.request("GET", self.made.class_path)
-        return {
-            "claims": sorted(one["metadata"]["uid"] for one in claims),
-            "nodes": sorted(one["metadata"]["uid"] for one in nodes),
-            "pods": sorted(one["metadata"]["uid"] for one in pods),
-            "instances": sorted(one["status"]["providerID"] for one in claims),
-            "profile": found["status"]["instanceProfile"],
-            "template": karpenter.TEMPLATE in await self.product.launch_templates(),
-        }
-
-    async def goes_on(self, before: dict[str, Any]) -> None:
-        assert await self.look() == before
-        for claim in await self.scene.claims():
-            told = {one: condition(claim, one) for one in (labels.DRIFTED, labels.DISRUPTION_REASON)}
-            assert "True" not in told.values() and "deletionTimestamp" not in claim["metadata"], (told, claim)
 
     async def is_tenures(self) -> None:
         """Stamped, in the phase Ready, and not paused any more."""
@@ -167,9 +128,12 @@ class Adopter:
             assert labels.DISRUPTED_TAINT_KEY not in str(node["spec"].get("taints"))
             owners = [one["name"] for one in node["metadata"]["ownerReferences"]]
             assert owners and set(owners) <= set(names(claims))
-        found = await self.product.kube.request("GET", self.made.class_path)
+        found = await self.product.kube.request("GET", self.class_path)
         assert labels.NODECLASS_TERMINATION_FINALIZER in found["metadata"]["finalizers"]
         await self._is_not_paused()
+
+    async def template_stays(self) -> None:
+        assert karpenter.TEMPLATE in await self.product.launch_templates()
 
     async def karpenter_leads(self) -> None:
         assert await self.product.find(karpenter.LEASE) is not None

@@ -6,7 +6,7 @@ classes and instances, and no workflow has ever heard of any of it.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -76,15 +76,20 @@ def deployment(namespace: str, name: str, replicas: int, image: str, environment
     }
 
 
+Leads = Callable[[bool], Awaitable[None]]
+"""Told again and again whether Karpenter is to lead."""
+
+
 @asynccontextmanager
-async def deployed(product: Product) -> AsyncIterator[None]:
+async def deployed(product: Product, leads: Leads | None = None) -> AsyncIterator[None]:
     """Both Deployments, Karpenter's with two replicas and Tenure's with none. What their pods would do is done by
-    others: while Karpenter has replicas its lease is renewed, while Tenure has some a worker runs."""
+    others: while Karpenter has replicas its lease is renewed, or what `leads` does; while Tenure has, a worker runs."""
     name = product.sandbox.plan.cluster_name
     image = "public.ecr.aws/karpenter/controller:1.14.1"
     await product.kube.apply(deployment("kube-system", "karpenter", 2, image, {"CLUSTER_NAME": name, **CHART}))
     await product.kube.apply(deployment("tenure", "tenure", 0, "tenure:1", {"CLUSTER_NAME": name}))
-    playing = [asyncio.create_task(one(product)) for one in (_lead, _work)]
+    lead = _lead(product, leads or (lambda wanted: _renewed(product, wanted)))
+    playing = [asyncio.create_task(one) for one in (lead, _work(product))]
     try:
         yield
     finally:
@@ -99,11 +104,15 @@ async def replicas(product: Product, path: str) -> int:
     return int((await product.kube.request("GET", path))["spec"]["replicas"])
 
 
-async def _lead(product: Product) -> None:
+async def _lead(product: Product, leads: Leads) -> None:
     while True:
-        if await replicas(product, KARPENTER):
-            await renew(product)
+        await leads(await replicas(product, KARPENTER) > 0)
         await asyncio.sleep(LASTS / 3)
+
+
+async def _renewed(product: Product, wanted: bool) -> None:
+    if wanted:
+        await renew(product)
 
 
 async def _work(product: Product) -> None:
@@ -263,6 +272,7 @@ class Makeover:
         }
 
     def clean(self) -> None:
+        """The instance profile goes with its class."""
         self.product.admin("ec2").delete_launch_template(LaunchTemplateName=TEMPLATE)
 
 
