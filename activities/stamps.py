@@ -10,6 +10,7 @@ from activities.ports import Claims
 from model import labels
 from model.hashing import HASH_VERSION
 from model.kinds import EC2NodeClass, NodeClaim
+from policy.stamps import decide_stamp
 
 
 async def restamp_pool(claims: Claims, found: Iterable[NodeClaim], value: str) -> None:
@@ -29,10 +30,9 @@ async def restamp_class(claims: Claims, node_class: EC2NodeClass, value: str, *,
 
 
 async def _restamp(claims: Claims, found: Iterable[NodeClaim], value: str, *, key: str, version: str) -> None:
-    """One that has drifted keeps its hash under the new version, and so stays drifted. One that was never stamped is
-    left so: somebody made it by hand."""
     for claim in found:
-        if claim.metadata.annotations.get(version, "") in ("", HASH_VERSION) or claim.metadata.deleting:
-            continue
-        stamp = {version: HASH_VERSION} | ({} if claim.is_true(labels.DRIFTED) else {key: value})
-        await claims.patch(claim.name, claim.uid, annotations=stamp, now=datetime.now(UTC))
+        drifted, deleting = claim.is_true(labels.DRIFTED), claim.metadata.deleting
+        notes = claim.metadata.annotations
+        stamp = decide_stamp(notes, value, key=key, version=version, drifted=drifted, deleting=deleting)
+        if stamp:
+            await claims.patch(claim.name, claim.uid, annotations=stamp, now=datetime.now(UTC))

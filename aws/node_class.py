@@ -5,14 +5,15 @@ no other part from being written. Only an empty answer makes a class not ready.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aws.cluster import Clusters
 from aws.launch_templates import LaunchTemplates
 from aws.node_class_parts import Part, Parts
+from aws.profiles import ProfileInUse
 from aws.validating import DEPENDENCIES, Validated, Validation
 from model import labels
 from model.faults import Fault
@@ -39,14 +40,8 @@ class AwsNodeClasses:
 
     async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
         """The parts in Karpenter's order, which is also that of the conditions."""
-        parts = self._parts
         answers = await asyncio.gather(
-            _asked(labels.AMIS_READY, parts.amis(node_class)),
-            _asked(labels.CAPACITY_RESERVATIONS_READY, parts.reserved(node_class)),
-            _asked(labels.PLACEMENT_GROUP_READY, parts.placement_group(node_class)),
-            _asked(labels.SUBNETS_READY, parts.subnets(node_class)),
-            _asked(labels.SECURITY_GROUPS_READY, parts.groups(node_class)),
-            _asked(labels.INSTANCE_PROFILE_READY, parts.profile(node_class)),
+            *self._selected(node_class), _asked(labels.INSTANCE_PROFILE_READY, self._parts.profile(node_class))
         )
         found = [one for one in answers if isinstance(one, Part)]
         silent = [one for one in answers if isinstance(one, _Unanswered)]
@@ -68,6 +63,32 @@ class AwsNodeClasses:
             ca_bundle=await self._ca_bundle(),
             again_in=validated.again_in or (_SOON if self._may_change(node_class) else None),
         )
+
+    async def preview(self, node_class: EC2NodeClass) -> Resolved:
+        """What `resolve` would find of the selectors, with nothing made and nothing tried: reads alone."""
+        answers = await asyncio.gather(*self._selected(node_class))
+        found = [one for one in answers if isinstance(one, Part)]
+        silent = [one for one in answers if isinstance(one, _Unanswered)]
+        return Resolved(
+            status={key: value for part in found for key, value in part.status.items()},
+            conditions=tuple(one for part in found for one in part.conditions),
+            unanswered=tuple(f"{one.what}: {one.why}" for one in silent),
+            ca_bundle=await self._ca_bundle(),
+        )
+
+    async def profile_of(self, node_class: EC2NodeClass) -> ProfileInUse:
+        """What new nodes would have; made only by `resolve`. Raises model.faults."""
+        return await self._parts.profiles.in_use(node_class)
+
+    def _selected(self, node_class: EC2NodeClass) -> list[Coroutine[Any, Any, Part | _Unanswered]]:
+        parts = self._parts
+        return [
+            _asked(labels.AMIS_READY, parts.amis(node_class)),
+            _asked(labels.CAPACITY_RESERVATIONS_READY, parts.reserved(node_class)),
+            _asked(labels.PLACEMENT_GROUP_READY, parts.placement_group(node_class)),
+            _asked(labels.SUBNETS_READY, parts.subnets(node_class)),
+            _asked(labels.SECURITY_GROUPS_READY, parts.groups(node_class)),
+        ]
 
     async def _ca_bundle(self) -> str | None:
         cluster = await _asked("cluster", self._clusters.facts())

@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from aws.cache import Expiring
 from aws.client import AwsClients
@@ -16,6 +16,7 @@ from aws.errors import ALREADY_EXISTS
 from aws.settings import AwsSettings
 from aws.tags import as_dict, as_list, cluster_tag, profile_tags
 from model import labels
+from model.base import Value
 from model.faults import Conflict, Fault, Forbidden, NotFound
 from model.kinds import EC2NodeClass
 
@@ -27,6 +28,15 @@ _MISSING_SECONDS: Final = 50.0
 _NAME: Final = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)
 _FNV_OFFSET: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
+
+
+class ProfileInUse(Value):
+    """The instance profile that new nodes of a class have."""
+
+    name: str
+    there: bool
+    """False: it would be made."""
+    whose: Literal["the class's own", "Karpenter's", "Tenure's"]
 
 
 class Profiles:
@@ -41,10 +51,7 @@ class Profiles:
         """The profile's name; made when it is not there. Raises NotFound for the role."""
         if node_class.spec.instance_profile:
             return node_class.spec.instance_profile
-        # IAM names a role without its path.
-        role = node_class.spec.role.rpartition("/")[2]
-        if not role:
-            raise NotFound("spec.role and spec.instanceProfile are both empty: write one of them")
+        role = _role_of(node_class)
         if self._missing.get(role):
             raise _no_role(role, "")
         return await self._known.get_or((node_class.uid, role), lambda: self._found(node_class, role))
@@ -55,6 +62,16 @@ class Profiles:
         name = self.name_of(node_class, role)
         await self._ensure(node_class, name, role)
         return name
+
+    async def in_use(self, node_class: EC2NodeClass) -> ProfileInUse:
+        """As `resolve`, from reads alone: one that is not there is not made. Raises NotFound where none is named."""
+        if own := node_class.spec.instance_profile:
+            return ProfileInUse(name=own, there=await self._look(own) is not None, whose="the class's own")
+        role = _role_of(node_class)
+        if await self._serves(node_class, role):
+            return ProfileInUse(name=node_class.status.instance_profile, there=True, whose="Karpenter's")
+        name = self.name_of(node_class, role)
+        return ProfileInUse(name=name, there=await self._look(name) is not None, whose="Tenure's")
 
     async def _serves(self, node_class: EC2NodeClass, role: str) -> bool:
         """The profile that the status names is this class's, maybe by another controller, and holds the role."""
@@ -187,6 +204,14 @@ def legacy_name(cluster: str, region: str, node_class: str) -> str:
     for byte in f"{region}{node_class}".encode():
         found = (found * _FNV_PRIME % 2**64) ^ byte
     return f"{cluster}_{found}"
+
+
+def _role_of(node_class: EC2NodeClass) -> str:
+    """IAM names a role without its path. Raises NotFound where there is none."""
+    role = node_class.spec.role.rpartition("/")[2]
+    if not role:
+        raise NotFound("spec.role and spec.instanceProfile are both empty: write one of them")
+    return role
 
 
 def _roles(profile: Mapping[str, Any]) -> list[str]:

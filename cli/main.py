@@ -42,6 +42,7 @@ class Verb:
 
 
 VERBS = {
+    "adopt": Verb("cli.adopt"),
     "approve": Verb("cli.approve"),
     "reject": Verb("cli.approve", "rejecting"),
     "codec-server": Verb("cli.codec_server"),

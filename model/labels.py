@@ -220,7 +220,6 @@ SECURITY_GROUPS_READY: Final = "SecurityGroupsReady"
 INSTANCE_PROFILE_READY: Final = "InstanceProfileReady"
 PLACEMENT_GROUP_READY: Final = "PlacementGroupReady"
 CAPACITY_RESERVATIONS_READY: Final = "CapacityReservationsReady"
-
 # CapacityBuffer
 READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
 PROVISIONING: Final = "Provisioning"
@@ -300,7 +299,6 @@ UNSUPPORTED_KUBELET_CONFIGURATION: Final = "UnsupportedKubeletConfiguration"
 USER_DATA_SIZE_LIMIT_EXCEEDED: Final = "UserDataSizeLimitExceeded"
 CLUSTER_CIDR_RESOLUTION_FAILED: Final = "ClusterCIDRResolutionFailed"
 WAITING_ON_NODECLAIM_TERMINATION: Final = "WaitingOnNodeClaimTermination"
-
 # NodeOverlay
 RUNTIME_VALIDATION: Final = "RuntimeValidation"
 CONFLICT: Final = "Conflict"
@@ -363,6 +361,8 @@ DRY_RUN_FAILED: Final = "DryRunFailed"
 USER_DATA_NEAR_LIMIT: Final = "UserDataNearLimit"
 AWS_NOT_ANSWERING: Final = "AWSNotAnswering"
 CLEAN_UP_FAILED: Final = "CleanUpFailed"
+REPLICAS_BEFORE: Final = "tenure.sh/replicas-before"
+"""Annotation of a Deployment that `tenure adopt` scaled to zero: how many replicas there were."""
 NOMINATED: Final = "tenure.sh/Nominated"
 """Condition of a pod whose `status.nominatedNodeName` says where a plan expects it; the message is that node."""
 

@@ -187,3 +187,13 @@ async def test_an_alias_gives_every_kind_of_node_its_image(cloud: AwsAdapters, a
     assert len(one.status.amis) == count
     types = {each.name: each.image_id for each in await cloud.offerings.instance_types(one)}
     assert len({types[name] for name in ("m5.large", "m6g.large", "g5.xlarge", "g5g.xlarge")}) == 4
+
+
+async def test_a_preview_finds_what_resolving_finds_and_only_reads(cloud: AwsAdapters, control: AwsControl) -> None:
+    control.clear_counters()
+    seen = await cloud.resolver.preview(node_class())
+    made = [one for one in control.counters() if not one.partition(":")[2].startswith(("Describe", "Get", "List"))]
+    assert made == [], f"it was not read alone: {made}"
+    found = await cloud.resolver.resolve(node_class())
+    assert seen.ca_bundle == found.ca_bundle
+    assert seen.status == {key: value for key, value in found.status.items() if key != "instanceProfile"}

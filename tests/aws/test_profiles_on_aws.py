@@ -145,3 +145,23 @@ def test_old_names_are_made_with_karpenters_hash(said: str, found: int) -> None:
 async def resolve(cloud: AwsAdapters, one: EC2NodeClass) -> str:
     part = await cloud.resolver._parts.profiles.resolve(one)
     return part
+
+
+async def test_which_profile_new_nodes_have_is_told_and_none_is_made(
+    cloud: AwsAdapters, iam: Any, control: AwsControl
+) -> None:
+    to_be = await cloud.resolver.profile_of(node_class())
+    assert (to_be.there, to_be.whose) == (False, "Tenure's") and names(iam) == []
+    own = await cloud.resolver.profile_of(node_class(role="", instanceProfile="mine"))
+    assert (own.name, own.there, own.whose) == ("mine", False, "the class's own")
+    assert control.count("iam:CreateInstanceProfile") == 0
+    assert await resolve(cloud, node_class()) == to_be.name
+    assert (await cloud.resolver.profile_of(node_class())).there
+
+
+async def test_karpenters_profile_stays_in_use_while_it_holds_the_role(cloud: AwsAdapters, iam: Any) -> None:
+    made_elsewhere(iam, "demo_40679907953804", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
+    taken = EC2NodeClass.from_object({**node_class().to_object(), "status": {"instanceProfile": "demo_40679907953804"}})
+    found = await cloud.resolver.profile_of(taken)
+    assert (found.name, found.there, found.whose) == ("demo_40679907953804", True, "Karpenter's")
+    assert await resolve(cloud, taken) == found.name

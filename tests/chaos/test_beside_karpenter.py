@@ -3,19 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 
 import aiohttp
 
 from tests.integration.eventually import eventually, throughout
+from tests.integration.karpenter import HOLDER, LASTS, NAME, renew
 from tests.integration.product import Product
 from tests.integration.scene import Scene
-
-NAME = "karpenter-leader-election"
-PATH = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{NAME}"
-HOLDER = "karpenter-7d9c4f2a"
-LASTS = 3
-"""Seconds after the last renewal."""
 
 
 async def test_a_worker_waits_until_karpenters_lease_lapses(product: Product) -> None:
@@ -42,7 +36,7 @@ async def test_a_worker_waits_until_karpenters_lease_lapses(product: Product) ->
 @asynccontextmanager
 async def _karpenter(product: Product) -> AsyncIterator[None]:
     """Its leader renews the lease inside the block."""
-    await _renew(product)
+    await renew(product)
     renewing = asyncio.create_task(_keep_renewing(product))
     try:
         yield
@@ -54,17 +48,7 @@ async def _karpenter(product: Product) -> AsyncIterator[None]:
 async def _keep_renewing(product: Product) -> None:
     while True:
         await asyncio.sleep(LASTS / 3)
-        await _renew(product)
-
-
-async def _renew(product: Product) -> None:
-    spec = {
-        "holderIdentity": HOLDER,
-        "leaseDurationSeconds": LASTS,
-        "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-    }
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
-    await product.kube.apply(lease | {"metadata": {"name": NAME, "namespace": "kube-system"}})
+        await renew(product)
 
 
 async def _refuses(product: Product) -> None:

@@ -1,0 +1,85 @@
+"""Karpenter's settings, variable by variable: what Tenure is to be told, and what it has nothing for."""
+
+import pytest
+
+from cli.karpenter_settings import Row, compared, findings_of, inherited
+from kube.deployments import Deployed
+
+CHART = {
+    "CLUSTER_NAME": "demo",
+    "KARPENTER_SERVICE": "karpenter",
+    "BATCH_IDLE_DURATION": "1s",
+    "VM_MEMORY_OVERHEAD_PERCENT": "0.075",
+    "FEATURE_GATES": "ReservedCapacity=true,SpotToSpotConsolidation=true,SomethingOld=true",
+    "INTERRUPTION_QUEUE": "demo",
+    "METRICS_PORT": "8080",
+}
+
+
+def of(environment: dict[str, str], name: str = "karpenter", **more: object) -> Deployed:
+    return Deployed.model_validate(
+        {"namespace": "kube-system", "name": name, "replicas": 2, "environment": environment, **more}
+    )
+
+
+def rows(environment: dict[str, str], tenure: dict[str, str] | None = None) -> dict[str, Row]:
+    ours = of(tenure, "tenure") if tenure is not None else None
+    return {one.variable: one for one in compared(of(environment), ours)}
+
+
+def test_before_tenure_is_installed_they_say_what_to_set() -> None:
+    found = rows(CHART)
+    assert (found["CLUSTER_NAME"].verdict, found["CLUSTER_NAME"].tenure) == ("set", "demo")
+    assert found["FEATURE_GATES"].tenure == "ReservedCapacity=true,SpotToSpotConsolidation=true"
+    assert found["KARPENTER_SERVICE"].todo.startswith("nothing")
+    assert found["METRICS_PORT"].todo == "nothing: Tenure's chart sets its own"
+    assert {one.level for one in findings_of(list(found.values()))} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [("60m", "same"), ("1h", "same"), ("2h", "differs"), (None, "differs")],
+)
+def test_values_are_compared_by_what_they_mean(ours: str | None, verdict: str) -> None:
+    tenure = {"CLUSTER_NAME": "demo"} | ({"AMI_REFRESH_INTERVAL": ours} if ours else {})
+    assert (
+        rows({"CLUSTER_NAME": "demo", "AMI_REFRESH_INTERVAL": "1h"}, tenure)["AMI_REFRESH_INTERVAL"].verdict == verdict
+    )
+
+
+def test_what_says_karpenters_default_needs_nothing() -> None:
+    assert rows({"BATCH_IDLE_DURATION": "1s"}, {})["BATCH_IDLE_DURATION"].verdict == "same"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "level"),
+    [
+        ("CLUSTER_NAME", "other", "problem"),
+        ("LEADER_ELECTION_NAME", "mine", "problem"),
+        ("INTERRUPTION_QUEUE", "queue", "advice"),
+        ("VM_MEMORY_OVERHEAD_PERCENT", "seven", "problem"),
+        ("IGNORE_DRA_REQUESTS", "false", "advice"),
+        ("DISABLE_LEADER_ELECTION", "true", "advice"),
+        ("HTTPS_PROXY", "http://proxy:3128", "advice"),
+    ],
+)
+def test_what_does_not_agree_is_said_with_what_to_do(variable: str, value: str, level: str) -> None:
+    found = rows({variable: value}, {"CLUSTER_NAME": "demo"})[variable].finding()
+    assert found is not None and found.level == level and found.todo and value in found.subject
+
+
+def test_what_stands_elsewhere_is_to_be_looked_up() -> None:
+    karpenter = of({}, elsewhere=("MEMORY_LIMIT", "ConfigMap more"))
+    (row,) = compared(karpenter, None)
+    assert (row.variable, row.verdict) == ("ConfigMap more", "elsewhere")
+
+
+def test_tenures_own_deployment_wins_over_karpenters() -> None:
+    found = inherited(of(CHART), of({"BATCH_IDLE_DURATION": "3s", "TEMPORAL_ADDRESS": "in-cluster:7233"}, "tenure"))
+    assert (found["CLUSTER_NAME"], found["BATCH_IDLE_DURATION"]) == ("demo", "3s")
+    assert found["SYSTEM_NAMESPACE"] == "kube-system"
+    assert not {"TEMPORAL_ADDRESS", "METRICS_PORT", "KARPENTER_SERVICE"} & found.keys()
+
+
+def test_what_tenure_does_not_take_is_not_taken_from_karpenter() -> None:
+    assert "VM_MEMORY_OVERHEAD_PERCENT" not in inherited(of({"VM_MEMORY_OVERHEAD_PERCENT": "seven"}), None)

@@ -1,0 +1,78 @@
+"""A controller's Deployment as one sees it from outside: environment, flags, what stands elsewhere, and its scale."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kube.client import KubeClient
+from kube.deployments import KubeDeployments, deployed
+from model.labels import REPLICAS_BEFORE
+
+Json = dict[str, Any]
+Unique = Callable[[str], str]
+
+
+def deployment(name: str = "karpenter", replicas: int = 2, **container: Any) -> Json:
+    marks = {"app.kubernetes.io/name": name}
+    main = {"name": "controller", "image": "karpenter/controller:1.14.1", **container}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "labels": marks},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": marks},
+            "template": {
+                "metadata": {"labels": marks},
+                # Nowhere: what is looked at is the Deployment alone.
+                "spec": {"containers": [main], "nodeSelector": {"kubernetes.io/hostname": "nowhere"}},
+            },
+        },
+    }
+
+
+def test_flags_win_over_the_environment() -> None:
+    found = deployed(
+        deployment(
+            env=[{"name": "CLUSTER_NAME", "value": "demo"}, {"name": "LOG_LEVEL", "value": "info"}],
+            args=["--log-level=debug", "--isolated-vpc", "--batch-idle-duration", "2s"],
+        )
+    )
+    assert found.environment == {
+        "CLUSTER_NAME": "demo",
+        "LOG_LEVEL": "debug",
+        "ISOLATED_VPC": "true",
+        "BATCH_IDLE_DURATION": "2s",
+    }
+    assert (found.path, found.replicas, found.running) == ("default/karpenter", 2, 0)
+
+
+def test_what_stands_in_other_objects_is_named() -> None:
+    fields = {"valueFrom": {"resourceFieldRef": {"resource": "limits.memory"}}}
+    found = deployed(
+        deployment(
+            env=[{"name": "MEMORY_LIMIT", **fields}],
+            envFrom=[{"configMapRef": {"name": "more"}}, {"secretRef": {"name": "keys"}}],
+        )
+    )
+    assert found.environment == {} and found.elsewhere == ("MEMORY_LIMIT", "ConfigMap more", "Secret keys")
+
+
+async def test_it_comes_back_with_as_many_as_there_were(admin: KubeClient, unique: Unique) -> None:
+    name = unique("karpenter")
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    await admin.request("POST", path, body=deployment(name, replicas=3))
+    found = KubeDeployments(admin)
+    try:
+        for _ in range(2):
+            assert await found.stop("default", name)
+            stopped = await found.get("default", name)
+            assert stopped is not None and (stopped.replicas, stopped.before) == (0, 3)
+        for _ in range(2):
+            assert await found.start("default", name, otherwise=1)
+            started = await admin.request("GET", f"{path}/{name}")
+            assert started["spec"]["replicas"] == 3
+            assert REPLICAS_BEFORE not in (started["metadata"].get("annotations") or {})
+        assert [one.name for one in await found.called(name)] == [name]
+        assert not await found.stop("default", "nobody") and await found.get("default", "nobody") is None
+    finally:
+        await admin.request("DELETE", f"{path}/{name}")
