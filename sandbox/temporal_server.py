@@ -129,6 +129,10 @@ class TemporalServer:
             await asyncio.to_thread(self.store.empty, database)
         await self.upgrade()
 
+    def size(self) -> int:
+        """Bytes of both databases, indexes and all."""
+        return sum(int(self.store.ask(database, f"SELECT pg_database_size('{database}')")) for database in SCHEMAS)
+
     # --- how it is set up ---
 
     @property
