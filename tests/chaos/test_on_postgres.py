@@ -1,4 +1,4 @@
-"""A Temporal server on PostgreSQL: set back to an older backup, upgraded, guarded, encrypted. For `make postgres`."""
+"""A Temporal server on PostgreSQL: set back to an older backup, guarded, encrypted. `make postgres` runs it."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -16,8 +16,7 @@ from kube.resources import NODE_CLAIMS
 from model.lifecycle import Phase
 from sandbox.plan import Plan
 from sandbox.temporal_server import TemporalServer
-from tests.integration.drains import protect
-from tests.integration.eventually import eventually, throughout
+from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
 
@@ -75,31 +74,6 @@ async def test_an_older_backup_takes_no_node_away_and_buys_none_again(
         await eventually(lambda: stays.nodes_are_initialized(2))
         assert len(stays.launched()) == 2
         assert await product.failed_workflows() == []
-
-
-async def test_server_and_database_start_anew_under_a_worker_at_work(product: Product, server: TemporalServer) -> None:
-    """As an upgrade does it: all is stopped, the schema brought up to date, and started."""
-    worker = await product.work()
-    async with product.scene("steady", after="Never") as steady, product.scene("drains", after="Never") as drains:
-        await asyncio.gather(steady.run(1), drains.run(1))
-        await protect(drains, "true")
-        (going,) = names(await drains.claims())
-        await product.delete(NODE_CLAIMS.path(going))
-        await eventually(lambda: drains.says(going, "do-not-disrupt"))
-        for part in ("temporal", "postgres"):
-            await asyncio.to_thread(product.sandbox.stop_part, part)
-        await steady.scale(2)
-        await throughout(lambda: drains.pods_run(1), seconds=5)
-        await asyncio.to_thread(product.sandbox.start_part, "postgres")
-        await _in_world(product, server.upgrade())
-        await eventually(lambda: steady.pods_run(2))
-        await drains.pods_run(1)
-        await protect(drains, "false")
-        await eventually(lambda: drains.claims_are_gone([going]))
-        await eventually(lambda: drains.pods_run(1))
-        await steady.nodes_were_bought(2)
-        await drains.nodes_were_bought(2)
-        assert product.worker is worker and worker.running, f"the worker ended, see {worker.log}"
 
 
 async def test_nobody_is_let_in_without_a_certificate_and_the_doctor_finds_it_well(
