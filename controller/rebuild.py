@@ -76,8 +76,9 @@ class Rebuild:
         kinds = {one.kind for one in found}
         if "SearchAttribute" in kinds:
             await register_attributes(self._temporal)
-        if "Cluster" in kinds:
-            await start_singletons(self._temporal, self._cluster, window, events=events)
+        if singletons := {one.workflow for one in found if one.kind == "Cluster"}:
+            # No others: one that reads a queue may know it from a worker, and these settings may not.
+            await start_singletons(self._temporal, self._cluster, window, events=events, only=singletons)
         if "Schedule" in kinds:
             await start_schedules(self._temporal, self._cluster)
         missing = {kind: {one.name for one in found if one.kind == kind and not one.gone} for kind in kinds}

@@ -84,7 +84,7 @@ class TemporalServer:
         await self._until_registered(client)
 
     async def upgrade(self, version: str = "") -> None:
-        """The schema as this version wants it, and the server on it, which is stopped before. Empty: the version it has."""
+        """The schema as this version, or the one that it has, wants it, and the server on it, which was stopped."""
         if version:
             self._take(version)
         await asyncio.to_thread(self._schema)
