@@ -1,6 +1,6 @@
 # Every target sets up what it needs by itself; a second call starts at once. ARGS goes to the command behind the target.
 .DEFAULT_GOAL := help
-.PHONY: help setup controlplane tools docs pictures demo test check audit sbom bench scenarios chaos clean
+.PHONY: help setup controlplane tools docs pictures demo test check audit sbom bench scenarios chaos postgres clean
 BIN := .venv/bin
 ARGS ?=
 KILLS ?= 100
@@ -61,6 +61,13 @@ scenarios: controlplane ## The five promises, row by row: kept, broken, or no te
 chaos: controlplane ## A node's life survives anything: 100 kills, outages, 300 nodes in a lossy cloud (KILLS=20: fewer)
 	@TENURE_KILLS=$(KILLS) TENURE_CHURN=50 TENURE_APART=400 TENURE_OUTAGE=120 TENURE_LOSSY=300 $(BIN)/python -m pytest -s \
 	    tests/chaos/test_killed_anywhere.py tests/chaos/test_outages.py tests/chaos/test_lossy_cloud.py $(ARGS)
+
+POSTGRES := $(addprefix tests/,chaos/test_on_postgres.py chaos/test_upgraded.py chaos/test_rebuilt.py chaos/test_outages.py \
+    chaos/test_killed_in_a_drain.py scenarios/test_001_killed.py scenarios/test_001_one_node.py integration/test_drains.py)
+
+postgres: controlplane ## The main scenarios with a Temporal server on PostgreSQL, with mTLS and encryption
+	@$(BIN)/python -c 'from sandbox.controlplane.tools import TEMPORALS, temporal_server as build; [build(one) for one in TEMPORALS]'
+	@$(BIN)/python -m pytest --temporal=postgres --encrypted $(POSTGRES) $(ARGS)
 
 clean: ## Remove .venv and everything else that was made here
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """End to end: how long from `kubectl scale` to all pods Running, and to nothing left, and what it costs.
 
-    python -m benchmarks.scale [--steps 100,500,1000,0] [--fresh] [--json FILE]
+    python -m benchmarks.scale [--steps 100,500,1000,0] [--fresh] [--temporal postgres] [--json FILE]
 
 The world is the one that Karpenter was measured in: nodes of at most 8 vCPU, an instance pending for 1 s, a boot of
 2 s, 2 s to shut down, WhenEmpty after 0 s, a budget of 100 %, the batch window at its defaults.
@@ -9,6 +9,7 @@ The world is the one that Karpenter was measured in: nodes of at most 8 vCPU, an
 import json
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +31,7 @@ from cli.worker_metrics import line_of as line_of_failures
 from cli.worker_metrics import read_failed_tasks
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from model.labels import NODEPOOL
-from sandbox.plan import CRDS, Plan
+from sandbox.plan import CRDS, Plan, Temporals
 from sandbox.world import Sandbox
 
 PATIENCE = 300.0
@@ -43,11 +44,12 @@ app = benchmark()
 def scale(
     steps: Annotated[str, typer.Option(help="Numbers of pods, one after the other.")] = "100,500,1000,0",
     fresh: Annotated[bool, typer.Option("--fresh", help="Each size from zero: back to 0 pods in between.")] = False,
+    temporal: Annotated[Temporals, typer.Option(help="The dev server, or one on PostgreSQL.")] = "dev",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
     """Scale a Deployment and print what it took."""
     sizes = sizes_of(steps, fresh=fresh)
-    taken, note = in_sandbox(world(), partial(_run, sizes=sizes))
+    taken, note = in_sandbox(world(temporal), partial(_run, sizes=sizes))
     report(taken, fresh=fresh, note=note)
     if json_file:
         json_file.write_text(json.dumps(as_json(taken, note=note), indent=2) + "\n")
@@ -68,10 +70,11 @@ def sizes_of(steps: str, *, fresh: bool) -> list[int]:
     return wanted if wanted[-1] == 0 else [*wanted, 0]
 
 
-def world() -> Plan:
+def world(temporal: Temporals = "dev") -> Plan:
     """The cluster's name is the one that `examples/` select subnets and groups by."""
     return Plan(
         cluster_name="demo",
+        temporal=temporal,
         manifests=(CRDS, RBAC),
         aws_arguments=("--pending-seconds=1", "--shutting-down-seconds=2", *aws_arguments()),
         node_arguments=("--boot-seconds=2",),
@@ -95,10 +98,24 @@ async def _run(sandbox: Sandbox, sizes: list[int]) -> tuple[list[Step], str]:
     async with Stage(sandbox, deployment=DEPLOYMENT) as stage:
         bench = Bench(stage)
         await bench.prepare()
+        before = store_size(sandbox)
         taken = [await bench.step(size) for size in sizes]
         note = line_of_failures(await read_failed_tasks(stage.worker.metrics_port))
+        note = "\n".join(filter(None, (note, line_of_store(store_size(sandbox) - before, taken))))
         await bench.leave()
         return taken, note
+
+
+def store_size(sandbox: Sandbox) -> int:
+    """Bytes of Temporal's databases on PostgreSQL, indexes and all; 0 with the dev server."""
+    return sandbox.temporal_server.size() if sandbox.plan.temporal == "postgres" else 0
+
+
+def line_of_store(grown: int, taken: Sequence[Step]) -> str:
+    lives = sum(len(step.events) for step in taken)
+    if not grown or not lives:
+        return ""
+    return f"PostgreSQL grew by {grown / 2**20:.1f} MiB with {lives} lives: {grown / 2**10 / lives:.0f} KiB each"
 
 
 class Bench:

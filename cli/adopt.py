@@ -14,6 +14,7 @@ import typer
 from temporalio.client import Client
 
 from cli.connection import Connection
+from cli.drawn import draw
 from cli.exits import Failed, Refused
 from cli.findings import summary
 from cli.foreseen import Place, Report, as_json, as_tables, connected, look_around, report, verdict
@@ -61,7 +62,7 @@ def adopt(
     seconds = (_seconds("--within", within), _seconds("--settle", settle))
     if dry_run:
         found = asyncio.run(_look(context.args, theirs, ours))
-        answer(output, as_json(found), *as_tables(found))
+        draw(output, as_json(found), *as_tables(found))
         return int(not found.ready)
     handed = asyncio.run(_hand(context.args, theirs, ours, seconds, back=back, yes=yes))
     shown = {"message": handed.message, "nodeClaims": handed.claims, "left": list(handed.left)}

@@ -18,8 +18,8 @@ from cli.adoption import of_classes, of_controller, of_nodes, of_objects
 from cli.exits import Refused
 from cli.findings import findings_table, summary
 from cli.karpenter_settings import Row, arguments, compared, findings_of, inherited
+from cli.plan import as_table as shown_table
 from cli.shown import as_json as shown_json
-from cli.shown import as_table as shown_table
 from cli.simulated import Simulation, simulation
 from cli.simulated import as_json as plan_json
 from cli.simulated import as_table as plan_table

@@ -57,6 +57,7 @@ VERBS = {
     "instance-types": Verb("cli.instance_types"),
     "plan": Verb("cli.plan"),
     "pause": Verb("cli.pause", "pausing"),
+    "rebuild": Verb("cli.rebuild"),
     "resume": Verb("cli.pause", "resuming"),
     "simulate": Verb("cli.simulate"),
     "startups": Verb("cli.startups"),

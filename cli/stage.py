@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import structlog
 from temporalio.client import Client, WorkflowExecution
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
 from cli.aws_view import AwsView
@@ -81,9 +80,7 @@ class Stage:
         watcher = await connect(str(self.sandbox.kubeconfig))
         self._stack.push_async_callback(watcher.close)
         self.pods = await self._stack.enter_async_context(PodWatch(watcher, f"app={self._deployment}"))
-        self.temporal = await Client.connect(
-            self.sandbox.temporal_address, namespace=self.sandbox.plan.namespace, data_converter=pydantic_data_converter
-        )
+        self.temporal = await self.sandbox.temporal_client()
         self.lives = Lives(self.temporal, self.sandbox.plan.cluster_name)
         await self.hire()
         await self.worker.start()

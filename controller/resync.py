@@ -56,7 +56,8 @@ def mend(
 ) -> tuple[int, int]:
     """How many lives were started and how many were told that their NodeClaim is gone."""
     claims = {telling.workflow_id(claim): claim for claim in caches.claims.values()}
-    started = [claim for key, claim in claims.items() if key not in running and _needs_life(claim, now)]
+    missing = [claim for key, claim in claims.items() if key not in running and needs_life(claim)]
+    started = [claim for claim in missing if now - claim.created > YOUNG]
     for claim in started:
         log.warning("NodeClaim without a running workflow: started", name=claim.name)
         telling.revive(claim, known, now)
@@ -68,10 +69,9 @@ def mend(
     return len(started), len(orphans)
 
 
-def _needs_life(claim: ClaimFact, now: datetime) -> bool:
+def needs_life(claim: ClaimFact) -> bool:
     """One that is going and no longer carries our finalizer has had its life."""
-    over = claim.deleting and labels.TERMINATION_FINALIZER not in claim.finalizers
-    return not over and now - claim.created > YOUNG
+    return not claim.deleting or labels.TERMINATION_FINALIZER in claim.finalizers
 
 
 def _prune(claims: dict[str, ClaimFact], running: dict[str, datetime], signaller: Signaller) -> None:

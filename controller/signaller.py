@@ -87,6 +87,11 @@ class Signaller:
         self._waiting.pop(key, None)
         self.sent.pop(key, None)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing waits to be accepted."""
+        return not self._waiting and not self._busy
+
     def told(self, key: str) -> str:
         """The digest that was last accepted; empty for none."""
         return self.sent.get(key, "")

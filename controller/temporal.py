@@ -3,6 +3,9 @@
 `worker.py` calls these at its start, in this order. What a person has to mend is a `BadInput` that names the setting.
 """
 
+from collections.abc import Collection
+from typing import Any
+
 import structlog
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import IndexedValueType
@@ -86,35 +89,22 @@ async def register_attributes(temporal: Client) -> None:
             ) from error
 
 
-async def start_singletons(temporal: Client, cluster: str, window: BatchWindow, *, events: str = "") -> None:
-    """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `events`: the queue of EC2's."""
+async def start_singletons(
+    temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", only: Collection[str] = ()
+) -> None:
+    """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `events`: the queue of EC2's, which
+    the last one is told of also when it runs. `only`: those of these ids."""
+    named: dict[str, Any] = {"start_signal": "queue_named", "start_signal_args": [QueueNamed(queue=events)]}
+    starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+        ids.watch(cluster): (WatchWorkflow.run, cluster, {}),
+        ids.provisioning(cluster): (ProvisioningWorkflow.run, ProvisioningState(cluster=cluster, window=window), {}),
+        ids.cluster(cluster): (ClusterWorkflow.run, DisruptionState(cluster=cluster), {}),
+        ids.interruption(cluster): (InterruptionWorkflow.run, InterruptionState(cluster=cluster, queue=events), named),
+    }
     queue, policy = ids.task_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
-    await temporal.start_workflow(
-        WatchWorkflow.run, cluster, id=ids.watch(cluster), task_queue=queue, id_conflict_policy=policy
-    )
-    await temporal.start_workflow(
-        ProvisioningWorkflow.run,
-        ProvisioningState(cluster=cluster, window=window),
-        id=ids.provisioning(cluster),
-        task_queue=queue,
-        id_conflict_policy=policy,
-    )
-    await temporal.start_workflow(
-        ClusterWorkflow.run,
-        DisruptionState(cluster=cluster),
-        id=ids.cluster(cluster),
-        task_queue=queue,
-        id_conflict_policy=policy,
-    )
-    await temporal.start_workflow(
-        InterruptionWorkflow.run,
-        InterruptionState(cluster=cluster, queue=events),
-        id=ids.interruption(cluster),
-        task_queue=queue,
-        id_conflict_policy=policy,
-        start_signal="queue_named",
-        start_signal_args=[QueueNamed(queue=events)],
-    )
+    for key, (run, state, more) in starts.items():
+        if not only or key in only:
+            await temporal.start_workflow(run, state, id=key, task_queue=queue, id_conflict_policy=policy, **more)
 
 
 async def free(temporal: Client, workflow_id: str) -> None:

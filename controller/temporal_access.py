@@ -28,6 +28,19 @@ class Security:
     payload_keys: str = ""
     """File with the keys by which payloads are encrypted; none where they are not."""
 
+    def environment(self) -> dict[str, str]:
+        """What is set of it, as the variables that the worker, `tenure` and Temporal's own tools read."""
+        said = {
+            "TEMPORAL_TLS": "true" if self.tls else "",
+            "TEMPORAL_API_KEY": self.api_key,
+            "TEMPORAL_TLS_SERVER_CA_CERT_PATH": self.ca,
+            "TEMPORAL_TLS_CLIENT_CERT_PATH": self.cert,
+            "TEMPORAL_TLS_CLIENT_KEY_PATH": self.key,
+            "TEMPORAL_TLS_SERVER_NAME": self.server_name,
+            "TEMPORAL_PAYLOAD_KEYS_PATH": self.payload_keys,
+        }
+        return {name: value for name, value in said.items() if value}
+
     def converter(self) -> DataConverter:
         """How payloads are written. Raises `BadInput` for a file that is none of keys."""
         return converter_of(self.payload_keys)

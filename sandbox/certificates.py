@@ -1,4 +1,4 @@
-"""Keys and certificates of the sandbox's control plane: one authority, one serving certificate, one signing key.
+"""Keys and certificates of the sandbox: for its control plane, and for a Temporal service that asks for its clients'.
 
 Made once per state directory and kept with it, so that a reopened sandbox trusts what it trusted before.
 """
@@ -6,6 +6,7 @@ Made once per state directory and kept with it, so that a reopened sandbox trust
 import datetime
 import ipaddress
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 VALID = datetime.timedelta(days=3650)
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 ADDRESSES = ("127.0.0.1", "10.100.0.1")
+_AS_SERVER, _AS_CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,33 @@ class Certificates:
         return self.folder / "service-account.pub"
 
 
+@dataclass(frozen=True)
+class MutualTls:
+    """PEM files for both sides of mTLS under one authority."""
+
+    folder: Path
+
+    @property
+    def authority(self) -> Path:
+        return self.folder / "ca.crt"
+
+    @property
+    def server(self) -> Path:
+        return self.folder / "server.crt"
+
+    @property
+    def server_key(self) -> Path:
+        return self.folder / "server.key"
+
+    @property
+    def client(self) -> Path:
+        return self.folder / "client.crt"
+
+    @property
+    def client_key(self) -> Path:
+        return self.folder / "client.key"
+
+
 def serving_context(files: Certificates) -> ssl.SSLContext:
     """For a server beside the API server that its clients shall trust alike."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -61,11 +90,30 @@ def ensure_certificates(folder: Path) -> Certificates:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority_key, serving_key, signing_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     authority = _authority(authority_key)
+    signed = _signed("kube-apiserver", [_AS_SERVER], serving_key, authority, authority_key)
     _write(files.authority, _pem(authority))
-    _write(files.serving, _pem(_serving(serving_key, authority, authority_key)))
+    _write(files.serving, _pem(signed))
     _write(files.serving_key, _private(serving_key))
     _write(files.service_account_key, _private(signing_key))
     _write(files.service_account_public, _public(signing_key))
+    return files
+
+
+def ensure_mutual_tls(folder: Path) -> MutualTls:
+    """Those that stand in the folder, or new ones. The server's is also good for its calls to itself."""
+    files = MutualTls(folder)
+    if files.client_key.exists():
+        return files
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    authority_key, server_key, client_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
+    authority = _authority(authority_key)
+    server = _signed("temporal", [_AS_SERVER, _AS_CLIENT], server_key, authority, authority_key)
+    client = _signed("tenure", [_AS_CLIENT], client_key, authority, authority_key)
+    _write(files.authority, _pem(authority))
+    _write(files.server, _pem(server))
+    _write(files.server_key, _private(server_key))
+    _write(files.client, _pem(client))
+    _write(files.client_key, _private(client_key))
     return files
 
 
@@ -89,18 +137,22 @@ def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     )
 
 
-def _serving(
-    key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey
+def _signed(
+    name: str,
+    usages: Sequence[x509.ObjectIdentifier],
+    key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    authority_key: ec.EllipticCurvePrivateKey,
 ) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     addresses = [x509.IPAddress(ipaddress.ip_address(text)) for text in ADDRESSES]
     alternatives = x509.SubjectAlternativeName([*(x509.DNSName(text) for text in NAMES), *addresses])
     # Python 3.13 verifies with VERIFY_X509_STRICT, which wants the authority's key identifier.
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     return (
-        _builder(name, authority.subject, key)
+        _builder(subject, authority.subject, key)
         .add_extension(alternatives, critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(issuer, critical=False)
         .sign(authority_key, hashes.SHA256())
     )

@@ -4,9 +4,13 @@
 """
 
 import asyncio
+import base64
+import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from controller.temporal_access import Security
 from sandbox.background import together
 from sandbox.controlplane import find_or_build
 from sandbox.kubernetes import Kubernetes
@@ -15,6 +19,7 @@ from sandbox.processes import Process
 from sandbox.proxy import Proxy
 from sandbox.simulators import aws_part, nodes_part
 from sandbox.temporal import Temporal
+from sandbox.temporal_server import TemporalServer
 
 ACCESS_KEY = "sandbox"
 
@@ -29,7 +34,7 @@ class Parts:
         self.plan, self.directory, self.logs = plan, directory, directory / "logs"
         self.kubernetes: Kubernetes | None = None
         self.proxy: Proxy | None = None
-        self.temporal: Temporal | None = None
+        self.temporal: Temporal | TemporalServer | None = None
         self.aws: Process | None = None
         self.nodes: Process | None = None
         self.aws_endpoint, self.nodes_endpoint = plan.aws_endpoint or "", ""
@@ -44,8 +49,19 @@ class Parts:
 
     @property
     def processes(self) -> list[Process]:
-        own = [self.nodes, self.aws, self.temporal.process if self.temporal else None]
-        return [part for part in own if part] + (self.kubernetes.parts if self.kubernetes else [])
+        own = [part for part in (self.nodes, self.aws) if part]
+        beside = self.temporal.processes if self.temporal else []
+        return own + beside + (self.kubernetes.parts if self.kubernetes else [])
+
+    @property
+    def security(self) -> Security:
+        """How the Temporal of this sandbox is spoken to."""
+        there = self.temporal.security if self.temporal else Security()
+        return replace(there, payload_keys=str(self._keys)) if self.plan.encrypted else there
+
+    @property
+    def _keys(self) -> Path:
+        return self.directory / "temporal" / "payload-keys"
 
     async def start(self) -> None:
         """All at once, the nodes last. Raises `PartFailed`."""
@@ -81,6 +97,7 @@ class Parts:
             found["KUBECONFIG"] = str(self.kubernetes.kubeconfig)
         if self.temporal:
             found |= {"TEMPORAL_ADDRESS": self.temporal.address, "TEMPORAL_NAMESPACE": plan.namespace}
+            found |= self.security.environment()
         if self.aws:
             found |= {"AWS_ENDPOINT_URL": self.aws_endpoint, "AWS_EC2_METADATA_DISABLED": "true"}
             found |= {"AWS_REGION": plan.region, "AWS_DEFAULT_REGION": plan.region}
@@ -94,7 +111,8 @@ class Parts:
             found |= {"kubeconfig": str(self.kubernetes.kubeconfig), "apiserver": self.kubernetes.server}
             found["apiserver by proxy"] = self.proxy.url
         if self.temporal:
-            found |= {"temporal": self.temporal.address, "temporal ui": self.temporal.ui}
+            found |= {"temporal": self.temporal.address}
+            found |= {"temporal ui": self.temporal.ui} if self.temporal.ui else {}
         if self.aws:
             found["aws"] = self.aws_endpoint
         if self.nodes:
@@ -114,13 +132,22 @@ class Parts:
         self.proxy = Proxy(self.kubernetes.server, self.kubernetes.authority, ports["proxy"])
 
     def _make_temporal(self, take: TakePorts) -> None:
-        self.temporal = Temporal(
-            self.directory / "temporal",
-            self.logs,
-            take(*Temporal.PORTS),
-            namespace=self.plan.namespace,
-            search_attributes=self.plan.search_attributes,
-        )
+        folder = self.directory / "temporal"
+        if self.plan.encrypted:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._keys.touch(mode=0o600)
+            self._keys.write_text(f"sandbox {base64.b64encode(secrets.token_bytes(32)).decode()}\n")
+        if self.plan.temporal == "dev":
+            self.temporal = Temporal(
+                folder,
+                self.logs,
+                take(*Temporal.PORTS),
+                namespace=self.plan.namespace,
+                search_attributes=self.plan.search_attributes,
+            )
+        else:
+            ports, version = take(*TemporalServer.PORTS), self.plan.temporal_version
+            self.temporal = TemporalServer(folder, self.logs, ports, namespace=self.plan.namespace, version=version)
 
     def _make_aws(self, port: int) -> None:
         self.aws_endpoint = f"http://127.0.0.1:{port}"

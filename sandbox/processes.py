@@ -36,7 +36,7 @@ class PartFailed(SandboxError):
 class Process:
     """One child. The thread that calls `start` has to outlive the child: the kernel ties their lives together.
 
-    `deadline` is seconds from spawn to healthy.
+    `deadline` is seconds from spawn to healthy; `end` is the signal that asks it to stop.
     """
 
     def __init__(
@@ -48,11 +48,12 @@ class Process:
         health: HealthCheck,
         environment: Mapping[str, str] | None = None,
         deadline: float = 60.0,
+        end: signal.Signals = signal.SIGTERM,
     ) -> None:
         self.name, self.log = name, log
         self.seconds_to_healthy = 0.0
         self._command = [str(word) for word in command]
-        self._health, self._environment, self._deadline = health, environment, deadline
+        self._health, self._environment, self._deadline, self._end = health, environment, deadline, end
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -76,11 +77,11 @@ class Process:
         self.seconds_to_healthy = time.monotonic() - began
 
     async def stop(self, grace: float = 5.0) -> None:
-        """SIGTERM, then SIGKILL after `grace` seconds. Safe to call twice."""
+        """The signal that asks it to, then SIGKILL after `grace` seconds. Safe to call twice."""
         child = self._child
         if child is None:
             return
-        self.signal(signal.SIGTERM)
+        self.signal(self._end)
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(child.wait, grace)
         self.kill()

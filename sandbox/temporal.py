@@ -10,6 +10,7 @@ from pathlib import Path
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
+from controller.temporal_access import Security
 from sandbox.processes import HealthCheck, PartFailed, Process
 
 PRAGMAS = ("journal_mode=wal", "synchronous=0")
@@ -51,7 +52,12 @@ class Temporal:
         self._dynamic_config = dynamic_config
         self.address = f"127.0.0.1:{ports['temporal']}"
         self.ui = f"http://127.0.0.1:{ports['temporal-ui']}"
+        self.security = Security()
         self.process = Process("temporal", self._command(), log=logs / "temporal.log", health=self._health())
+
+    @property
+    def processes(self) -> list[Process]:
+        return [self.process]
 
     async def start(self) -> None:
         """Until the server answers and the search attributes are there. Raises `PartFailed`."""

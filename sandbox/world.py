@@ -17,6 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from temporalio.client import Client
+
+from controller.temporal_access import Security
 from sandbox.background import Background
 from sandbox.errors import NotRunning
 from sandbox.faults import Faults
@@ -26,6 +29,8 @@ from sandbox.plan import PARTS, Plan
 from sandbox.ports import Ports
 from sandbox.processes import Process
 from sandbox.record import DirectoryLock, Record
+from sandbox.temporal import Temporal
+from sandbox.temporal_server import TemporalServer
 
 T = TypeVar("T")
 
@@ -146,11 +151,32 @@ class Sandbox:
 
     @property
     def temporal_address(self) -> str:
-        return _present(self._there.temporal, "temporal").address
+        return self._temporal.address
+
+    @property
+    def temporal_security(self) -> Security:
+        """TLS and encryption, for whoever speaks to it."""
+        return self._there.security
+
+    @property
+    def temporal_server(self) -> TemporalServer:
+        """The one on PostgreSQL, with its database. Raises `NotRunning` where the dev server runs."""
+        if not isinstance(found := self._there.temporal, TemporalServer):
+            raise NotRunning("this sandbox has no Temporal server on PostgreSQL")
+        return found
+
+    async def temporal_client(self) -> Client:
+        """In the caller's loop."""
+        return await Client.connect(
+            self.temporal_address,
+            namespace=self.plan.namespace,
+            tls=self.temporal_security.config(),
+            data_converter=self.temporal_security.converter(),
+        )
 
     @property
     def temporal_ui(self) -> str:
-        return _present(self._there.temporal, "temporal").ui
+        return self._temporal.ui
 
     @property
     def aws_endpoint(self) -> str:
@@ -199,6 +225,12 @@ class Sandbox:
         if self._parts is None or self._background is None:
             raise NotRunning("the sandbox is not running")
         return self._parts
+
+    @property
+    def _temporal(self) -> Temporal | TemporalServer:
+        if (found := self._there.temporal) is None:
+            raise NotRunning("this sandbox runs without temporal")
+        return found
 
     @property
     def _kubernetes(self) -> Kubernetes:

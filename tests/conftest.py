@@ -1,13 +1,14 @@
 """Fixtures for all tests: the world of real parts, started once per run and only when a test asks for it."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import get_args
 
 import pytest
 import pytest_asyncio
 from hypothesis import settings
 
 from cli.rights import RBAC, aws_arguments
-from sandbox.plan import CRDS, Plan
+from sandbox.plan import CRDS, Plan, Temporals
 from sandbox.world import Sandbox
 from tests.integration.acts import Programme
 from tests.integration.product import Product
@@ -24,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kill-seed", type=int, help="kill the worker of the scenarios once, at a moment this seed gives")
+    parser.addoption("--temporal", choices=get_args(Temporals), default="dev", help="which Temporal the world has")
+    parser.addoption("--encrypted", action="store_true", help="the worker encrypts what Temporal stores")
     parser.addoption("--times", type=int, default=1, help="play each scenario so often, one time after the other")
 
 
@@ -46,12 +49,23 @@ def _place(item: pytest.Item) -> int:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def plan(request: pytest.FixtureRequest) -> Plan:
+    """Of a world whose worker has the rights that ship, with the Temporal that this run asks for."""
+    option = request.config.getoption
+    return Plan(
+        manifests=(CRDS, RBAC),
+        aws_arguments=aws_arguments(),
+        temporal=option("--temporal"),
+        encrypted=option("--encrypted"),
+    )
+
+
+@pytest.fixture(scope="session")
+def world(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """Temporal, Kubernetes with CRDs and RBAC, AWS with the worker's IAM policy, and nodes; stopped at the run's end.
 
     Its logs stay in pytest's temporary folder. Tests leave it as they found it.
     """
-    plan = Plan(manifests=(CRDS, RBAC), aws_arguments=aws_arguments())
     with Sandbox(tmp_path_factory.mktemp("world"), plan=plan) as sandbox:
         yield sandbox
         sandbox.check()

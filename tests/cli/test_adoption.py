@@ -10,9 +10,9 @@ from _pytest.capture import CaptureFixture
 
 from aws.profiles import ProfileInUse
 from cli.adoption import of_classes, of_controller, of_nodes, of_objects
+from cli.drawn import draw
 from cli.foreseen import Report, as_json, as_tables
 from cli.main import main
-from cli.output import answer
 from controller.shadow import Foreseen, Taken
 from kube.deployments import Deployed
 from kube.leases import LeaseSeen
@@ -175,12 +175,12 @@ def a_report(*findings: Finding, **more: Any) -> Report:
 def test_scripts_read_the_same_as_people(capsys: CaptureFixture[str]) -> None:
     seen = foreseen(taken(AMI), taken(drifted="AMIDrift"))
     found = a_report(*of_nodes(seen), foreseen=seen, profiles={"default": STAYS})
-    answer("json", as_json(found), *as_tables(found))
+    draw("json", as_json(found), *as_tables(found))
     read = json.loads(capsys.readouterr().out)
     assert read["ready"] is False is not has_problem(found.findings)
     assert [one["drift"] and one["drift"]["reason"] for one in read["nodeClaims"]] == ["AMIDrift", None]
     assert read["instanceProfiles"]["default"]["name"] == "demo_123" and read["wouldLaunch"] is None
-    answer("table", as_json(found), *as_tables(found))
+    draw("table", as_json(found), *as_tables(found))
     shown = capsys.readouterr().out
     assert "AMIDrift" in shown and "Something stands in the way" in shown
 

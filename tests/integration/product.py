@@ -6,8 +6,10 @@ One for the whole run. Workers reach the API server through the sandbox's proxy,
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,10 +19,11 @@ import aiohttp
 import boto3
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecution
-from temporalio.contrib.pydantic import pydantic_data_converter
 
+from cli.connection import Connection
 from cli.lives import Lives
 from cli.rights import WORKER_KEY, service_account
+from cli.worker_process import clean_environment
 from controller.schedules import remove_schedules
 from kube.resources import EC2_NODE_CLASSES
 from sandbox.aws.control import AwsControl
@@ -66,9 +69,7 @@ class Product:
         self._stack.callback(self._ports.close)
         self.kube = await self._stack.enter_async_context(world.cluster.client())
         self.nodes = await self._stack.enter_async_context(NodesControl(world.nodes_endpoint))
-        self.temporal = await Client.connect(
-            world.temporal_address, namespace=world.plan.namespace, data_converter=pydantic_data_converter
-        )
+        self.temporal = await world.temporal_client()
         self.lives = Lives(self.temporal, world.plan.cluster_name)
         namespace, name = service_account()
         self._kubeconfig = await asyncio.to_thread(
@@ -81,6 +82,26 @@ class Product:
         for worker in self.workers:
             worker.kill()
         await self._stack.aclose()
+
+    @property
+    def connection(self) -> Connection:
+        """As a command has it whose options say how this Temporal is reached."""
+        world = self.sandbox
+        return Connection(
+            world.temporal_address, world.plan.namespace, world.plan.cluster_name, world.temporal_security
+        )
+
+    async def tenure(self, *arguments: str) -> tuple[int, Any]:
+        """The exit code of a command that has the worker's settings and rights, and what it says as JSON."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "cli", *arguments, "-o", "json"),
+            env=clean_environment() | self.sandbox.environment() | {"KUBECONFIG": str(self._kubeconfig)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, errors = await process.communicate()
+        assert process.returncode is not None and said, errors.decode()
+        return process.returncode, json.loads(said)
 
     # --- workers ---
 

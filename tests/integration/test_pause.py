@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from cli.connection import Connection
 from cli.pause import Target, tell, wanted_pause
 from kube.resources import NAMESPACES, NODE_CLAIMS, NODES
 from model.drains import DrainState
@@ -28,16 +27,11 @@ SOON = 5.0
 
 async def pause(product: Product, target: Target) -> str:
     wanted = wanted_pause("1h", "", "a test, of pauses", "ann@example.com", datetime.now(UTC))
-    return await tell(connection(product), target, "pause", wanted)
+    return await tell(product.connection, target, "pause", wanted)
 
 
 async def resume(product: Product, target: Target) -> str:
-    return await tell(connection(product), target, "resume", Resume(by="ann@example.com"))
-
-
-def connection(product: Product) -> Connection:
-    plan = product.sandbox.plan
-    return Connection(product.sandbox.temporal_address, plan.namespace, plan.cluster_name)
+    return await tell(product.connection, target, "resume", Resume(by="ann@example.com"))
 
 
 async def annotate(product: Product, path: str, text: str | None) -> None:

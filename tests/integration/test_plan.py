@@ -22,8 +22,7 @@ async def test_a_node_says_what_keeps_it_when_that_changes_and_to_whom_asks(prod
         (node,) = names(await scene.nodes())
         await product.patch(NODES.path(node), {"metadata": {"annotations": {DO_NOT_DISRUPT: "true"}}})
         await eventually(lambda: scene.event(claim, "DisruptionBlocked", f"{DO_NOT_DISRUPT}: true"), seconds=60)
-        sandbox = product.sandbox
-        asking = Connection(sandbox.temporal_address, sandbox.plan.namespace, sandbox.plan.cluster_name)
+        asking = product.connection
         await eventually(lambda: _tells(asking, node, "disruption  stays (NodeDoNotDisrupt;"))
         pod = (await scene.pods())[0]["metadata"]["name"]
         await _tells(asking, f"default/{pod}", f"Pod default/{pod} · node {node}", "stays (NodeDoNotDisrupt;")

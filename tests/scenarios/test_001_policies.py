@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 
-from cli.connection import Connection
 from cli.startups import read, slowest
 from cli.stuck import find
 from controller.overdue_gauges import NAME
@@ -30,9 +29,7 @@ MEASURED = Act("measured", settings={"LOG_LEVEL": "info"})
 
 async def stuck(product: Product) -> dict[str, list[str]]:
     """What `tenure stuck` tells: names of NodeClaims, and what follows for the overdue ones."""
-    plan = product.sandbox.plan
-    connection = Connection(product.sandbox.temporal_address, plan.namespace, plan.cluster_name)
-    overdue, slow, follows, _ = await find(connection)
+    overdue, slow, follows, _ = await find(product.connection)
     return {
         "overdue": [one.name for one in overdue],
         "slow": [one.name for one in slow],

@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from cli.connection import Connection
 from cli.stuck import find
 from kube.resources import JOBS, NODE_CLAIMS
 from model import labels
@@ -172,8 +171,7 @@ async def test_what_follows_a_failure_is_what_the_policy_says(product: Product) 
 
 async def _is_stuck(product: Product, name: str) -> None:
     """As `tenure stuck` lists it, long before its deadline."""
-    plan = product.sandbox.plan
-    overdue, *_ = await find(Connection(product.sandbox.temporal_address, plan.namespace, plan.cluster_name))
+    overdue, *_ = await find(product.connection)
     assert name in [life.name for life in overdue]
 
 

@@ -1,0 +1,201 @@
+"""Workflows and Schedules that a cluster should have in Temporal and has not, and the start of them.
+
+For `tenure rebuild`, after Temporal's database was lost or set back. What is started is started by the very code that
+the watch (`telling.py`) and the worker (`temporal.py`, `schedules.py`) start it with: whoever comes first, it is there
+once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Literal
+
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from controller.resync import needs_life, open_coordinators, open_lives, retire
+from controller.schedules import start_schedules
+from controller.signaller import AT_ONCE, Signaller
+from controller.snapshot import Snapshot
+from controller.temporal import register_attributes, start_singletons
+from model.base import Value
+from model.coordination import BatchWindow
+from model.facts import ClaimFact
+from model.faults import TryLater
+from workflows import attributes, ids
+from workflows.upkeep import TASKS
+
+Kind = Literal["SearchAttribute", "Cluster", "Schedule", "EC2NodeClass", "NodePool", "NodeClaim"]
+SILENCE: Final = 30.0
+"""Seconds in which Temporal accepts nothing, after which nobody waits any longer."""
+_LOOK_EVERY: Final = 0.05
+
+
+class Astray(Value):
+    """Something that is in the cluster and not in Temporal, or the other way round."""
+
+    kind: Kind
+    name: str
+    workflow: str = ""
+    """Its id, or that of the Schedule."""
+    gone: bool = False
+    """A workflow runs whose object is gone; else it is the workflow that is missing."""
+
+
+async def running(temporal: Client, cluster: str) -> frozenset[str]:
+    """The lives and coordinators that visibility shows.
+
+    To be asked before the cluster is read: then no workflow is taken for one whose object is gone."""
+    lives, coordinators = await open_lives(temporal, cluster), await open_coordinators(temporal, cluster)
+    return frozenset(lives) | frozenset(coordinators)
+
+
+class Rebuild:
+    """`look`, then `mend` what was found, once."""
+
+    def __init__(self, temporal: Client, snapshot: Snapshot, seen: frozenset[str]) -> None:
+        self._temporal, self._snapshot, self._seen = temporal, snapshot, seen
+        self._cluster = snapshot.settings.cluster
+        self._signaller = Signaller(temporal, snapshot.settings.task_queue, {})
+        self._telling = snapshot.telling(self._signaller)
+        self._limit = asyncio.Semaphore(AT_ONCE)
+
+    async def look(self) -> list[Astray]:
+        """In the order in which it is mended. Raises RPCError."""
+        return [
+            *await self._attributes(),
+            *await self._singletons(),
+            *await self._schedules(),
+            *await self._coordinators(),
+            *await self._lives(),
+            *await self._orphans(),
+        ]
+
+    async def mend(self, found: Sequence[Astray], window: BatchWindow, *, events: str = "") -> None:
+        """`events`: the queue of EC2's. Raises RPCError, BadInput, and TryLater where Temporal stops accepting."""
+        kinds = {one.kind for one in found}
+        if "SearchAttribute" in kinds:
+            await register_attributes(self._temporal)
+        if singletons := {one.workflow for one in found if one.kind == "Cluster"}:
+            # No others: one that reads a queue may know it from a worker, and these settings may not.
+            await start_singletons(self._temporal, self._cluster, window, events=events, only=singletons)
+        if "Schedule" in kinds:
+            await start_schedules(self._temporal, self._cluster)
+        missing = {kind: {one.name for one in found if one.kind == kind and not one.gone} for kind in kinds}
+        claims = [self._snapshot.caches.claims[name] for name in sorted(missing.get("NodeClaim", ()))]
+        pools, classes = missing.get("NodePool", set()), missing.get("EC2NodeClass", set())
+        self._snapshot.start(self._telling, claims, pools, classes)
+        gone = [one for one in found if one.gone]
+        for life in gone:
+            if life.kind == "NodeClaim":
+                self._telling.say_gone(life.workflow)
+        coordinators = [one.workflow for one in gone if one.kind != "NodeClaim"]
+        retire(coordinators, self._cluster, self._snapshot.caches, self._telling)
+        await self._until_sent()
+
+    # --- what is missing ---
+
+    async def _attributes(self) -> list[Astray]:
+        request = ListSearchAttributesRequest(namespace=self._temporal.namespace)
+        there = (await self._temporal.operator_service.list_search_attributes(request)).custom_attributes
+        return [Astray(kind="SearchAttribute", name=name) for name in attributes.ALL if name not in there]
+
+    async def _singletons(self) -> list[Astray]:
+        wanted = [make(self._cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)]
+        found = await self._without(wanted, self._is_open)
+        return [Astray(kind="Cluster", name=key.rpartition("/")[2], workflow=key) for key in found]
+
+    async def _schedules(self) -> list[Astray]:
+        wanted = {ids.upkeep(self._cluster, name): name for name in TASKS}
+        found = await self._without(wanted, self._is_scheduled)
+        return [Astray(kind="Schedule", name=wanted[key], workflow=key) for key in found]
+
+    async def _coordinators(self) -> list[Astray]:
+        caches = self._snapshot.caches
+        kinds: dict[str, tuple[Kind, str]] = {
+            **{ids.nodeclass(self._cluster, name): ("EC2NodeClass", name) for name in sorted(caches.node_classes)},
+            **{ids.nodepool(self._cluster, name): ("NodePool", name) for name in sorted(caches.pools)},
+        }
+        found = set(await self._without(kinds, self._is_open))
+        return [Astray(kind=kinds[key][0], name=kinds[key][1], workflow=key) for key in kinds if key in found]
+
+    async def _lives(self) -> list[Astray]:
+        claims = self._claims()
+        wanted = [key for key, claim in claims.items() if needs_life(claim)]
+        found = set(await self._without(wanted, self._is_open))
+        return [Astray(kind="NodeClaim", name=one.name, workflow=key) for key, one in claims.items() if key in found]
+
+    async def _orphans(self) -> list[Astray]:
+        """Workflows without their object; each looks for itself before it believes that."""
+        caches, cluster = self._snapshot.caches, self._cluster
+        pools, classes, lives = ids.nodepool(cluster, ""), ids.nodeclass(cluster, ""), f"{cluster}/nodeclaim/"
+        objects: dict[str, tuple[Kind, set[str]]] = {
+            classes: ("EC2NodeClass", {f"{classes}{name}" for name in caches.node_classes}),
+            pools: ("NodePool", {f"{pools}{name}" for name in caches.pools}),
+            lives: ("NodeClaim", set(self._claims())),
+        }
+        found = [
+            Astray(kind=kind, name=key.removeprefix(prefix).partition("/")[0], workflow=key, gone=True)
+            for prefix, (kind, there) in objects.items()
+            for key in sorted(self._seen)
+            if key.startswith(prefix) and key not in there
+        ]
+        ended = set(await self._without([one.workflow for one in found], self._is_open))
+        return [one for one in found if one.workflow not in ended]
+
+    def _claims(self) -> dict[str, ClaimFact]:
+        claims = self._snapshot.caches.claims
+        return {self._telling.workflow_id(claims[name]): claims[name] for name in sorted(claims)}
+
+    # --- asking, and waiting ---
+
+    async def _without(self, keys: Iterable[str], there: Callable[[str], Awaitable[bool]]) -> list[str]:
+        """Those that Temporal itself does not know, whatever visibility shows: that comes later, and after a restore it
+        may be of another time."""
+
+        async def asked(key: str) -> bool:
+            async with self._limit:
+                return await there(key)
+
+        wanted = sorted(keys)
+        answers = await asyncio.gather(*(asked(key) for key in wanted))
+        return [key for key, known in zip(wanted, answers, strict=True) if not known]
+
+    async def _is_open(self, key: str) -> bool:
+        try:
+            described = await self._temporal.get_workflow_handle(key).describe()
+        except RPCError as error:
+            return _absent(error)
+        return described.status is WorkflowExecutionStatus.RUNNING
+
+    async def _is_scheduled(self, key: str) -> bool:
+        try:
+            await self._temporal.get_schedule_handle(key).describe()
+        except RPCError as error:
+            return _absent(error)
+        return True
+
+    async def _until_sent(self) -> None:
+        sending = asyncio.create_task(self._signaller.run())
+        try:
+            await self._accepted()
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _accepted(self) -> None:
+        loop, count = asyncio.get_running_loop(), self._signaller.count
+        since = loop.time()
+        while not self._signaller.idle:
+            if self._signaller.count != count:
+                count, since = self._signaller.count, loop.time()
+            if loop.time() - since > SILENCE:
+                raise TryLater(f"Temporal accepted nothing for {SILENCE:.0f} s, after {count} workflows")
+            await asyncio.sleep(_LOOK_EVERY)
+
+
+def _absent(error: RPCError) -> bool:
+    """False: it is not there. Raises what says something else."""
+    if error.status is not RPCStatusCode.NOT_FOUND:
+        raise error
+    return False

