@@ -88,9 +88,16 @@ class World:
         self.inventory = FakeInventory(self.claims, self.nodes, self.node_classes)
 
     async def start(
-        self, claim: NodeClaim, *, alike: str = "", expected: Expected | None = None, **seen: object
+        self,
+        claim: NodeClaim,
+        *,
+        alike: str = "",
+        expected: Expected | None = None,
+        at_once: bool = False,
+        **seen: object,
     ) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
-        """`alike`: as the watch says of one that no plan made; `expected`: of how long it takes."""
+        """`alike`: as the watch says of one that no plan made; `expected`: of how long it takes; `at_once`: what is
+        seen comes with the start, as the watch sends it."""
         identity = self.lives.identity(claim).model_copy(update={"alike": alike})
         handle = await self.client.start_workflow(
             NodeClaimWorkflow.run,
@@ -98,8 +105,11 @@ class World:
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=claim_start(identity),
+            start_signal="seen" if at_once else None,
+            start_signal_args=[self.observe(**seen)] if at_once else [],
         )
-        await self.see(handle, **seen)
+        if not at_once:
+            await self.see(handle, **seen)
         return handle
 
     def handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:

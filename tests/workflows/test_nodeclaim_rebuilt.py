@@ -57,6 +57,17 @@ async def test_an_initialized_node_is_ready_at_once_and_nothing_is_bought(
     assert fake.fleet.calls == [] and "i-old" in fake.instances.running
 
 
+async def test_a_young_one_with_an_instance_waits_for_no_groups_word(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    """Temporal's store was lost seconds after it was bought: of its launch group nobody knows any more."""
+    young = timedelta(seconds=10)
+    claim = await lived_in(fake, skipping, "Registered", "Initialized", age=young, annotations=GROUP)
+    handle = await fake.start(claim, at_once=True, **BUSY, provider_id=PROVIDER)
+    await in_phase(handle, Phase.READY)
+    assert fake.fleet.calls == []
+
+
 async def test_a_registered_node_goes_on_to_be_initialized(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await fake.start(await lived_in(fake, skipping, "Registered"), **BUSY)
     await in_phase(handle, Phase.READY)
