@@ -65,6 +65,10 @@ async def restarted(
     """Nobody is at work for a while. What is begun is done before: this server's time stands still for it."""
     await in_time(skipping, lambda: _rests(fake, handle))
     await workers.stop()
+    while not await _rests(fake, handle):
+        await workers.start()
+        await in_time(skipping, lambda: _rests(fake, handle))
+        await workers.stop()
     await skipping.sleep(away)
     await workers.start()
 

@@ -73,6 +73,8 @@ async def _of_classes(cloud: AwsAdapters, said: Said) -> None:
     await said.note("zones.check", cloud.zones.check())
     await said.note("zones.away", cloud.zones.away())
     await said.note("offerings.refresh", cloud.offerings.refresh())
+    await said.note("resolver.preview", cloud.resolver.preview(the_class()))
+    await said.note("resolver.profile_of", cloud.resolver.profile_of(the_class()))
     await said.note("resolver.resolve", cloud.resolver.resolve(the_class()))
     await said.note("reservations.resolve", cloud.reservations.resolve(the_class()))
     said["reservations.of"] = cloud.reservations.of(the_class())

@@ -91,14 +91,16 @@ async def test_a_young_one_that_has_an_instance_is_not_launched_again(
     assert fake.fleet.calls == []
 
 
+@pytest.mark.parametrize("age", [timedelta(seconds=10), timedelta(hours=3)], ids=["young", "old"])
 async def test_one_that_is_being_deleted_is_drained_before_its_instance_ends(
-    fake: World, skipping: WorkflowEnvironment
+    fake: World, skipping: WorkflowEnvironment, age: timedelta
 ) -> None:
-    claim = await lived_in(fake, skipping, "Registered", "Initialized", annotations=GROUP)
+    claim = await lived_in(fake, skipping, "Registered", "Initialized", age=age, annotations=GROUP)
     fake.claims.give("a", deleting=True)
     fake.pods.place("node-a", "web")
-    handle = await fake.start(claim, deleting=True)
+    handle = await fake.start(claim, at_once=True, deleting=True)
     outcome = await handle.result()
+    assert outcome.story[1].at - outcome.story[0].at < timedelta(minutes=1), "waited for a launch group of before"
     assert [step.phase for step in outcome.story][1:] == [Phase.READY, Phase.DRAIN, Phase.TERMINATION, Phase.GONE]
     assert fake.pods.evicted == ["web"] and fake.instances.terminated == ["i-old"] and fake.claims.found == {}
 

@@ -18,20 +18,20 @@ from workflows.phases.giving_up import ref
 from workflows.phases.interrupted import recall_notices
 
 BY_INSTANCE = "recalled-by-instance"
-"""Since this patch a life whose NodeClaim says an instance from the first waits for no launch group's word."""
+"""Since this patch a life whose NodeClaim has an instance or goes from the first asks before its launch group does."""
 PROMPT = timedelta(seconds=30)
 """A life that begins so soon after its NodeClaim's birth is taken for its first."""
 
 
 def is_late(life: Life) -> bool:
-    """Nothing has been done in this phase yet, and the NodeClaim has been there for a while, or has an instance."""
+    """Nothing has been done in this phase yet, and the NodeClaim has been there for a while, has an instance, or goes:
+    of one that goes, no more than that is told."""
     state = life.state
     untouched = state.group is None and state.launched is None and state.refused is None
     if not untouched or state.since is None:
         return False
-    return state.since - state.identity.created > PROMPT or (
-        bool(state.seen.provider_id) and workflow.patched(BY_INSTANCE)
-    )
+    lived = state.seen.deleting or bool(state.seen.provider_id)
+    return state.since - state.identity.created > PROMPT or (lived and workflow.patched(BY_INSTANCE))
 
 
 async def recall(life: Life) -> Phase | None:
