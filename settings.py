@@ -196,6 +196,9 @@ class Settings(BaseSettings):
     temporal_tls_client_cert_path: str = _named("TEMPORAL_TLS_CLIENT_CERT_PATH", default="", description="file, mTLS")
     temporal_tls_client_key_path: str = _named("TEMPORAL_TLS_CLIENT_KEY_PATH", default="", description="file, mTLS")
     temporal_tls_server_name: str = _named("TEMPORAL_TLS_SERVER_NAME", default="", description="on its certificate")
+    temporal_worker_build_id: str = _named(
+        "TEMPORAL_WORKER_BUILD_ID", default="", description="for Worker Versioning: the build that starts takes over"
+    )
     temporal_payload_keys_path: str = _named("TEMPORAL_PAYLOAD_KEYS_PATH", default="", description="file, encrypts")
     launch_timeout: Duration = _named(
         "LAUNCH_TIMEOUT", default=timedelta(minutes=5), description="then the NodeClaim is given up"

@@ -35,7 +35,7 @@ from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
-from controller import gates, logs, replicas
+from controller import builds, gates, logs, replicas
 from controller import temporal as temporal_service
 from controller.call_measures import CallMeasures
 from controller.health import Health
@@ -183,9 +183,12 @@ async def serve(
         metrics=InterruptionMetrics(meter_of(temporal), queue=settings.interruption_queue),
     )
     made = ports(settings, temporal, cluster, cloud)
+    name, build = settings.cluster_name, settings.temporal_worker_build_id
+    await builds.refuse_without(temporal, name, build)
     worker = Worker(
         temporal,
-        task_queue=ids.task_queue(settings.cluster_name),
+        task_queue=ids.task_queue(name),
+        deployment_config=builds.versioned(name, build),
         workflows=WORKFLOWS,
         activities=[*activities_of(made), watch.watch_cluster],
         workflow_runner=runner(),
@@ -200,13 +203,12 @@ async def serve(
     )
     launches, drains = launch_worker(temporal, settings, made), drain_worker(temporal, settings, made)
     reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
-    async with launches, drains, worker, replicas.counted(temporal, launches.task_queue, cloud.clients.share):
-        await temporal_service.start_singletons(
-            temporal, settings.cluster_name, window(settings), events=settings.interruption_queue
-        )
-        await start_schedules(temporal, settings.cluster_name)
+    counted = replicas.counted(temporal, launches.task_queue, cloud.clients.share)
+    async with launches, drains, worker, counted, builds.in_charge(temporal, name, build, readiness.wait_for):
+        await temporal_service.start_singletons(temporal, name, window(settings), events=settings.interruption_queue)
+        await start_schedules(temporal, name)
         readiness.wait_for("")
-        log.info("worker runs", cluster=settings.cluster_name, temporal=settings.temporal_address)
+        log.info("worker runs", cluster=name, temporal=settings.temporal_address)
         await others.come()
         readiness.wait_for("stopping")
         reading.cancel()
@@ -269,6 +271,7 @@ def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
     return Worker(
         temporal,
         task_queue=ids.launch_queue(settings.cluster_name),
+        deployment_config=builds.versioned(settings.cluster_name, settings.temporal_worker_build_id),
         activities=launches_of(made),
         max_concurrent_activities=max(4, settings.activity_slots // 4),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
@@ -282,6 +285,7 @@ def drain_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
     return Worker(
         temporal,
         task_queue=ids.drain_queue(settings.cluster_name),
+        deployment_config=builds.versioned(settings.cluster_name, settings.temporal_worker_build_id),
         activities=drains_of(made),
         max_concurrent_activities=DRAINS * settings.activity_slots,
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),

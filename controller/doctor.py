@@ -11,6 +11,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, Describe
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError
 
+from controller.builds import current_build
 from controller.doctor_service import check_service
 from model.findings import Finding, advice, ok, problem, unknown
 from model.reading import InterruptionState
@@ -73,6 +74,8 @@ async def _workers(temporal: Client, cluster: str) -> list[Finding]:
         return [advice(AREA, f"task queue {queue}", "no worker takes work from it", "start the worker")]
     host = await _pollers(temporal, ids.plan_queue(cluster), TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
     found = [ok(AREA, f"task queue {queue}", f"{len(names)} at work: {', '.join(names)}")]
+    if build := await current_build(temporal, cluster):
+        found.append(ok(AREA, "build", f"{build} gets the tasks"))
     if not host:
         said = "no worker hosts the watch, so that nothing is planned"
         todo = f"see the worker's log and /readyz, and the workflow {ids.watch(cluster)} in Temporal's UI"

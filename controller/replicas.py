@@ -59,4 +59,8 @@ async def replicas_of(temporal: Client, queue: str) -> int:
 
 
 def living(pollers: Iterable[PollerInfo], now: datetime) -> int:
-    return max(1, len({one.identity for one in pollers if now - one.last_access_time.ToDatetime(UTC) < _LIVES}))
+    return max(1, len({one.identity for one in pollers if is_alive(one, now)}))
+
+
+def is_alive(poller: PollerInfo, now: datetime) -> bool:
+    return now - poller.last_access_time.ToDatetime(UTC) < _LIVES

@@ -21,9 +21,10 @@ NOT_VALUES = frozenset(
         "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
         "TEMPORAL_TLS_CLIENT_CERT_PATH",
         "TEMPORAL_TLS_CLIENT_KEY_PATH",
+        "TEMPORAL_WORKER_BUILD_ID",
     }
 )
-"""The chart sets these itself: from the release's namespace, and from Secrets that `temporal` names."""
+"""The chart sets these itself: from the release's namespace, Secrets that `temporal` names, and the image."""
 _DURATION = r"^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
 _GATES = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
 _PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}

@@ -61,6 +61,11 @@ def drain_queue(cluster: str) -> str:
     return f"{cluster}-drain"
 
 
+def deployment(cluster: str) -> str:
+    """Worker Versioning knows the cluster's workers by this name."""
+    return f"tenure-{cluster}"
+
+
 def plan_queue(cluster: str) -> str:
     """Polled only by the process that hosts the watch, since only it holds the cluster's state."""
     return f"{cluster}-plan"

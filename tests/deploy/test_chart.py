@@ -177,7 +177,7 @@ def test_every_setting_can_be_given_as_a_value(tmp_path: Path) -> None:
     more = tmp_path / "defaults.yaml"
     more.write_text(yaml.safe_dump({"settings": defaults}))
     variables = environment_of(rendered(LEAST, "--values", str(more)))
-    assert set(variables) == names
+    assert set(variables) - NOT_VALUES == names
     assert load_with(variables) == load_with(environment_of(rendered(LEAST)))
 
 
@@ -193,6 +193,18 @@ def test_secrets_are_named_and_never_written() -> None:
     assert set(paths.values()) == {f"{mount}/{item['path']}" for item in volume["items"]}
     assert len(paths) == 3 and volume["secretName"] == "tenure-temporal"
     assert not [one for one in cloud + mutual if one["kind"] == "Secret"]
+
+
+DIGEST = "sha256:0123456789abcdef" + 48 * "0"
+
+
+@pytest.mark.parametrize(
+    ("flag", "build"),
+    [("image.tag=v7", "v7"), (f"image.digest={DIGEST}", "0123456789ab"), ("workerVersioning=false", None)],
+)
+def test_a_build_is_known_by_its_image(flag: str, build: str | None) -> None:
+    documents = rendered(LEAST, "--set", flag)
+    assert environment_of(documents).get("TEMPORAL_WORKER_BUILD_ID") == build
 
 
 def test_the_worker_may_call_the_ports_that_its_settings_name() -> None:

@@ -37,6 +37,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- define "tenure.build" -}}
+{{- .Values.image.digest | trimPrefix "sha256:" | trunc 12 | default (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+
 {{- define "tenure.metricsPort" -}}
 {{- .Values.settings.METRICS_PORT | default 8080 | int }}
 {{- end }}
