@@ -31,10 +31,10 @@ tools: setup
 test: controlplane tools ## Run all tests, on real parts (ARGS="-k drain" chooses)
 	@$(BIN)/python -m $(if $(strip $(ARGS)),pytest $(ARGS),tests.beside)
 
-check: setup ## Style, types, import contracts, and that generated files are fresh
+check: setup build/audit ## Style, types, import contracts, that generated files are fresh, and known weaknesses of packages
 	@failed=0; \
 	for one in 'ruff check --quiet .' 'ruff format --check --quiet .' mypy 'lint-imports --no-cache --no-logo' \
-	           'python -m deploy.generate --check'; do \
+	           'python -m deploy.generate --check' 'python -m deploy.audit'; do \
 	    echo "-- $$one"; $(BIN)/$$one || failed=1; \
 	done; \
 	exit $$failed
@@ -43,8 +43,8 @@ build/audit: requirements/audit.txt | setup
 	@$(BIN)/python -m venv --clear $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 
-audit: build/audit ## Known weaknesses of the packages that are locked; asks PyPI's own service
-	@build/audit/bin/pip-audit --disable-pip --require-hashes -r requirements/worker.txt $(ARGS)
+audit: setup build/audit ## Known weaknesses of the packages that are locked; asks PyPI's own service
+	@$(BIN)/python -m deploy.audit $(ARGS)
 
 sbom: build/audit ## What the worker is made of, as CycloneDX: build/sbom.json
 	@build/audit/bin/cyclonedx-py requirements requirements/worker.txt --output-reproducible -o build/sbom.json

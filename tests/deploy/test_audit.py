@@ -1,0 +1,54 @@
+"""What an audit of the packages says, of pip-audit's own reports."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy import audit
+
+WELL: dict[str, Any] = {"name": "boto3", "version": "1.40", "vulns": []}
+SKIPPED = {"name": "yarl", "skip_reason": "Dependency not found on PyPI"}
+WEAK = {**WELL, "name": "aiohttp", "vulns": [{"id": "PYSEC-2026-1", "fix_versions": ["3.14.6", "3.15.0"]}]}
+HOPELESS = {**WELL, "name": "yarl", "vulns": [{"id": "GHSA-1", "fix_versions": []}]}
+
+
+def test_each_weakness_is_named_with_what_mends_it() -> None:
+    assert audit.judge({"dependencies": [WELL, WEAK, SKIPPED, HOPELESS]}) == (
+        True,
+        "aiohttp 1.40: PYSEC-2026-1; lock 3.14.6 or 3.15.0\nyarl 1.40: GHSA-1; no version mends it yet",
+    )
+
+
+def test_what_was_not_looked_up_is_not_called_well() -> None:
+    assert audit.judge({"dependencies": [WELL]}) == (False, "1 packages without a known weakness")
+    assert audit.judge({"dependencies": [WELL, SKIPPED]})[1].endswith(
+        "1 not audited: the index has no advisories of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "code", "said"),
+    [
+        (f"echo '{json.dumps({'dependencies': [WEAK]})}'; exit 1", 1, "PYSEC-2026-1"),
+        ("echo 'ConnectionError: no route' >&2; exit 1", 0, "not audited: ConnectionError: no route"),
+        ("sleep 30", 0, "not audited: the index did not answer"),
+    ],
+    ids=["weak", "no answer", "silence"],
+)
+def test_only_a_weakness_fails_a_check(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tool: str,
+    code: int,
+    said: str,
+) -> None:
+    path = tmp_path / "pip-audit"
+    path.write_text(f"#!/bin/sh\n{tool}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(audit, "TOOL", path)
+    monkeypatch.setattr(audit, "PATIENCE", 2.0)
+    assert audit.main([]) == code
+    assert said in capsys.readouterr().out
