@@ -41,7 +41,7 @@ check: setup build/audit ## Style, types, import contracts, that generated files
 
 build/audit: requirements/audit.txt | setup
 	@$(BIN)/python -m venv --clear $@
-	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $< || { rm -rf $@; exit 1; }
 
 audit: setup build/audit ## Known weaknesses of the packages that are locked; asks PyPI's own service
 	@$(BIN)/python -m deploy.audit $(ARGS)
