@@ -18,11 +18,13 @@ from model.interruptions import Notice
 from model.lifecycle import Phase
 from tests.fakes.skipping import time_skipping
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, has_come, in_time, latest, state_of
+from tests.workflows.eventually import Handle, has_come, idle, in_time, latest, rolled, state_of
 from tests.workflows.lives import BUSY
 from tests.workflows.noticed import notice, ready_under, rules, tell
 
 RESTARTS = 14
+FEW = 100
+"""Events of a run: more than before it waits, so that it is continued between two restarts."""
 LASTS = timedelta(days=14)
 LEAD = timedelta(hours=1)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -113,7 +115,7 @@ async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime) -> da
 async def test_what_is_deferred_for_two_weeks_happens_once_and_on_time_through_14_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 40)
+    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", FEW)
     async with staged(monkeypatch) as (fake, skipping, workers):
         change = await before_summer_ends(skipping, await skipping.get_current_time())
         handle = await ready_under(fake, skipping, scheduledChange=DEFER)
@@ -126,6 +128,7 @@ async def test_what_is_deferred_for_two_weeks_happens_once_and_on_time_through_1
             await _again(fake, handle, first, number)
             await skipping.sleep(LASTS / RESTARTS - timedelta(hours=1, minutes=6))
             assert await has_come(latest(fake.client, handle), Phase.READY)
+        assert await rolled(fake.client, handle)
         assert abs(await drained_at(fake, skipping, handle) - (starts - LEAD)) < timedelta(minutes=1)
         assert fake.events.reasons("a").count("InstanceUnhealthy") == 1
         assert fake.events.reasons("a").count("TerminatingOnInterruption") == 1
@@ -136,6 +139,7 @@ async def _again(fake: World, handle: Handle, first: Notice, number: int) -> Non
     """The status says it each minute; pods come and go."""
     for _ in range(3):
         await tell(fake, handle, first)
+        await idle(handle)
     await fake.see(handle, **BUSY, **rules(scheduledChange=DEFER), policy=f"WhenEmpty/{number + 1}h")
 
 

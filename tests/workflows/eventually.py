@@ -7,7 +7,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -44,9 +46,24 @@ async def in_time(skipping: WorkflowEnvironment, holds: Callable[[], Awaitable[b
 async def state_of(handle: Handle) -> ClaimState:
     """Asked again where a busy machine did not answer in time."""
     for _ in range(2):
+        await idle(handle)
         with suppress(RPCError):
             return await handle.query(NodeClaimWorkflow.state)
     return await handle.query(NodeClaimWorkflow.state)
+
+
+async def idle(handle: Handle) -> None:
+    """No workflow task is under way. What is asked or told of a run that is just being continued may be lost by the
+    test server, which then lets no time pass any more."""
+    client, give_up = handle._client, time.monotonic() + PATIENCE
+    request = DescribeWorkflowExecutionRequest(
+        namespace=client.namespace, execution=WorkflowExecution(workflow_id=handle.id, run_id=handle.run_id or "")
+    )
+    while time.monotonic() < give_up:
+        answer = await client.workflow_service.describe_workflow_execution(request)
+        if not answer.HasField("pending_workflow_task"):
+            return
+        await asyncio.sleep(LOOK_EVERY)
 
 
 async def in_phase(handle: Handle, phase: Phase) -> None:
