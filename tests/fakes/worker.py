@@ -42,11 +42,15 @@ from tests.fakes.kubernetes import (
 from tests.fakes.loads import FakeLoads
 from tests.fakes.planning import FakeHost
 from tests.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
+from tests.workflows.eventually import idle
 from workflows import ids
 from workflows.names import Names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.registry import WORKFLOWS, runner
 from workflows.visible import claim_start
+
+SHORTLY = 5.0
+"""Real seconds; nobody may be at work."""
 
 
 @dataclass
@@ -123,6 +127,8 @@ class World:
         return ClaimSeen.model_validate({"number": self.number, **seen})
 
     async def see(self, handle: WorkflowHandle[NodeClaimWorkflow, ClaimOutcome], **seen: object) -> None:
+        """As the watch tells it, but not while a run may just be being continued: see `idle`."""
+        await idle(handle, patience=SHORTLY)
         await handle.signal(NodeClaimWorkflow.seen, self.observe(**seen))
 
     def activities(self) -> list[Callable[..., Any]]:
