@@ -13,7 +13,7 @@ from model.base import Message
 from model.observations import PoolSeen
 from model.outcomes import NodeState
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle
+from tests.workflows.eventually import Handle, idle
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
@@ -76,6 +76,7 @@ class Watch:
             return False
         self._told = said
         self._seen += 1
+        await idle(self.pool)
         await self.pool.signal(NodePoolWorkflow.seen, PoolSeen(number=self._seen, **said))
         return True
 
@@ -104,6 +105,7 @@ class Watch:
     async def signal(self, place: Place, signal: Any, message: Message) -> None:
         """A life may just have ended; then its NodeClaim is gone too."""
         assert place.handle is not None
+        await idle(place.handle)
         try:
             await place.handle.signal(signal, message)
         except RPCError as error:

@@ -52,7 +52,7 @@ async def state_of(handle: Handle) -> ClaimState:
     return await handle.query(NodeClaimWorkflow.state)
 
 
-async def idle(handle: Handle, *, patience: float = PATIENCE) -> None:
+async def idle(handle: WorkflowHandle[Any, Any], *, patience: float = PATIENCE) -> None:
     """No workflow task is under way. What is asked or told of a run that is just being continued may be lost by the
     test server, which then lets no time pass any more."""
     client, give_up = handle._client, time.monotonic() + patience
