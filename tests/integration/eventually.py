@@ -5,16 +5,20 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from temporalio.service import RPCError, RPCStatusCode
+
 T = TypeVar("T")
 PATIENCE = 150.0
 """Seconds; far beyond what anything takes here, so that a slow machine fails no test."""
 LOOK_EVERY = 0.4
+_NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE)
 
 
 async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE, every: float = LOOK_EVERY) -> T:
     """Repeat `check` until it raises no AssertionError, and answer what it answers; else its last error is raised.
 
-    The last look begins when the time is over: one before it may have looked for long."""
+    A service that did not answer in time was no look. The last look begins when the time is over: one before it may have
+    looked for long."""
     give_up = time.monotonic() + seconds
     while True:
         last = time.monotonic() > give_up
@@ -22,6 +26,9 @@ async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATI
             return await check()
         except AssertionError:
             if last:
+                raise
+        except RPCError as error:
+            if last or error.status not in _NO_ANSWER:
                 raise
         await asyncio.sleep(every)
 
