@@ -17,8 +17,8 @@ _NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatu
 async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE, every: float = LOOK_EVERY) -> T:
     """Repeat `check` until it raises no AssertionError, and answer what it answers; else its last error is raised.
 
-    A service that did not answer in time was no look. The last look begins when the time is over: one before it may have
-    looked for long."""
+    A service that did not answer in time was no look. The last look begins when the time is over: one before it may
+    have looked for long."""
     give_up = time.monotonic() + seconds
     while True:
         last = time.monotonic() > give_up
