@@ -62,6 +62,8 @@ async def test_an_older_backup_takes_no_node_away_and_buys_none_again(
         bought = {scene.name: scene.launched() for scene in (stays, half, comes, goes)}
         assert {len(instances) for instances in bought.values()} == {1}
         await _in_world(product, server.restore(tmp_path))
+        await product.rest()
+        await product.go_on()
         await eventually(lambda: _is_forgotten(goes), seconds=RESYNC)
         for scene in (stays, half, comes):
             (name,) = names(await scene.claims())
