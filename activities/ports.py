@@ -257,6 +257,10 @@ class Instances(Protocol):
         """All instances that carry this cluster's three discovery tags."""
         ...
 
+    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+        """Those of this cluster that are tagged with a NodeClaim's name and run or are about to."""
+        ...
+
     async def terminate(self, instance_id: str) -> bool:
         """Ask for termination; False when it is gone already. Batched across callers."""
         ...

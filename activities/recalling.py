@@ -20,8 +20,6 @@ from model.launches import FleetAnswer, FleetInstance, Launched
 from model.outcomes import InstanceFacts, NodeState
 from model.steps import ClaimRef, Recalled
 
-_ALIVE = ("pending", "running")
-
 
 class RecallActivities:
     def __init__(
@@ -82,7 +80,7 @@ class RecallActivities:
 
     async def _of_tags(self, claim: NodeClaim) -> Launched | None:
         """One that launched alone carries the claim's name; its answer was lost with the store."""
-        found = [one for one in await self._instances.list_managed() if _belongs(one, claim)]
+        found = [one for one in await self._instances.named(claim.name) if _is_younger(one, claim)]
         if not found:
             return None
         instance = min(found, key=lambda one: one.instance_id)
@@ -120,11 +118,10 @@ class RecallActivities:
         return node if node is not None and node.provider_id == claim.status.provider_id else None
 
 
-def _belongs(instance: InstanceFacts, claim: NodeClaim) -> bool:
-    """By name, and not older than the claim: a name may have been used before."""
+def _is_younger(instance: InstanceFacts, claim: NodeClaim) -> bool:
+    """A name may have been used before."""
     born, launched = claim.metadata.creation_timestamp, instance.launched_at
-    younger = born is None or launched is None or launched >= born
-    return instance.state in _ALIVE and instance.tags.get(labels.TAG_NODECLAIM) == claim.name and younger
+    return born is None or launched is None or launched >= born
 
 
 def _of_status(claim: NodeClaim) -> Launched | None:

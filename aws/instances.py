@@ -37,6 +37,9 @@ class AwsInstances:
         self._reserved = settings.gate(RESERVED_CAPACITY)
         self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe, idle=0.1, longest=1.0, size=500)
         self._lists: Batcher[str, Sequence[InstanceFacts]] = Batcher(self._list, idle=0.05, longest=0.5, size=1_000)
+        self._names: Batcher[str, Sequence[InstanceFacts]] = Batcher(
+            self._list_named, idle=0.1, longest=1.0, size=_FILTER_VALUES
+        )
         self._ends: Batcher[str, bool | Fault] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
 
     async def get(self, instance_id: str) -> InstanceFacts | None:
@@ -67,11 +70,25 @@ class AwsInstances:
         )
         return dict.fromkeys(asked, found)
 
+    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+        """Those with this NodeClaim's name that run or are about to. Hundreds of lives may ask, of which few have one: EC2
+        looks, since to read a list of all costs seconds for each thousand."""
+        return await self._names.ask(claim) or ()
+
+    async def _list_named(self, claims: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
+        found: dict[str, list[InstanceFacts]] = {}
+        for one in await self._running({"Name": f"tag:{labels.TAG_NODECLAIM}", "Values": list(claims)}):
+            found.setdefault(one.tags[labels.TAG_NODECLAIM], []).append(one)
+        return found
+
     async def tagged(self, key: str, value: str) -> Sequence[InstanceFacts]:
         """This cluster's instances with such a tag that run or are about to."""
+        return await self._running({"Name": f"tag:{key}", "Values": [value]})
+
+    async def _running(self, tags: Mapping[str, Any]) -> Sequence[InstanceFacts]:
         return await self._find(
             {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
-            {"Name": f"tag:{key}", "Values": [value]},
+            tags,
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
         )
 

@@ -252,6 +252,21 @@ async def test_many_who_list_at_the_same_time_share_one_list(cloud: AwsAdapters,
     assert all({one.instance_id for one in each} == ids for each in found)
 
 
+async def test_many_who_look_for_a_claims_instance_share_one_call_that_reads_no_other(
+    cloud: AwsAdapters, control: AwsControl
+) -> None:
+    answer = await cloud.fleet.create(group_of(await prepared(cloud, await resolved(cloud)), members=3))
+    first, second, _ = (one.instance_id for one in answer.instances)
+    await cloud.leftovers.tag(first, {labels.TAG_NODECLAIM: "a"})
+    await cloud.leftovers.tag(second, {labels.TAG_NODECLAIM: "b"})
+    control.clear_counters()
+    found = await asyncio.gather(*(cloud.instances.named(name) for name in ("a", "b", "c", "a")))
+    assert [[one.instance_id for one in each] for each in found] == [[first], [second], [], [first]]
+    assert control.count("ec2:DescribeInstances") == 1
+    await cloud.instances.terminate(first)
+    assert await cloud.instances.named("a") == []
+
+
 async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) -> None:
     one = await resolved(cloud)
     request = await prepared(cloud, one, claim((labels.CAPACITY_TYPE, "In", "spot", "on-demand")))

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from model import labels
 from model.catalogue import UnavailableOffering
 from model.faults import Fault
 from model.kinds import EC2NodeClass, NodeClaim, NodePool
@@ -58,6 +59,10 @@ class FakeInstances(Faulty):
 
     async def list_managed(self) -> Sequence[InstanceFacts]:
         return list(self.running.values())
+
+    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+        found = [one for one in self.running.values() if one.tags.get(labels.TAG_NODECLAIM) == claim]
+        return [one for one in found if one.state in ("pending", "running")]
 
     async def terminate(self, instance_id: str) -> bool:
         if self.running.pop(instance_id, None) is None:

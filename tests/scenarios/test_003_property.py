@@ -104,6 +104,7 @@ async def _of_launches(cloud: AwsAdapters, one: EC2NodeClass, said: Said) -> Non
     first = answer.instances[0].instance_id
     await said.note("instances.get", cloud.instances.get(first))
     await said.note("instances.list_managed", cloud.instances.list_managed())
+    await said.note("instances.named", cloud.instances.named("nobody"))
     await said.note("instances.tagged", cloud.instances.tagged(labels.LAUNCH_GROUP, group.group_id))
     await said.note("leftovers.tag", cloud.leftovers.tag(first, {"Name": "a"}))
     await said.note("instances.reboot", cloud.instances.reboot(first))

@@ -152,7 +152,7 @@ async def test_a_claim_older_than_its_launch_deadline_that_nobody_tried_yet_is_l
 async def test_what_cannot_be_recalled_yet_is_not_launched_meanwhile(
     fake: World, skipping: WorkflowEnvironment
 ) -> None:
-    fake.instances.faults["list_managed"] = [TryLater("503") for _ in range(3)]
+    fake.instances.faults["named"] = [TryLater("503") for _ in range(3)]
     claim = await aged(fake, skipping, timedelta(minutes=2))
     runs(fake, tags={labels.TAG_NODECLAIM: "a"}, zone="us-west-2a")
     handle = await fake.start(claim)
