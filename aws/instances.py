@@ -71,8 +71,8 @@ class AwsInstances:
         return dict.fromkeys(asked, found)
 
     async def named(self, claim: str) -> Sequence[InstanceFacts]:
-        """Those with this NodeClaim's name that run or are about to. Hundreds of lives may ask, of which few have one: EC2
-        looks, since to read a list of all costs seconds for each thousand."""
+        """Those with this NodeClaim's name that run or are about to. Hundreds of lives may ask, of which few have one:
+        EC2 looks, since to read a list of all costs seconds for each thousand."""
         return await self._names.ask(claim) or ()
 
     async def _list_named(self, claims: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:

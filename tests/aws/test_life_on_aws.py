@@ -264,7 +264,7 @@ async def test_many_who_look_for_a_claims_instance_share_one_call_that_reads_no_
     assert [[one.instance_id for one in each] for each in found] == [[first], [second], [], [first]]
     assert control.count("ec2:DescribeInstances") == 1
     await cloud.instances.terminate(first)
-    assert await cloud.instances.named("a") == []
+    assert not await cloud.instances.named("a")
 
 
 async def test_spot_is_bought_as_spot_and_read_back_as_spot(cloud: AwsAdapters) -> None:
