@@ -71,9 +71,12 @@ class DryRuns:
         self._clients = clients
         self._good: Expiring[str] = Expiring(_GOOD_SECONDS)
         self._wrong: Expiring[tuple[str, Wrong]] = Expiring(_WRONG_SECONDS)
+        self._left: set[str] = set()
+        """Names of launch templates that could not be deleted; the next look at any class tries again."""
 
     async def verdict(self, trial: Trial) -> Verdict:
         """None when nothing speaks against a launch."""
+        await asyncio.gather(*map(self._delete, self._left))
         uid, key = trial.node_class.uid, trial.key()
         if self._good.get(uid) == key:
             return None
@@ -93,14 +96,19 @@ class DryRuns:
 
     async def _tried(self, trial: Trial) -> Verdict:
         template = trial_template(trial.template)
-        wrong = await self._asked(trial, labels.CREATE_LAUNCH_TEMPLATE_AUTH_CHECK_FAILED, lambda: self._make(template))
-        if wrong is not None:
-            return wrong
+        reason = labels.CREATE_LAUNCH_TEMPLATE_AUTH_CHECK_FAILED
+        made = asyncio.ensure_future(self._asked(trial, reason, lambda: self._make(template)))
         try:
-            return await self._launched(trial, template)
+            wrong = await asyncio.shield(made)
+            return wrong if wrong is not None else await self._launched(trial, template)
         finally:
             # Also when this activity is cancelled: it has to be gone before that is.
-            await asyncio.shield(self._delete(template))
+            await asyncio.shield(self._gone(template, made))
+
+    async def _gone(self, template: LaunchTemplate, made: Awaitable[Verdict]) -> None:
+        """What EC2 did not answer may have been done all the same; a call under way is not called back."""
+        if not isinstance(await made, Wrong):
+            await self._delete(template.name)
 
     async def _launched(self, trial: Trial, template: LaunchTemplate) -> Verdict:
         ec2, choice = self._clients.launching, trial.choice
@@ -137,10 +145,12 @@ class DryRuns:
             if fault.code not in ALREADY_EXISTS:
                 raise
 
-    async def _delete(self, template: LaunchTemplate) -> None:
-        """One that stays is deleted with the class."""
+    async def _delete(self, name: str) -> None:
+        """One that stays although the worker ends is deleted with the class."""
         try:
             with suppress(NotFound):
-                await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateName=template.name)
+                await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateName=name)
+            self._left.discard(name)
         except Fault as fault:
-            _log.warning("launch template of a trial is left", name=template.name, reason=fault.message)
+            self._left.add(name)
+            _log.warning("launch template of a trial is left", name=name, reason=fault.message)

@@ -1,5 +1,6 @@
 """Validation of an EC2NodeClass: Karpenter's order and reasons, a trial that leaves nothing, and what is remembered."""
 
+import asyncio
 import base64
 from collections import Counter
 from collections.abc import Callable
@@ -45,6 +46,10 @@ class Ec2:
         self.faults: dict[str, list[Fault]] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.templates: set[str] = set()
+        self.lost: set[str] = set()
+        """Calls whose answers do not arrive."""
+        self.holds: dict[str, tuple[asyncio.Event, asyncio.Event]] = {}
+        """By call: set as it begins, and what it waits for."""
 
     async def call(self, method: str, **request: Any) -> dict[str, Any]:
         self.asked.append((method, request))
@@ -52,12 +57,18 @@ class Ec2:
         if waiting:
             # The last one stays.
             raise waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        if method in self.holds:
+            begun, answers = self.holds[method]
+            begun.set()
+            await answers.wait()
         if method == "create_launch_template":
             self.templates.add(request["LaunchTemplateName"])
         elif method == "delete_launch_template":
             self.templates.discard(request["LaunchTemplateName"])
         else:
             raise ALLOWED
+        if method in self.lost:
+            raise TryLater("no answer in time")
         return {}
 
     async def in_thread(self, work: Callable[[], R]) -> R:
@@ -258,6 +269,35 @@ async def test_a_template_that_cannot_be_deleted_is_no_verdict_on_the_class() ->
     scene = Scene()
     scene.ec2.faults["delete_launch_template"] = [TryLater("oops")]
     await scene.says("True", "")
+    assert len(scene.ec2.templates) == 1
+    scene.ec2.faults.clear()
+    await scene.says("False", "TagValidationFailed", tags={"karpenter.sh/nodepool": "mine"})
+    assert len(scene.ec2.templates) == 1, "no trial was made"
+    await scene.says("True", "")
+    assert scene.ec2.templates == set(), "deleted by a look at a class whose verdict is known"
+
+
+async def test_a_template_that_ec2_made_without_saying_so_is_deleted() -> None:
+    scene = Scene()
+    scene.ec2.lost = {"create_launch_template"}
+    found = await scene.of()
+    assert found.condition is None and "no answer" in found.unanswered
+    assert scene.ec2.templates == set()
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_look_that_is_cancelled_at_a_call_leaves_no_template(call: str) -> None:
+    """The call goes on in its thread: what it makes is deleted after it."""
+    scene = Scene()
+    reached, answers = scene.ec2.holds[call] = asyncio.Event(), asyncio.Event()
+    look = asyncio.ensure_future(scene.of())
+    await reached.wait()
+    look.cancel()
+    asyncio.get_running_loop().call_soon(answers.set)
+    with pytest.raises(asyncio.CancelledError):
+        await look
+    assert scene.ec2.counts["create_launch_template"] == scene.ec2.counts["delete_launch_template"] == 1
+    assert scene.ec2.templates == set()
 
 
 @pytest.mark.parametrize(
