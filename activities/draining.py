@@ -38,12 +38,12 @@ LOOK_COSTS = 3
 
 
 class DrainActivities:
-    def __init__(self, ports: DrainPorts, *, qps: float = 200.0) -> None:
-        """`qps`: requests a second that the API server may be sent."""
+    def __init__(self, ports: DrainPorts, *, qps: float = 200.0, first_looks: FirstLooks | None = None) -> None:
+        """`qps`: requests a second that the API server may be sent; `first_looks`: of all drains of the process."""
         self._ports = ports
         self._looks_a_second = qps * SHARE / LOOK_COSTS
         self._under_way = 0
-        self._first_looks = FirstLooks()
+        self._first_looks = first_looks or FirstLooks()
 
     @activity.defn
     @faults_mapped

@@ -26,6 +26,7 @@ class FirstLooks:
     def __init__(self) -> None:
         self._open: set[FirstLook] = set()
         self._none = asyncio.Event()
+        self._none.set()
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[FirstLook]:
@@ -47,6 +48,7 @@ class FirstLooks:
         return True
 
     async def others(self) -> None:
+        """Until no drain is at its first look, or so long."""
         try:
             await asyncio.wait_for(self._none.wait(), OTHERS_FIRST)
         except TimeoutError:

@@ -9,8 +9,8 @@ from temporalio import activity
 
 EVERY = 1.5
 """Seconds; less than a third of the shortest heartbeat time-out. With one, an activity hears that it is cancelled."""
-SELDOM = 4.0
-"""Of hundreds at once that nobody stops, with a time-out of 10 s."""
+SELDOM = 8.0
+"""Of hundreds at once that nobody stops, with a time-out of 20 s: each is a write of Temporal's."""
 
 
 @asynccontextmanager

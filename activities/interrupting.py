@@ -3,20 +3,28 @@
 from temporalio import activity
 
 from activities.errors import faults_mapped
+from activities.first_looks import FirstLooks
 from activities.pauses import Annotated
 from activities.ports import Events, Nodes
 from model.labels import EXPECTED_BACK, INTERRUPTIONS
+from model.lanes import LANE
 from model.remembered import NoticesTold
 
 
 class InterruptionActivities:
-    def __init__(self, *, claims: Annotated, nodes: Nodes, events: Events) -> None:
+    def __init__(
+        self, *, claims: Annotated, nodes: Nodes, events: Events, first_looks: FirstLooks | None = None
+    ) -> None:
+        """`first_looks` of drains, after which the word is given."""
         self._claims, self._nodes, self._events = claims, nodes, events
+        self._first_looks = first_looks or FirstLooks()
 
     @activity.defn
     @faults_mapped
     async def tell_notices(self, told: NoticesTold) -> None:
         """Write first: what is said may be said twice, what is not written is lost."""
+        LANE.set("crowd")
+        await self._first_looks.others()
         ref = told.claim
         if told.write:
             back = told.expected_back.isoformat(timespec="seconds") if told.expected_back else None

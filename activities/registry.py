@@ -16,6 +16,7 @@ from activities.disrupting_ports import DisruptionHost
 from activities.disruption import DisruptionActivities
 from activities.drain_ports import Budgets, DrainPorts, Rollouts
 from activities.draining import DrainActivities
+from activities.first_looks import FirstLooks
 from activities.gates import GateActivities
 from activities.hook_ports import HookPorts
 from activities.hooks import HookActivities
@@ -97,9 +98,12 @@ def launches_of(ports: Ports) -> list[Callable[..., Any]]:
 
 
 def drains_of(ports: Ports) -> list[Callable[..., Any]]:
-    """Those that wait for pods and instances to go, and for hooks: likewise, since a storm has hundreds of them.
-    Drains and terminations are on the main queue too: lives from before this queue have theirs scheduled there."""
-    return [_draining(ports).drain_node, _hooks(ports).run_hook, _ending(ports).terminate_node]
+    """Those that wait for pods and instances to go, and for hooks: likewise, since a storm has hundreds of them; and
+    the word of AWS, once the pods were told to go. Drains and terminations are on the main queue too: lives from before
+    this queue have theirs scheduled there."""
+    looks = FirstLooks()
+    draining, telling = _draining(ports, looks), _telling(ports, looks)
+    return [draining.drain_node, telling.tell_notices, _hooks(ports).run_hook, _ending(ports).terminate_node]
 
 
 def deciding_of(host: DisruptionHost) -> list[Callable[..., Any]]:
@@ -120,7 +124,7 @@ def _launching(ports: Ports) -> LaunchActivities:
     )
 
 
-def _draining(ports: Ports) -> DrainActivities:
+def _draining(ports: Ports, looks: FirstLooks) -> DrainActivities:
     drained = DrainPorts(
         claims=ports.claims,
         nodes=ports.nodes,
@@ -130,7 +134,11 @@ def _draining(ports: Ports) -> DrainActivities:
         budgets=ports.budgets,
         rollouts=ports.rollouts,
     )
-    return DrainActivities(drained, qps=ports.qps)
+    return DrainActivities(drained, qps=ports.qps, first_looks=looks)
+
+
+def _telling(ports: Ports, looks: FirstLooks) -> InterruptionActivities:
+    return InterruptionActivities(claims=ports.annotated, nodes=ports.nodes, events=ports.events, first_looks=looks)
 
 
 def _hooks(ports: Ports) -> HookActivities:
@@ -155,7 +163,8 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
     joining = JoiningActivities(claims=claims, nodes=nodes, events=events)
     disruption = DisruptionActivities(claims=claims, nodes=nodes, pods=pods, events=events)
     commands = CommandActivities(claims=claims, nodes=nodes, pods=pods, events=events)
-    draining = _draining(ports)
+    looks = FirstLooks()
+    draining = _draining(ports, looks)
     repairing = RepairActivities(claims=claims, nodes=nodes, instances=ports.instances, events=events)
     cycling = CyclingActivities(instances=ports.instances)
     ending = _ending(ports)
@@ -171,7 +180,7 @@ def _of_nodes(ports: Ports) -> list[Callable[..., Any]]:
         disruption.disrupt_claim,
         disruption.put_back,
         disruption.report,
-        InterruptionActivities(claims=ports.annotated, nodes=nodes, events=events).tell_notices,
+        _telling(ports, looks).tell_notices,
         commands.begin_command,
         commands.finish_command,
         commands.undo_command,

@@ -69,7 +69,8 @@ class TerminationActivities:
         if node is None or node.provider_id != provider_id:
             return
         try:
-            await self._nodes.delete(name)
+            if not node.deleting:
+                await self._nodes.delete(name)
             await self._nodes.release(name)
         except NotFound:
             return

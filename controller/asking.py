@@ -11,7 +11,7 @@ from controller.away import Away
 from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.calling import Calls
-from controller.demand import next_lapse, told_apart, waiting_for
+from controller.demand import told_apart, waiting_for
 from controller.dirty import Dirty
 from controller.nominations import Nominations
 from model.observations import DemandSeen
@@ -45,9 +45,9 @@ class Asking:
             self._call(now)
 
     def _call(self, now: datetime) -> None:
-        self._lapse = next_lapse(self._caches, self._nominations, self._away, now)
-        unanswered, waiting = told_apart(self._caches, self._nominations, self._away, now)
+        wants = told_apart(self._caches, self._nominations, self._away, now)
+        self._lapse = wants.lapse
         short = self._buffers.short() if self._buffers else []
-        demand = self._calls.decide([*unanswered, *short], now, waiting)
+        demand = self._calls.decide([*wants.demand, *short], now, wants.waiting)
         if demand is not None:
             self._tell(demand.model_copy(update={"number": time.time_ns()}))

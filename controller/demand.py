@@ -3,7 +3,8 @@
 `host.py` tells the Provisioning workflow of them; what the planner itself places is decided in `scheduling/`.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,18 +21,31 @@ OPEN: Final = datetime.max.replace(tzinfo=UTC)
 
 def unanswered(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> list[PodFact]:
     """Pods the kube-scheduler found no place for, and those on nodes that are being removed, less the answered."""
-    return told_apart(caches, nominations, away, now)[0]
+    return list(told_apart(caches, nominations, away, now).demand)
 
 
-def told_apart(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> tuple[list[PodFact], set[str]]:
-    """Those that are demand, and the UIDs of those that wait for the place that they were given."""
-    demand, waiting = list[PodFact](), set[str]()
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What pods without a place, or that lose theirs, come to."""
+
+    demand: Sequence[PodFact]
+    waiting: Collection[str]
+    """UIDs of those that wait for the place that they were given."""
+    lapse: datetime | None
+    """When the next of those is demand again, if nothing changes until then."""
+
+
+def told_apart(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> Wants:
+    """Each pod is looked at once: a storm has hundreds, at every burst of changes."""
+    demand, waiting, lapse = list[PodFact](), set[str](), OPEN
     for pod in wanting(caches, now):
-        if answered(pod, caches, nominations, away, now):
-            waiting.add(pod.uid)
-        else:
+        lapses = _answer_lapses(pod, caches, nominations, away, now)
+        if lapses is None or lapses <= now:
             demand.append(pod)
-    return demand, waiting
+        else:
+            waiting.add(pod.uid)
+            lapse = min(lapse, lapses)
+    return Wants(demand, waiting, lapse if lapse < OPEN else None)
 
 
 def wanting(caches: Caches, now: datetime) -> Iterator[PodFact]:
@@ -49,18 +63,6 @@ def waiting_for(caches: Caches, volume_claims: Collection[str]) -> list[str]:
         for uid, pod in caches.pending.items()
         if any(f"{pod.namespace}/{name}" in volume_claims for name in pod.volumes)
     ]
-
-
-def answered(pod: PodFact, caches: Caches, nominations: Nominations, away: Away, now: datetime) -> bool:
-    """A plan gave it a place that is still there, and that it still has time to take."""
-    lapses = _answer_lapses(pod, caches, nominations, away, now)
-    return lapses is not None and now < lapses
-
-
-def next_lapse(caches: Caches, nominations: Nominations, away: Away, now: datetime) -> datetime | None:
-    """When the next pod that waits at an answered place is demand again, if nothing changes until then."""
-    lapses = (_answer_lapses(pod, caches, nominations, away, now) for pod in wanting(caches, now))
-    return min((one for one in lapses if one is not None and now < one < OPEN), default=None)
 
 
 def _answer_lapses(

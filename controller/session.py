@@ -57,7 +57,12 @@ from model.showing import ShowAsked, Shown
 from workflows import ids
 
 GATHER: Final = 0.1
-"""Seconds for which changes are gathered before anything is made of them."""
+"""Seconds for which changes are gathered before anything is made of them, ..."""
+REST: Final = 4
+"""... and times as long as it took to make something of the last ones, since most of the process is for its activities
+and workflows; ..."""
+LONGEST: Final = 1.0
+"""... at most so many seconds."""
 WATCHED: Final = (
     resources.NODE_CLAIMS,
     resources.NODES,
@@ -275,9 +280,11 @@ class Session:
 
     async def _tell(self) -> None:
         """Wait for a change or for a time that was set, gather what comes with it, and tell whom it concerns."""
+        took = 0.0
         while True:
             await self._until_awake()
-            await asyncio.sleep(GATHER)
+            await asyncio.sleep(max(GATHER, min(LONGEST, REST * took)))
+            began = time.monotonic()
             self._awake.clear()
             now = self._now()
             dirty = self.caches.take_dirty()
@@ -294,6 +301,7 @@ class Session:
                 self._learn(dirty, now)
             self._taken.look(now)
             self._asking.look(dirty, now, known=known.pods)
+            took = time.monotonic() - began
 
     def _learn(self, dirty: Dirty, now: datetime) -> None:
         """From nodes that came or changed; what they turn out to be too small for is demand again."""

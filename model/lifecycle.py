@@ -132,7 +132,8 @@ class ClaimState(Message):
     notices_written: str = ""
     """What its NodeClaim's annotation says of them."""
     keeps_records: bool = False
-    """It keeps what came from AWS in its memo; a run that began before that was so does not."""
+    """It keeps what came from AWS in its memo, and tells of what acts beside its drain; a run that began before that
+    was so does neither."""
     expected_back: datetime | None = None
     """Until when its stopped instance is waited for, as its NodeClaim says."""
     marked: bool = False

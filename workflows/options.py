@@ -52,14 +52,14 @@ REPLICAS: Options = {
 """Then the workflow says what is wrong, and asks again under the same plan."""
 DRAIN: Options = {
     "start_to_close_timeout": timedelta(minutes=10),
-    "heartbeat_timeout": 2 * HEARTBEAT,
+    "heartbeat_timeout": 4 * HEARTBEAT,
     "retry_policy": _retry(0.5, 2, 10),
 }
 HOOK: Options = {"heartbeat_timeout": 2 * HEARTBEAT, "retry_policy": _retry(0.5, 2, 10)}
 """Each try is bounded by what the hook's own time-out leaves."""
 TERMINATE: Options = {
     "start_to_close_timeout": timedelta(minutes=5),
-    "heartbeat_timeout": 2 * HEARTBEAT,
+    "heartbeat_timeout": 4 * HEARTBEAT,
     "retry_policy": _retry(1, 2, 20),
 }
 PLAN: Options = {

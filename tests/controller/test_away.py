@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.demand import next_lapse, unanswered
+from controller.demand import told_apart, unanswered
 from controller.nominations import Nominations
 from kube.facts import node_fact
 from model.facts import NodeFact
@@ -47,7 +47,7 @@ def test_a_pod_waits_for_its_node_that_is_away_until_the_grace_is_over(world: Wo
     nominations = expecting()
     hear_ready(world, 10, ready=False)
     assert not wants(world, nominations, 69)
-    assert next_lapse(world.caches, nominations, away(world, 60), at(12)) == at(70)
+    assert told_apart(world.caches, nominations, away(world, 60), at(12)).lapse == at(70)
     assert wants(world, nominations, 70)
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from controller.calling import Calls
-from controller.demand import next_lapse, place_of, unanswered
+from controller.demand import place_of, told_apart, unanswered
 from controller.nominations import Nominations
 from kube.pod_facts import pod_fact
 from model.facts import PodFact
@@ -232,10 +232,10 @@ def test_without_demand_nothing_is_told_and_nothing_is_waited_for() -> None:
 def test_the_next_lapse_is_known_so_that_a_quiet_cluster_forgets_no_pod(world: World) -> None:
     world.hear("pods", pod("p"), pod("q"), pod("r"))
     nominations = Nominations()
-    assert next_lapse(world.caches, nominations, away(world), at(0)) is None
+    assert told_apart(world.caches, nominations, away(world), at(0)).lapse is None
     nominations.renew({"uid-p": "coming"}, at(0))
-    assert next_lapse(world.caches, nominations, away(world), at(0)) is None
+    assert told_apart(world.caches, nominations, away(world), at(0)).lapse is None
     nominations.renew({"uid-q": "up"}, at(3))
     nominations.renew({"uid-r": "up"}, at(5))
-    assert next_lapse(world.caches, nominations, away(world), at(6)) == at(23)
-    assert next_lapse(world.caches, nominations, away(world), at(23)) == at(25)
+    assert told_apart(world.caches, nominations, away(world), at(6)).lapse == at(23)
+    assert told_apart(world.caches, nominations, away(world), at(23)).lapse == at(25)

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from controller.asking import Asking
-from controller.demand import answered, unanswered
+from controller.demand import told_apart, unanswered
 from controller.nominations import Nominations
 from controller.taken_back import ANEW_AFTER, LEAVES_WITHIN, TakenBack
-from kube.pod_facts import pod_fact
 from model.coordination import BatchWindow
 from model.interruptions import Notice
 from model.kinds import LifecycleRules
@@ -181,11 +180,12 @@ def test_what_is_known_of_it_otherwise_does_not_undo_it(scene: Scene) -> None:
 
 def test_a_place_on_a_node_that_is_taken_back_answers_nothing(scene: Scene) -> None:
     scene.stand("a")
-    nominations, waiting = Nominations(), pod_fact(pod("new"))
-    nominations.renew({waiting.uid: "a"}, scene.now)
-    assert answered(waiting, scene.caches, nominations, away(scene), scene.now)
+    scene.hear("pods", pod("new"))
+    nominations = Nominations()
+    nominations.renew({"uid-new": "a"}, scene.now)
+    assert told_apart(scene.caches, nominations, away(scene), scene.now).waiting == {"uid-new"}
     scene.warn("a")
-    assert not answered(waiting, scene.caches, nominations, away(scene), scene.now)
+    assert told_apart(scene.caches, nominations, away(scene), scene.now).waiting == set()
 
 
 def test_a_pool_that_takes_no_orders_keeps_its_nodes_and_the_mark_stands(scene: Scene) -> None:

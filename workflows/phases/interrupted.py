@@ -6,6 +6,7 @@ waits in its phase, by a durable timer.
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from temporalio import workflow
 
@@ -13,7 +14,7 @@ from activities.interrupting import InterruptionActivities
 from model.base import Value
 from model.drains import DrainState, PodsHeld
 from model.interruptions import Notice, Notices
-from model.lifecycle import ClaimState, Phase
+from model.lifecycle import ENDING, ClaimState, Phase
 from model.remembered import NoticesTold
 from policy.interruption import (
     ACTING,
@@ -29,7 +30,7 @@ from policy.interruption_words import due, told
 from policy.notices import noted, recalled, settled, written
 from workflows import measures
 from workflows.life import Life
-from workflows.options import PATCH, named
+from workflows.options import PATCH, leaving, named
 from workflows.phases.beside import whenever
 from workflows.phases.giving_up import disrupt, ref
 
@@ -106,9 +107,14 @@ async def tell_notices(life: Life) -> None:
 def _is_news(state: ClaimState) -> bool:
     if not state.notices and not state.notices_written:
         return False
-    if state.phase not in _PHASES or not state.seen.exists:
+    if state.phase not in _PHASES or not state.seen.exists or (state.keeps_records and leaves(state)):
         return False
     return _is_unwritten(state) or bool(due(state, workflow.now()))
+
+
+def leaves(state: ClaimState) -> bool:
+    """Something makes it go, and its drain is only about to begin: then all there is to say is said at once."""
+    return not state.interrupted and state.phase not in ENDING and goes(decide_interruption(state, workflow.now()))
 
 
 def _is_unwritten(state: ClaimState) -> bool:
@@ -131,13 +137,18 @@ async def _tell(life: Life) -> None:
         expected_back=expected_back(state),
     )
     if said or write:
-        await workflow.execute_activity_method(
-            InterruptionActivities.tell_notices, asked, **named(PATCH, "tell what AWS says")
-        )
+        await workflow.execute_activity_method(InterruptionActivities.tell_notices, asked, **_options(state))
     for topic in said:
         if topic.endswith("|status"):
             measures.count_event(state, topic.partition("|")[0].partition("@")[0])
     life.change(notices_told=after, notices_written=asked.text, expected_back=asked.expected_back)
+
+
+def _options(state: ClaimState) -> Any:
+    """Of hundreds that go at once, each is told of beside its drain."""
+    summary = "tell what AWS says"
+    beside = state.keeps_records and bool(state.interrupted)
+    return leaving(PATCH, state.identity.cluster, summary) if beside else named(PATCH, summary)
 
 
 # --- in a drain for an event ---

@@ -8,11 +8,9 @@ from pydantic import TypeAdapter
 from temporalio import workflow
 
 from model.event_records import MEMO, EventRecord
-from model.lifecycle import ENDING
 from policy.event_records import records_of
-from policy.interruption import decide_interruption
 from workflows.life import Life
-from workflows.phases.interrupted import goes
+from workflows.phases.interrupted import leaves
 
 _MANY = TypeAdapter(tuple[EventRecord, ...])
 
@@ -31,15 +29,9 @@ async def record_events(life: Life) -> None:
 
     def is_news() -> bool:
         """One that is about to go is kept once it does."""
-        return found() != kept and not leaves(life)
+        return found() != kept and not leaves(life.state)
 
     while True:
         await workflow.wait_condition(is_news)
         kept = found()
         workflow.upsert_memo({MEMO: _MANY.dump_python(kept, mode="json", exclude_defaults=True)})
-
-
-def leaves(life: Life) -> bool:
-    """Something makes it go, and its drain is only about to begin."""
-    state = life.state
-    return not state.interrupted and state.phase not in ENDING and goes(decide_interruption(state, life.now))
