@@ -29,6 +29,8 @@ class Evictor:
         self._events, self._asked, self._reason = ports.events, asked, reason or FORCEFUL
         self._unsurged: set[str] = set()
         """UIDs of pods that are evicted as they are."""
+        self._evicted: list[DrainPod] = []
+        """Those of which nobody was told yet."""
 
     async def push(
         self, waited: Sequence[DrainPod], *, deadline: datetime | None, known: DrainVerdict | None, now: datetime
@@ -55,6 +57,11 @@ class Evictor:
                     holds.append(surge)
         return [*holds, *await self._evict(leaving)]
 
+    async def tell(self) -> None:
+        """Of the pods that were evicted since the last time; with hundreds of nodes no other's pods wait for it."""
+        while self._evicted:
+            await self._say(self._evicted.pop(0), "Evicted", f"Evicted pod: {self._reason}")
+
     def _held_back(self, pod: DrainPod) -> Hold | None:
         """A LifecyclePolicy lets it go later; the first class that it is of counts."""
         mine = (one for one in self._asked.held if one.match_labels.items() <= pod.labels.items())
@@ -68,7 +75,8 @@ class Evictor:
         """Said first: a repeat of a try that was cut off finds the pod on its way, and says nothing."""
         grace = max(seconds, 1)
         if pod.deletion is None:
-            await self._left(pod, "Disrupted", f"deleted with {grace} s to end, since its node has to be gone then")
+            self._count_left()
+            await self._say(pod, "Disrupted", f"deleted with {grace} s to end, since its node has to be gone then")
         await self._pods.force_delete(pod, grace_seconds=grace)
 
     async def _evict(self, pods: Sequence[DrainPod]) -> list[Hold]:
@@ -90,7 +98,8 @@ class Evictor:
                 _count(EVICTIONS, "Evictions that were asked for", code="200" if eviction.accepted else "429")
             if eviction.accepted:
                 if not eviction.gone:
-                    await self._left(pod, "Evicted", f"Evicted pod: {self._reason}")
+                    self._count_left()
+                    self._evicted.append(pod)
                 continue
             if pod.namespace not in budgets:
                 budgets[pod.namespace] = await self._read(pod.namespace)
@@ -137,9 +146,8 @@ class Evictor:
             )
         return hold.model_copy(update={"passes_at": hold.since + SURGE})
 
-    async def _left(self, pod: DrainPod, event: str, message: str) -> None:
+    def _count_left(self) -> None:
         _count(DRAINED_PODS, "Pods that were told to leave their node", reason=self._reason)
-        await self._say(pod, event, message)
 
     async def _say(self, pod: DrainPod, reason: str, message: str, *, warning: bool = False) -> None:
         await self._events.publish(
