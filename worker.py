@@ -53,7 +53,6 @@ from scheduling.state import PlanSettings
 from settings import Settings, SettingsError, help_text, load
 from workflows import ids
 from workflows.names import Names
-from workflows.options import HEARTBEAT
 from workflows.registry import WORKFLOWS, runner
 
 log = structlog.get_logger("worker")
@@ -61,9 +60,12 @@ log = structlog.get_logger("worker")
 PLANNING = 40
 """Activities of the plan queue at once: those that wait for the planner must keep no plan from being taken on, which is
 before all of them in its turn. More than commands are carried out together (`policy/passes.py`)."""
-WORKFLOW_TASKS = 4
+WORKFLOW_TASKS = 8
 """At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
 CACHED_WORKFLOWS = 2000
+STICKY = timedelta(seconds=15)
+"""For which a workflow's next task waits for the worker that has it in its cache; Temporal's default is 10 s. In a
+storm of 500 nodes tasks wait for longer than that, and one that is taken from there is replayed from its beginning."""
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 """Without it the SDK holds heartbeats back for 4 s of a time-out of 5 s, and a slow server fails the watch over."""
 DRAINS = 10
@@ -198,7 +200,7 @@ async def serve(
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
         max_heartbeat_throttle_interval=HEARTBEAT_AT_LEAST,
-        sticky_queue_schedule_to_start_timeout=HEARTBEAT,
+        sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=GRACE,
     )
     launches, drains = launch_worker(temporal, settings, made), drain_worker(temporal, settings, made)

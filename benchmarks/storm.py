@@ -38,7 +38,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 
 CALM = 15.0
 """Seconds before it, in which nothing happens."""
-PATIENCE = 300.0
+PATIENCE = 600.0
 AT_ONCE = 64
 app = benchmark()
 

@@ -83,8 +83,9 @@ class ClusterHost:
         )
         self._session = session
         log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))
-        # Whoever hosted before was likely killed, and had the cluster's planner workflow in its cache.
-        await free(self._temporal, ids.provisioning(self._settings.cluster))
+        # Whoever hosted before was likely killed, and had the cluster's own workflows in its cache.
+        for workflow_id in (ids.provisioning, ids.interruption, ids.cluster):
+            await free(self._temporal, workflow_id(self._settings.cluster))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(session.run(), name="watch-session")
