@@ -43,8 +43,7 @@ async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(product: Produ
         await eventually(partial(scene.event, scene.name, labels.REPLICAS_WAIT, "7 of 9 nodes", "limits.nodes=7"))
         await throughout(partial(_at_most, scene, 7), seconds=5)
         await scene.nodes_were_bought(10)
-        pool = await product.kube.request("GET", scene.pool_path)
-        assert pool["status"]["nodes"] == 7
+        await eventually(partial(_tells_of, scene, 7))
 
 
 @CALM.scenario
@@ -74,6 +73,12 @@ async def _some_were_made(scene: Scene, at_least: int) -> list[Object]:
 async def _at_most(scene: Scene, count: int) -> None:
     claims = names(await scene.claims())
     assert len(claims) <= count, f"{scene.name}: NodeClaims {claims}"
+
+
+async def _tells_of(scene: Scene, nodes: int) -> None:
+    """The NodePool's status follows its nodes within seconds."""
+    pool = await scene.product.kube.request("GET", scene.pool_path)
+    assert pool["status"]["nodes"] == nodes, pool["status"]
 
 
 async def _is_refused(scene: Scene) -> None:

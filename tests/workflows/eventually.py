@@ -82,6 +82,10 @@ async def blocked(handle: Handle, text: str) -> bool:
     return text in (await state_of(handle)).blocked_by
 
 
+async def overdue(handle: Handle) -> bool:
+    return (await state_of(handle)).overdue
+
+
 async def scheduled(handle: WorkflowHandle[Any, Any], activity: str) -> int:
     """How often a run asked for an activity of this name."""
     events = (await handle.fetch_history()).events

@@ -22,6 +22,7 @@ from tests.workflows.eventually import (
     in_phase,
     in_time,
     latest,
+    overdue,
     rolled,
     scheduled,
     state_of,
@@ -238,15 +239,11 @@ async def test_waiting_becomes_overdue_and_ends_when_the_policy_says_otherwise(
     handle = await under(fake, skipping, beforeDrain=[hook])
     await delete(fake, handle, beforeDrain=[hook])
     await eventually(lambda: blocked(handle, "hook beforeDrain/warn failed, is tried again at"))
-    await in_time(skipping, lambda: _overdue(handle), minutes=10)
+    await in_time(skipping, lambda: overdue(handle), minutes=10)
     assert 5 <= len(fake.calls.came) <= 12 and len(set(fake.calls.keys)) == len(fake.calls.came)
     await fake.see(handle, **BUSY, deleting=True, **rules(beforeDrain=[CALL]))
     await handle.result()
     assert fake.pods.evicted == ["web"]
-
-
-async def _overdue(handle: Handle) -> bool:
-    return (await state_of(handle)).overdue
 
 
 async def test_waiting_for_weeks_does_not_fill_a_history(

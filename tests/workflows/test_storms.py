@@ -18,13 +18,15 @@ async def queues(handle: Handle) -> dict[str, str]:
     return {one.activity_type.name: one.task_queue.name for one in found}
 
 
-async def test_drains_and_terminations_wait_on_a_queue_of_their_own(fake: World, skipping: WorkflowEnvironment) -> None:
+async def test_what_a_storm_has_many_of_waits_on_a_queue_of_their_own(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
     handle = await ready_under(fake, skipping)
     await notice(fake, skipping, handle, "spotInterruption")
     await handle.result()
     found = await queues(handle)
     own = {name for name, queue in found.items() if queue == ids.drain_queue(fake.cluster)}
-    assert own == {"drain_node", "terminate_node"}
+    assert own == {"drain_node", "tell_notices", "terminate_node"}
     assert {queue for name, queue in found.items() if name not in own} <= {
         ids.task_queue(fake.cluster),
         ids.launch_queue(fake.cluster),
