@@ -3,7 +3,7 @@
 from tests.integration.acts import Act
 from tests.integration.product import Product
 
-GRACE = 20
+GRACE = 30
 """Seconds for which a NotReady node is expected back (NOT_READY_GRACE)."""
 
 
