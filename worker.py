@@ -68,8 +68,8 @@ STICKY = timedelta(seconds=15)
 storm of 500 nodes tasks wait for longer than that, and one that is taken from there is replayed from its beginning."""
 HEARTBEAT_AT_LEAST = timedelta(seconds=2)
 """Without it the SDK holds heartbeats back for 4 s of a time-out of 5 s, and a slow server fails the watch over."""
-DRAINS = 10
-"""For each slot of other activities."""
+DRAINS = 20
+"""For each slot of other activities: a drain, and beside it the word of why."""
 GRACE = timedelta(seconds=20)
 
 

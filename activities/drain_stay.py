@@ -79,9 +79,9 @@ class Stay:
             holds = await self._push(claim, pods, deadline, now)
             await self._first.pushed()
         finally:
+            if self._evictor:
+                await self._evictor.tell()
             await self._let_go(claim, node)
-        if self._evictor:
-            await self._evictor.tell()
         await self._note_draining()
         volumes = () if pods else await self._pods.attached_volumes(node.name)
         self.verdict = self._judged(holds, pods, volumes, not_ready, now)

@@ -51,7 +51,7 @@ class DrainActivities:
         LANE.set("crowd")
         self._under_way += 1
         try:
-            async with heartbeating(every=EVERY if asked.keep else SELDOM), self._first_looks.one() as first:
+            async with heartbeating(every=EVERY if asked.stoppable else SELDOM), self._first_looks.one() as first:
                 return await self._stay(asked, first)
         finally:
             self._under_way -= 1

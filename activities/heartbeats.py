@@ -10,7 +10,7 @@ from temporalio import activity
 EVERY = 1.5
 """Seconds; less than a third of the shortest heartbeat time-out. With one, an activity hears that it is cancelled."""
 SELDOM = 8.0
-"""Of hundreds at once that nobody stops, with a time-out of 20 s: each is a write of Temporal's."""
+"""Of hundreds at once that nobody stops; they go with `workflows.options.SELDOM`. Each is a write of Temporal's."""
 
 
 @asynccontextmanager

@@ -10,7 +10,8 @@ from cli.exits import Refused
 from model.base import Message
 from model.messages import Verdict
 
-ANSWER_WITHIN = timedelta(seconds=10)
+ANSWER_WITHIN = timedelta(seconds=20)
+"""A task may wait 15 s for a worker that is gone."""
 _LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 
 

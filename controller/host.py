@@ -83,13 +83,11 @@ class ClusterHost:
         )
         self._session = session
         log.info("watch hosted", cluster=self._settings.cluster, carried=len(session.sent))
-        # Whoever hosted before was likely killed, and had the cluster's own workflows in its cache.
-        for workflow_id in (ids.provisioning, ids.interruption, ids.cluster):
-            await free(self._temporal, workflow_id(self._settings.cluster))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(session.run(), name="watch-session")
                 group.create_task(self._beat(session, heartbeat), name="watch-heartbeat")
+                group.create_task(self._free_coordinators(), name="watch-free")
                 group.create_task(self._watch_others(), name="watch-others")
                 group.create_task(self._resync(session), name="watch-resync")
                 group.create_task(self._feed(session), name="watch-feed")
@@ -104,6 +102,11 @@ class ClusterHost:
                 self._session = None
             await session.close()
             log.info("watch given up", cluster=self._settings.cluster)
+
+    async def _free_coordinators(self) -> None:
+        """Whoever hosted before was likely killed, and had the cluster's own workflows in its cache."""
+        for workflow_id in (ids.provisioning, ids.interruption, ids.cluster):
+            await free(self._temporal, workflow_id(self._settings.cluster))
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """Refuses, as a value, where there is no host or its caches are too old."""

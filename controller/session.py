@@ -61,8 +61,8 @@ GATHER: Final = 0.1
 REST: Final = 4
 """... and times as long as it took to make something of the last ones, since most of the process is for its activities
 and workflows; ..."""
-LONGEST: Final = 1.0
-"""... at most so many seconds."""
+LONGEST: Final = 0.6
+"""... at most so many seconds: what comes still comes before a batch of pods has waited its idle time."""
 WATCHED: Final = (
     resources.NODE_CLAIMS,
     resources.NODES,
@@ -280,10 +280,10 @@ class Session:
 
     async def _tell(self) -> None:
         """Wait for a change or for a time that was set, gather what comes with it, and tell whom it concerns."""
-        took = 0.0
+        rests_until = 0.0
         while True:
             await self._until_awake()
-            await asyncio.sleep(max(GATHER, min(LONGEST, REST * took)))
+            await asyncio.sleep(max(GATHER, rests_until - time.monotonic()))
             began = time.monotonic()
             self._awake.clear()
             now = self._now()
@@ -301,7 +301,8 @@ class Session:
                 self._learn(dirty, now)
             self._taken.look(now)
             self._asking.look(dirty, now, known=known.pods)
-            took = time.monotonic() - began
+            over = time.monotonic()
+            rests_until = over + min(LONGEST, REST * (over - began))
 
     def _learn(self, dirty: Dirty, now: datetime) -> None:
         """From nodes that came or changed; what they turn out to be too small for is demand again."""

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -31,6 +32,7 @@ from workflows.watch import WatchWorkflow
 
 log = structlog.get_logger(__name__)
 
+FREE_WITHIN = timedelta(seconds=3)
 _KINDS = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
@@ -113,7 +115,7 @@ async def free(temporal: Client, workflow_id: str) -> None:
         namespace=temporal.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
     )
     try:
-        await temporal.workflow_service.reset_sticky_task_queue(request)
+        await temporal.workflow_service.reset_sticky_task_queue(request, timeout=FREE_WITHIN)
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             log.warning("workflow not freed", workflow=workflow_id, error=str(error))

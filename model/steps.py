@@ -129,6 +129,11 @@ class DrainAsked(Message):
     override: bool = False
     """Do-not-disrupt pods are evicted as others are."""
 
+    @property
+    def stoppable(self) -> bool:
+        """It may be given up, or told to leave pods alone that it would evict: then it has to hear of it at once."""
+        return self.keep or self.override or bool(self.held)
+
 
 class Drained(Message):
     outcome: Literal["drained", "waiting", "deadline passed", "not ready"]

@@ -50,16 +50,18 @@ REPLICAS: Options = {
     "retry_policy": _retry(0.5, 2, 15, attempts=6),
 }
 """Then the workflow says what is wrong, and asks again under the same plan."""
+SELDOM: Options = {"heartbeat_timeout": 4 * HEARTBEAT}
+"""Of what hundreds do at once and nobody stops: each heartbeat is a write of Temporal's."""
 DRAIN: Options = {
     "start_to_close_timeout": timedelta(minutes=10),
-    "heartbeat_timeout": 4 * HEARTBEAT,
+    "heartbeat_timeout": 2 * HEARTBEAT,
     "retry_policy": _retry(0.5, 2, 10),
 }
 HOOK: Options = {"heartbeat_timeout": 2 * HEARTBEAT, "retry_policy": _retry(0.5, 2, 10)}
 """Each try is bounded by what the hook's own time-out leaves."""
 TERMINATE: Options = {
     "start_to_close_timeout": timedelta(minutes=5),
-    "heartbeat_timeout": 4 * HEARTBEAT,
+    "heartbeat_timeout": 2 * HEARTBEAT,
     "retry_policy": _retry(1, 2, 20),
 }
 PLAN: Options = {

@@ -112,6 +112,17 @@ async def test_pods_say_that_they_are_evicted_or_deleted_for_the_deadline(scene:
     assert ("web", "Evicted", "Evicted pod: Forceful Termination") in scene.events.said
 
 
+async def test_a_fault_in_the_midst_takes_no_word_from_the_pods_before_it(scene: Scene) -> None:
+    going(scene)
+    for name in ("web", "api"):
+        scene.pods.place("node-a", name)
+    scene.pods.faults["evict"] = [None, Throttled("slow down")]
+    with pytest.raises(Exception, match="slow down"):
+        await performed(scene.draining.drain_node, asked())
+    (evicted,) = scene.pods.evicted
+    assert scene.events.reasons(evicted) == ["Evicted"]
+
+
 async def test_a_deadline_that_comes_nearer_during_the_drain_is_kept(scene: Scene) -> None:
     """Repair or a person writes the annotation while the activity stays with the node."""
     held(scene)

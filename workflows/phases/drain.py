@@ -21,7 +21,7 @@ from policy.drain import DrainStep, again_at, decide_drain
 from policy.hooks import given_up
 from policy.ready import drain_rules
 from workflows.life import Life
-from workflows.options import DRAIN, PATCH, leaving, named
+from workflows.options import DRAIN, PATCH, SELDOM, leaving, named
 from workflows.phases.braked import BRAKED, drain_held
 from workflows.phases.giving_up import ref
 from workflows.phases.hooks import run_hooks
@@ -83,6 +83,8 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
         held=hold.held,
         override=hold.override,
     )
+    if not asked.stoppable:
+        options = {**options, **SELDOM}
     if known and known.keep and workflow.patched(BRAKED):
         # What is given up must not be taken out of service again by a look that was still under way.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}

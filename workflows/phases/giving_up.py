@@ -1,5 +1,6 @@
 """What phases share when a claim cannot be helped: delete the NodeClaim, saying why; its pods are planned anew."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from temporalio import workflow
@@ -11,6 +12,7 @@ from model import labels
 from model.lifecycle import Phase
 from model.registrations import StartEnded
 from model.steps import ClaimRef, DisruptionAsked, Report
+from policy.interruption import acts
 from policy.ready import LOOK_STEADY, look_pause
 from policy.registrations import counts
 from workflows.life import Life
@@ -63,9 +65,15 @@ async def lost(life: Life) -> bool:
     await _say_lost(life)
     if life.state.seen is not before and workflow.patched(CAME_MEANWHILE):
         return False
-    seen, pause = life.state.seen, look_pause(_looked(life))
-    await life.wait(lambda: life.state.seen is not seen, until=life.now + pause, summary="the Node's return")
+    pause = look_pause(_looked(life))
+    await life.wait(news(life), until=life.now + pause, summary="the Node's return")
     return False
+
+
+def news(life: Life) -> Callable[[], bool]:
+    """Whether the watch has seen it anew, or AWS says by now what makes it go at once."""
+    seen = life.state.seen
+    return lambda: life.state.seen is not seen or acts(life.state, life.now)
 
 
 async def dead(life: Life) -> bool:

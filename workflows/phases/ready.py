@@ -27,7 +27,7 @@ from workflows.life import Life
 from workflows.options import PATCH, named
 from workflows.phases.braked import is_held
 from workflows.phases.cycled import stop_and_start
-from workflows.phases.giving_up import dead, disrupt, lost, ref
+from workflows.phases.giving_up import dead, disrupt, lost, news, ref
 from workflows.phases.in_service import again_if_marked, put_back
 from workflows.phases.interrupted import holding, leave
 from workflows.phases.repair import repair
@@ -188,9 +188,8 @@ async def _disrupt(life: Life, verdict: Verdict) -> bool:
 
 async def _reconsider(life: Life, refuted: int) -> bool:
     """True when there is news. Without any the watch may be wrong for good, so the pauses grow."""
-    known = life.state.seen
     pause = min(NOT_NOW_LONGEST, NOT_NOW * 2 ** min(refuted, 6))
-    return await life.wait(lambda: life.state.seen is not known, until=life.now + pause, summary="the node is in use")
+    return await life.wait(news(life), until=life.now + pause, summary="the node is in use")
 
 
 async def _tell_pool(life: Life, signal: str, message: PermitAsked | PermitWithdrawn) -> bool:

@@ -8,7 +8,7 @@ from activities.termination import TerminationActivities
 from model.lifecycle import Phase
 from model.steps import TerminationAsked
 from workflows.life import Life
-from workflows.options import TERMINATE, leaving
+from workflows.options import SELDOM, TERMINATE, leaving
 from workflows.phases.giving_up import ref
 from workflows.phases.hooks import run_hooks
 
@@ -17,7 +17,7 @@ async def termination(life: Life) -> Phase:
     """A claim that never had an instance still asks: its status may know of one that this workflow does not."""
     if life.state.launched is not None:
         await run_hooks(life, "beforeTerminate")
-    options = leaving(TERMINATE, life.state.identity.cluster, "terminate the instance")
+    options = leaving({**TERMINATE, **SELDOM}, life.state.identity.cluster, "terminate the instance")
     await life.insist(lambda options: _terminate(life, options), options)
     return Phase.GONE
 
