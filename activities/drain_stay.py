@@ -37,6 +37,8 @@ DONE = (
 )
 LATE = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.TERMINATION_GRACE_PERIOD_ELAPSED),)
 NOT_READY = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.NODE_NOT_READY),)
+TOLD_OF = 50
+"""Pods by name, in the story of a node."""
 _NO_MOMENT = (
     f"the annotation {labels.NODECLAIM_TERMINATION_TIMESTAMP} of the NodeClaim is no moment: write one such as "
     "2026-01-31T12:00:00Z in the place of"
@@ -51,6 +53,8 @@ class Stay:
         self._claims, self._nodes, self._pods = ports.claims, ports.nodes, ports.pods
         self._evictor: Evictor | None = None
         self._marked: datetime | None = None
+        self._left: dict[str, str] = {}
+        """Pods that were found here and had to go, by UID."""
         self._unnoted = False
         """The NodeClaim does not say yet that it is drained."""
         self._looked: datetime | None = None
@@ -73,6 +77,7 @@ class Stay:
             return Drained(outcome="drained")
         marked = await self._mark(claim, node.name, now)
         pods = [pod for pod in await self._pods.on_node(node.name, now=now) if pod.waits]
+        self._left |= {pod.uid: f"{pod.namespace}/{pod.name}" for pod in pods}
         deadline = self._deadline = tightest(self._deadline, await self._written(claim, pods, now))
         not_ready = self._not_ready_since(node, now)
         try:
@@ -98,6 +103,10 @@ class Stay:
         if self.verdict.pods or self.verdict.holds or self._marked is None:
             return pause
         return max(0.0, MIN_DRAIN - (now - self._marked).total_seconds())
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        return tuple(self._left.values())[:TOLD_OF]
 
     async def tell(self) -> Drained:
         """Say the verdict on the NodeClaim and in events, and answer with it."""

@@ -13,7 +13,7 @@ from temporalio import activity
 from activities.drain_ports import DrainPorts
 from activities.drain_stay import Stay
 from activities.errors import faults_mapped
-from activities.first_looks import FirstLook, FirstLooks
+from activities.first_looks import FirstLooks
 from activities.heartbeats import EVERY, SELDOM, heartbeating
 from activities.ports import ConditionPatch
 from activities.reading import claim_of
@@ -52,12 +52,13 @@ class DrainActivities:
         self._under_way += 1
         try:
             async with heartbeating(every=EVERY if asked.stoppable else SELDOM), self._first_looks.one() as first:
-                return await self._stay(asked, first)
+                stay = Stay(self._ports, asked, first)
+                answer = await self._until_news(stay, asked)
+                return answer.model_copy(update={"left": stay.left})
         finally:
             self._under_way -= 1
 
-    async def _stay(self, asked: DrainAsked, first: FirstLook) -> Drained:
-        stay = Stay(self._ports, asked, first)
+    async def _until_news(self, stay: Stay, asked: DrainAsked) -> Drained:
         began, pause = datetime.now(UTC), LOOK_FIRST
         patience = _patience(asked, began)
         while True:

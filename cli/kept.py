@@ -14,7 +14,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from cli.exits import Refused
 from cli.lives import NodeLife
-from cli.story import Story
+from cli.story import Story, ended
 from model.story import ClaimOutcome, Phase
 from workflows import attributes
 
@@ -73,7 +73,7 @@ def _story(workflow_id: str, events: Sequence[HistoryEvent]) -> Story:
         outcome: ClaimOutcome = _CONVERTER.from_payload(result[0], ClaimOutcome)
     except (ValidationError, RuntimeError) as error:
         return Story(life, note=f"its outcome is of another version: {' '.join(str(error).split())[:200]}")
-    return Story(life, outcome.story, reason=outcome.reason, bought_for=outcome.why)
+    return ended(life, outcome)
 
 
 def _shown(events: Iterable[HistoryEvent]) -> dict[str, Any]:

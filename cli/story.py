@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from cli.lives import NodeLife, as_json
-from model.story import Step
+from model.story import ClaimOutcome, Step
+
+NAMED: Final = 8
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Story:
     events: Sequence[str] = ()
     disruption: Sequence[str] = ()
     paused: Sequence[str] = ()
+    left: Sequence[str] = ()
+    """Pods that had to go."""
 
     def text(self) -> str:
         life = self.life
@@ -50,6 +54,7 @@ class Story:
         yield "away", self.away
         yield "expires", moment_of(self.expires) if self.expires else ""
         yield from (("disruption", line) for line in self.disruption)
+        yield "drained of", shortened(self.left)
         yield "went for", self.reason
         yield "note", self.note
 
@@ -64,10 +69,28 @@ class Story:
             "away": self.away,
             "expires": self.expires.isoformat() if self.expires else None,
             "disruption": list(self.disruption),
+            "drainedOf": list(self.left),
             "wentFor": self.reason,
             "note": self.note,
             "steps": [step.model_dump(mode="json") for step in self.steps],
         }
+
+
+def ended(life: NodeLife, outcome: ClaimOutcome) -> Story:
+    return Story(
+        life,
+        outcome.story,
+        reason=outcome.reason,
+        drift=outcome.drift,
+        bought_for=outcome.why,
+        events=outcome.events,
+        left=outcome.left,
+    )
+
+
+def shortened(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def line_of(step: Step) -> str:

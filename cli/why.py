@@ -20,7 +20,7 @@ from cli.kept import stories
 from cli.lives import Lives, NodeLife
 from cli.output import Output, answer
 from cli.shown import as_json, ask, lines_of
-from cli.story import Story
+from cli.story import Story, ended
 from model.showing import Shown
 from model.story import Told
 from workflows import ids
@@ -104,6 +104,7 @@ async def _one(client: Client, lives: Lives, cluster: str, life: NodeLife) -> St
         expires=told.expires,
         away=told.away,
         events=told.events,
+        left=told.left,
         disruption=lines_of(kept),
         paused=(*filter(None, (told.paused,)), *pauses),
     )
@@ -136,4 +137,4 @@ async def _over(lives: Lives, life: NodeLife) -> Story:
         outcome = await lives.outcome(life)
     except WorkflowFailureError as failed:
         return Story(life, note=f"its workflow did not end by itself ({life.status}): {failed.cause or failed}")
-    return Story(life, outcome.story, reason=outcome.reason, bought_for=outcome.why)
+    return ended(life, outcome)

@@ -121,6 +121,8 @@ class ClaimState(Message):
     recalled: str = ""
     """Why its NodePool called its permit back; empty once that is heeded."""
     drain: DrainState | None = None
+    left: tuple[str, ...] = ()
+    """Pods that its drain was about, as `namespace/name`."""
     gave_up: GaveUp | None = None
     """The last drain that was given up."""
     hooks: Hooks = Hooks()

@@ -145,6 +145,8 @@ class Drained(Message):
     verdict: DrainVerdict | None = None
     keep: bool = False
     """The NodeClaim is still not being deleted."""
+    left: tuple[str, ...] = ()
+    """Pods that had to go, as `namespace/name`; not more of them than are worth telling."""
 
 
 class GiveUpAsked(Message):

@@ -43,6 +43,8 @@ class Told(Message):
     drift: str = ""
     away: str = ""
     expires: datetime | None = None
+    left: tuple[str, ...] = ()
+    """Pods that had to go, as `namespace/name`."""
     steps: tuple[Step, ...] = ()
 
 
@@ -56,3 +58,7 @@ class ClaimOutcome(Message):
     instance_type: str = ""
     story: tuple[Step, ...] = ()
     why: str = ""
+    events: tuple[str, ...] = ()
+    """From AWS."""
+    drift: str = ""
+    left: tuple[str, ...] = ()

@@ -19,8 +19,15 @@ def why(fill: Fill, pods: Sequence[PodFact], homes: int) -> str:
     table, among = fill.offer.table, f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only one"
     return (
         f"{_named(pods)}: no room on {homes} nodes; {table.names[rows[0]]} at {price:.4g} $/h is {among} of pool "
-        f"{fill.offer.name} that fit, {_filled(fill, int(rows[0]))}"
+        f"{fill.offer.name} that fit, {_filled(fill, int(rows[0]))}{_passed_over(fill)}"
     )
+
+
+def _passed_over(fill: Fill) -> str:
+    """What would have come next, and its price."""
+    prices, names = fill.offer.prices(fill.option), fill.offer.table.names
+    found = [f"{names[row]} at {float(prices[row]):.4g}" for row in fill.rows[1:_NAMED]]
+    return f"; before {' and '.join(found)}" if found else ""
 
 
 def _named(pods: Sequence[PodFact]) -> str:

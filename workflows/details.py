@@ -103,8 +103,11 @@ def _headline(state: ClaimState) -> str:
 
 def drifted(state: ClaimState) -> str:
     """Why, and what comes of it; empty for a node that has not drifted."""
-    seen = state.seen
-    return f"{seen.drift}: {seen.drift_message}; {REPLACED_LATER}" if seen.drift else ""
+    return f"{drift(state)}; {REPLACED_LATER}" if state.seen.drift else ""
+
+
+def drift(state: ClaimState) -> str:
+    return f"{state.seen.drift}: {state.seen.drift_message}" if state.seen.drift else ""
 
 
 def absent(state: ClaimState) -> str:
@@ -148,6 +151,7 @@ def told(state: ClaimState) -> Told:
         drift=drifted(state),
         away=absent(state),
         expires=expiry_of(state),
+        left=state.left,
         steps=state.story,
     )
 

@@ -185,4 +185,7 @@ def _outcome(state: ClaimState) -> ClaimOutcome:
         instance_type=launched.instance_type if launched else "",
         story=state.story,
         why=state.identity.why,
+        events=details.announced(state),
+        drift=details.drift(state),
+        left=state.left,
     )

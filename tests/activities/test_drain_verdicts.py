@@ -240,7 +240,7 @@ async def test_what_is_gone_in_the_middle_ends_the_drain_at_once(scene: Scene, g
 
     asyncio.get_running_loop().call_later(0.02, vanish)
     answer = await performed(scene.draining.drain_node, asked(known=known, known_blockers=known.line, patience=60))
-    assert answer == Drained(outcome="drained") and scene.pods.evicted == []
+    assert answer == Drained(outcome="drained", left=("default/web",)) and scene.pods.evicted == []
 
 
 async def test_a_claim_that_vanishes_in_the_middle_does_not_stop_the_drain(scene: Scene) -> None:

@@ -4,11 +4,11 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from cli.lives import NodeLife
-from cli.story import Story
+from cli.story import Story, ended
 from model.absence import Absence
 from model.drains import DrainState, DrainVerdict, GaveUp, Hold
 from model.interruptions import Notice
-from model.lifecycle import ClaimIdentity, ClaimState, Phase, Step
+from model.lifecycle import ClaimIdentity, ClaimOutcome, ClaimState, Phase, Step
 from model.observations import ClaimSeen
 from model.remembered import Answer, Remembered
 from workflows.details import absent, announced, draining, drifted, of_claim
@@ -40,6 +40,19 @@ def test_a_node_that_is_gone_says_what_it_went_for() -> None:
     text = Story(life, (), reason="Expired").text()
     assert "went for    Expired" in text
     assert "deadline" not in text
+
+
+def test_what_is_known_of_a_node_that_is_gone_outlives_it() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Gone", since=START, status="COMPLETED")
+    pods = tuple(f"default/web-{number}" for number in range(10))
+    outcome = ClaimOutcome(
+        name="one", uid="1", reason="spot_interrupted", events=("spotInterruption",), drift="AMIDrift: ami-1", left=pods
+    )
+    lines = ended(life, outcome).text().splitlines()
+    assert "  from AWS    spotInterruption" in lines and "  drifted     AMIDrift: ami-1" in lines
+    (drained,) = [line for line in lines if line.startswith("  drained of  default/web-0, ")]
+    assert drained.endswith("default/web-7 and 2 more")
+    assert ended(life, outcome).as_json()["drainedOf"] == list(pods)
 
 
 def test_without_a_worker_what_visibility_knows_is_still_told() -> None:

@@ -15,3 +15,9 @@ def test_a_bought_node_says_for_whom_why_this_machine_and_how_full() -> None:
 def test_few_pods_are_all_named() -> None:
     (one,) = World(pool(), pod("p"), kinds=COMMON[:1]).plan().claims
     assert one.why.startswith("default/p: no room on 0 nodes; ") and "is the only one of pool" in one.why
+
+
+def test_what_would_have_come_next_is_named_with_its_price() -> None:
+    (one,) = World(pool(), pod("p"), kinds=COMMON).plan().claims
+    assert "m.large at 0.1 $/h is the cheapest of 3 instance types" in one.why
+    assert one.why.endswith("; before m.xlarge at 0.2 and m.2xlarge at 0.4")

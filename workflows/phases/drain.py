@@ -42,6 +42,8 @@ async def drain(life: Life) -> Phase:
         call = partial(_drain, life, step)
         cluster = life.state.identity.cluster
         answer = await life.insist(call, leaving(DRAIN, cluster, f"drain {life.state.node_name}"))
+        if answer is not None:
+            life.change(left=tuple(dict.fromkeys((*life.state.left, *answer.left))))
         if answer is not None and answer.outcome != "waiting":
             life.change(drain=None)
             await run_hooks(life, "afterDrain")
