@@ -4,7 +4,9 @@ All on one machine and on real parts. `demo_acts.py` is what happens; `demo_chec
 """
 
 import asyncio
+import shlex
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,7 +20,7 @@ from cli.exits import DONE, FAILED, Failed, Refused
 from cli.held import held, let_go, tenure
 from cli.interrupts import end_like_ctrl_c
 from cli.rights import RBAC, aws_arguments
-from cli.sandbox import default_directory
+from cli.sandbox import kept_demo
 from cli.stage import Stage
 from sandbox.errors import SandboxError
 from sandbox.plan import CRDS, Plan
@@ -58,7 +60,7 @@ def _directory(*, keep: bool) -> Path:
     """A new one; what is to be found again afterwards has a place of its own."""
     if not keep:
         return Path(tempfile.mkdtemp(prefix="tenure-demo-"))
-    directory = default_directory().with_name("demo")
+    directory = kept_demo()
     if owner := owner_of(directory):
         raise Refused(
             f"demo --keep: process {owner} keeps one already; `tenure sandbox down --dir {directory}` ends it"
@@ -93,15 +95,27 @@ async def _on_stage(sandbox: Sandbox, options: Options, screen: Screen) -> int:
         with screen:
             code = await Demo(stage, options, screen).run()
         if options.keep:
-            _say_how_to_go_on(sandbox, screen)
+            _say_how_to_go_on(sandbox, options.deployment, screen)
             if let_go(options.tell, code, sandbox.logs / "demo.log"):
                 await stay(stage)
         return code
 
 
-def _say_how_to_go_on(sandbox: Sandbox, screen: Screen) -> None:
+def _say_how_to_go_on(sandbox: Sandbox, deployment: str, screen: Screen) -> None:
+    """Lines for the shell first, as README.md has them."""
     screen.act("All of it is left running")
-    for name, value in sandbox.environment().items():
-        screen.console.print(f"export {name}={value}", markup=False, soft_wrap=True)
-    screen.say("kubectl scale deployment inflate --replicas 10   makes nodes come again")
-    screen.say(f"tenure sandbox down --dir {sandbox.directory}   ends it, and removes all that it made")
+    here = Path(sys.executable).parent
+    lines = [] if shutil.which("tenure") else [f'export PATH={shlex.quote(str(here))}:"$PATH"']
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in sandbox.environment().items()]
+    for line in lines:
+        screen.console.print(line, markup=False, soft_wrap=True)
+    where = f"--dir {sandbox.directory}"
+    for command, what in (
+        (f"tenure sandbox scale {deployment} 10 {where}", "makes nodes come again, as `kubectl scale` does"),
+        ("tenure get", "lists them"),
+        ("tenure why NODE", "says what one of them does and why"),
+        ('tenure pause --node NODE --for 30m --reason "trying it out"', "holds its disruption"),
+        ("tenure resume --node NODE", "lets it go on"),
+        (f"tenure sandbox down {where}", "ends it, and removes all that it made"),
+    ):
+        screen.console.print(f"{command}   {what}", markup=False, soft_wrap=True)

@@ -5,7 +5,7 @@ Reads AWS and the cluster with the worker's own settings, and changes nothing.
 
 import asyncio
 import json
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,6 +22,7 @@ from worker import aws_settings
 app = typer.Typer(add_completion=False)
 
 NodeClass = Annotated[str, typer.Option(help="Which EC2NodeClass; may be left out where there is one alone.")]
+Form = Annotated[Literal["json"], typer.Option("--output", "-o", help="`tenure simulate` reads JSON.")]
 
 
 @app.callback()
@@ -30,7 +31,7 @@ def instance_types() -> None:
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def export(context: typer.Context, node_class: NodeClass = "") -> None:
+def export(context: typer.Context, node_class: NodeClass = "", output: Form = "json") -> None:
     """Print the instance types of a class as JSON. Settings come from the environment and flags, as for the worker."""
     try:
         settings = load(list(context.args))

@@ -68,7 +68,8 @@ def _story(workflow_id: str, events: Sequence[HistoryEvent]) -> Story:
     )
     result = events[-1].workflow_execution_completed_event_attributes.result.payloads
     if not result:
-        return Story(life, note="its workflow did not end by itself; `tenure history` of it may say more")
+        said = "its workflow did not end by itself; each step, while Temporal has it"
+        return Story(life, note=f"{said}: tenure history {life.name}")
     try:
         outcome: ClaimOutcome = _CONVERTER.from_payload(result[0], ClaimOutcome)
     except (ValidationError, RuntimeError) as error:

@@ -69,7 +69,7 @@ def _commands(commands: tuple[ShownCommand, ...]) -> Table:
 
 def _sum(found: Shown) -> str:
     if not found.commands:
-        return "Nothing would be done now."
+        return "Nothing would be done now; `tenure why NODE` says what keeps one of them."
     saved = sum(one.price_before - one.price_after for one in found.commands)
     nodes = sum(len(one.nodes) for one in found.commands)
     bought = sum(len(one.replacements) for one in found.commands)

@@ -41,6 +41,8 @@ class Story:
         ]
         lines += [f"  {name:<10}  {said}" for name, said in self._facts() if said]
         lines += [line_of(step) for step in self.steps]
+        if life.open:
+            lines.append(f"  each call: tenure history {life.name}")
         return "\n".join(lines)
 
     def _facts(self) -> Iterator[tuple[str, str]]:

@@ -4,13 +4,15 @@ from importlib.metadata import PackageNotFoundError, version
 
 import typer
 
+from cli.output import Output, answer
+
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
-def show() -> None:
+def show(output: Output = "table") -> None:
     """Print the version."""
-    typer.echo(f"tenure {installed()}")
+    answer(output, {"version": installed()}, f"tenure {installed()}")
 
 
 def installed() -> str:

@@ -136,5 +136,6 @@ async def _over(lives: Lives, life: NodeLife) -> Story:
     try:
         outcome = await lives.outcome(life)
     except WorkflowFailureError as failed:
-        return Story(life, note=f"its workflow did not end by itself ({life.status}): {failed.cause or failed}")
+        said = f"its workflow did not end by itself ({life.status}): {failed.cause or failed}"
+        return Story(life, note=f"{said}; each step: tenure history {life.name}")
     return ended(life, outcome)

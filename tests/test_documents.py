@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from cli.main import app
+from cli.main import VERBS, app
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -57,6 +57,13 @@ def test_a_command_that_is_not_there_is_noticed() -> None:
     assert unknown("explode --now") == "explode"
     assert unknown("pause --forever") == "--forever"
     assert unknown('pause --nodepool gpu --for 2h --reason "a b --c"') == ""
+
+
+def test_every_command_is_in_the_table_and_in_the_readme() -> None:
+    rows = re.findall(r"^\| [^|]+ \| (.+) \|$", (DOCS / "cli.md").read_text(), flags=re.MULTILINE)
+    assert {word for row in rows for word in re.findall(r"`tenure ([a-z-]+)", row)} == set(VERBS)
+    readme = (ROOT / "README.md").read_text().partition("\n## On the command line\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`([a-z-]+)[^`]*`", readme)) >= set(VERBS)
 
 
 def test_every_page_is_in_the_navigation() -> None:

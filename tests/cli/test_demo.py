@@ -91,6 +91,8 @@ def test_a_kept_one_goes_on_until_it_is_taken_down(place: Path) -> None:
     assert code == 0, said
     assert "export KUBECONFIG=" in said
     assert tenure(place, "sandbox", "status", directory)[0] == 0
+    code, said = tenure(place, "sandbox", "scale", "inflate", "1")
+    assert code == 0, said
     assert tenure(place, "demo", "--keep", *SMALL)[0] == 2
     assert tenure(place, "sandbox", "down", directory)[0] == 0
     assert processes_of(place) == []

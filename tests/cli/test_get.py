@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import pytest
 from _pytest.capture import CaptureFixture
@@ -10,10 +11,10 @@ from _pytest.capture import CaptureFixture
 from benchmarks.asking import state_of
 from cli.columns import columns
 from cli.exits import Refused
-from cli.get import condition, read, shown
+from cli.get import PhaseName, condition, read, shown
 from cli.lives import NodeLife
 from cli.main import main
-from model.lifecycle import ClaimState
+from model.lifecycle import ClaimState, Phase
 from tests.cli.temporal_alone import standing, temporal_alone
 
 NOW = datetime.now(UTC)
@@ -99,3 +100,7 @@ def test_columns_are_aligned_and_the_last_is_not_padded() -> None:
 def test_what_is_no_name_of_a_pool_never_reaches_a_query(pool: str) -> None:
     with pytest.raises(Refused, match="--nodepool"):
         condition(pool, "", overdue=False)
+
+
+def test_nodes_of_every_phase_can_be_asked_for_but_of_those_that_are_gone() -> None:
+    assert get_args(PhaseName) == tuple(phase.value for phase in Phase if phase is not Phase.GONE)

@@ -1,10 +1,14 @@
 """The command line: what a user got wrong is one line on stderr that says what and where, and exit code 2."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from _pytest.capture import CaptureFixture
+from typer.main import get_command
 
 from cli import main as cli_main
 from cli.exits import Failed, Refused, code_of
@@ -69,6 +73,25 @@ def test_an_interrupt_ends_with_130_and_says_nothing(
 def test_version_prints_one_line(capsys: CaptureFixture[str]) -> None:
     assert cli_main.main(["version"]) == 0
     assert capsys.readouterr().out.startswith("tenure ")
+    assert cli_main.main(["version", "-o", "json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"version"}
+
+
+def commands(name: str, found: Any) -> Iterator[tuple[str, Any]]:
+    """A group's commands, or the one."""
+    below = getattr(found, "commands", None)
+    if below is None:
+        yield name, found
+    for word, one in (below or {}).items():
+        yield from commands(f"{name} {word}", one)
+
+
+def test_every_command_that_answers_does_so_as_json_too() -> None:
+    """The others run until they are stopped, and show themselves."""
+    every = [one for name, verb in cli_main.VERBS.items() for one in commands(name, get_command(verb.load()))]
+    flags = {name: {flag for parameter in one.params for flag in parameter.opts} for name, one in every}
+    silent = {name for name, known in flags.items() if not {"--output", "-o"} <= known}
+    assert silent == {"demo", "worker", "codec-server"}
 
 
 def test_what_did_not_become_true_is_1_and_what_was_refused_is_2() -> None:

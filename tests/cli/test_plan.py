@@ -39,7 +39,8 @@ def test_a_plan_is_a_table_with_what_is_saved() -> None:
 
 def test_where_nothing_would_be_done_it_says_so_and_what_keeps_the_nodes() -> None:
     said = text(Shown(nodes=2, kept={"Paused": 2}))
-    assert said == "2 nodes, 0 could go; kept by Paused 2\nNothing would be done now.\n"
+    nothing = "Nothing would be done now; `tenure why NODE` says what keeps one of them."
+    assert said == f"2 nodes, 0 could go; kept by Paused 2\n{nothing}\n"
     assert text(Shown(blocked="no worker answers")) == "nothing can be said now: no worker answers\n"
 
 

@@ -32,14 +32,15 @@ def test_a_node_that_waits_says_for_what_and_until_when() -> None:
     assert "  phase       Drain (overdue)" in lines
     assert "  deadline    2026-01-01 13:00:00 UTC" in lines
     assert "  blocked by  pdb default/web" in lines
-    assert lines[-1].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
+    assert lines[-2].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
+    assert lines[-1] == "  each call: tenure history one"
 
 
 def test_a_node_that_is_gone_says_what_it_went_for() -> None:
     life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Gone", since=START, status="COMPLETED")
     text = Story(life, (), reason="Expired").text()
     assert "went for    Expired" in text
-    assert "deadline" not in text
+    assert "deadline" not in text and "tenure history" not in text
 
 
 def test_what_is_known_of_a_node_that_is_gone_outlives_it() -> None:

@@ -124,6 +124,6 @@ def checked(*arguments: str) -> None:
     """By promtool, where there is one or it can be built."""
     tool = promtool.found()
     if tool is None:
-        pytest.skip("promtool is not on this machine: `make promtool` builds it")
+        pytest.skip("promtool is not on this machine: `make tools` builds it")
     answer = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr
