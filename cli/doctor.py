@@ -137,6 +137,11 @@ async def _temporal(settings: Settings) -> list[Finding]:
     address, namespace = settings.temporal_address, settings.temporal_namespace
     where = Connection(address, namespace, settings.cluster_name, security(settings))
     try:
-        return await check_temporal(await where.client(), settings.cluster_name, queue=settings.interruption_queue)
+        return await check_temporal(
+            await where.client(),
+            settings.cluster_name,
+            queue=settings.interruption_queue,
+            build=settings.temporal_worker_build_id,
+        )
     except Refused as refused:
         return [problem("temporal", settings.temporal_address, str(refused), "set TEMPORAL_ADDRESS")]

@@ -23,14 +23,18 @@ _SHORT: Final = timedelta(days=3)
 """`tenure why` tells of nodes that are gone for as long as their histories are kept."""
 
 
-async def check_temporal(temporal: Client, cluster: str, *, queue: str = "") -> list[Finding]:
-    """Each check by itself: one that the service refuses hides no other. `queue`: the setting INTERRUPTION_QUEUE."""
+async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", build: str = "") -> list[Finding]:
+    """Each check by itself: one that the service refuses hides no other. `queue` and `build`: the settings
+    INTERRUPTION_QUEUE and TEMPORAL_WORKER_BUILD_ID."""
+
+    async def service(temporal: Client, _: str) -> list[Finding]:
+        return await check_service(temporal, build)
 
     async def reading(temporal: Client, cluster: str) -> list[Finding]:
         return await check_reading(temporal, cluster, queue)
 
     found = []
-    for check in (check_service, _namespace, _attributes, _workers, reading):
+    for check in (service, _namespace, _attributes, _workers, reading):
         try:
             found += await check(temporal, cluster)
         except RPCError as error:

@@ -8,34 +8,41 @@ from temporalio.client import Client
 from model.findings import Finding, advice, ok, problem
 
 AREA: Final = "temporal"
-OLDEST: Final = (1, 25)
-"""The first with updates on by default."""
+OLDEST: Final = (1, 28)
+"""The first that keeps builds of the worker apart, as the chart has it unless told otherwise."""
+TESTED: Final = ("1.31.2", "1.32.0")
 _MIB: Final = 2**20
 BLOB: Final = 2 * _MIB
 """What a payload may take by default; plans of large clusters come near."""
 _NEAR: Final = ("127.", "localhost", "[::1]")
 
 
-async def check_service(temporal: Client, _: str) -> list[Finding]:
-    """Raises RPCError where the namespace cannot be read."""
+async def check_service(temporal: Client, build: str) -> list[Finding]:
+    """`build`: the setting TEMPORAL_WORKER_BUILD_ID. Raises RPCError where the namespace cannot be read."""
     system = await temporal.workflow_service.get_system_info(GetSystemInfoRequest())
     answer = await temporal.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=temporal.namespace))
     info = answer.namespace_info
     config = temporal.service_client.config
     return [
-        *_version(system.server_version),
+        *_version(system.server_version, build),
         *_updates(temporal.namespace, info.HasField("capabilities"), updates=info.capabilities.sync_update),
         *_limits(temporal.namespace, info.limits.blob_size_limit_error),
         *_way(config.target_host, secure=bool(config.tls)),
     ]
 
 
-def _version(said: str) -> list[Finding]:
+def _version(said: str, build: str) -> list[Finding]:
     """Temporal Cloud says one of its own, or none."""
     numbers = tuple(int(one) for one in said.partition("-")[0].split(".")[:2] if one.isdecimal())
     if len(numbers) == 2 and numbers < OLDEST:
-        todo = f"upgrade it to {'.'.join(map(str, OLDEST))} or newer"
-        return [advice(AREA, "server", f"version {said} is older than what Tenure is tested with", todo)]
+        todo = (
+            f"upgrade it to {'.'.join(map(str, OLDEST))} or newer, or set workerVersioning: false in the chart's values"
+        )
+        if build:
+            why = f"version {said} is too old for Worker Versioning, which TEMPORAL_WORKER_BUILD_ID={build!r} asks for"
+            return [problem(AREA, "server", why, todo)]
+        why = f"version {said} is too old for Worker Versioning; tested are {' and '.join(TESTED)}"
+        return [advice(AREA, "server", why, todo)]
     return [ok(AREA, "server", f"version {said or 'not told'}")]
 
 

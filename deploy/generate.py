@@ -1,146 +1,22 @@
 """Writes what is said elsewhere: `python -m deploy.generate`. The CRDs of `deploy/crds` come from the models, parts of
-the Helm charts from what `deploy/helm.py` names, docs/reference, the dashboard and the picture from the code.
+the Helm charts from what `deploy/helm.py` names, docs/reference, the dashboard and the picture from the code,
+the stack of the worker's role from deploy/iam.
 
 With `--check` nothing is written, and the exit code is 1 if a file is not what its source says.
 """
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from deploy import dashboard, helm, picture
+from deploy import dashboard, helm, kind_pages, picture, worker_role
+from deploy.kinds import KINDS, Kind
 from deploy.pages import pages
 from deploy.schema import root_schema
-from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, LifecyclePolicy, NodeClaim, NodeOverlay, NodePool
 
-FOLDER = Path(__file__).parent / "crds"
 _HEADER = "# Written by `python -m deploy.generate` from model/kinds: change the models, not this file.\n"
-_READY = '.status.conditions[?(@.type=="Ready")].status'
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """What `kubectl get` shows; priority 1 is shown with `-o wide`."""
-
-    name: str
-    path: str
-    type: str = "string"
-    priority: int = 0
-
-    def as_object(self) -> dict[str, Any]:
-        column = {"name": self.name, "type": self.type, "jsonPath": self.path}
-        return column | ({"priority": self.priority} if self.priority else {})
-
-
-_AGE = Column("Age", ".metadata.creationTimestamp", "date")
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One CRD: the model, its names, and how it is shown."""
-
-    model: type[KubeObject]
-    plural: str
-    columns: tuple[Column, ...]
-    short_names: tuple[str, ...] = ()
-    scale: bool = False
-    namespaced: bool = False
-    category: str = "karpenter"
-    also_served: tuple[str, ...] = ()
-    """Older versions with the same schema; the model's is stored."""
-
-    @property
-    def name(self) -> str:
-        return self.model.__name__
-
-    @property
-    def group(self) -> str:
-        return self._api_version[0]
-
-    @property
-    def version(self) -> str:
-        return self._api_version[2]
-
-    @property
-    def _api_version(self) -> tuple[str, str, str]:
-        return str(self.model.model_fields["api_version"].default).partition("/")
-
-    @property
-    def file(self) -> Path:
-        return FOLDER / f"{self.group}_{self.plural}.yaml"
-
-
-KINDS = (
-    Kind(
-        NodePool,
-        "nodepools",
-        (
-            Column("NodeClass", ".spec.template.spec.nodeClassRef.name"),
-            Column("Nodes", ".status.nodes"),
-            Column("Ready", _READY),
-            _AGE,
-            Column("Weight", ".spec.weight", "integer", priority=1),
-            Column("CPU", ".status.resources.cpu", priority=1),
-            Column("Memory", ".status.resources.memory", priority=1),
-        ),
-        scale=True,
-    ),
-    Kind(
-        NodeClaim,
-        "nodeclaims",
-        (
-            Column("Type", r".metadata.labels.node\.kubernetes\.io/instance-type"),
-            Column("Capacity", r".metadata.labels.karpenter\.sh/capacity-type"),
-            Column("Zone", r".metadata.labels.topology\.kubernetes\.io/zone"),
-            Column("Node", ".status.nodeName"),
-            Column("Ready", _READY),
-            _AGE,
-            Column("ImageID", ".status.imageID", priority=1),
-            Column("ID", ".status.providerID", priority=1),
-            Column("NodePool", r".metadata.labels.karpenter\.sh/nodepool", priority=1),
-            Column("NodeClass", ".spec.nodeClassRef.name", priority=1),
-            Column("Drifted", '.status.conditions[?(@.type=="Drifted")].status', priority=1),
-        ),
-    ),
-    Kind(
-        EC2NodeClass,
-        "ec2nodeclasses",
-        (Column("Ready", _READY), _AGE, Column("Role", ".spec.role", priority=1)),
-        short_names=("ec2nc", "ec2ncs"),
-    ),
-    Kind(
-        NodeOverlay,
-        "nodeoverlays",
-        (Column("Ready", _READY), _AGE, Column("Weight", ".spec.weight", "integer", priority=1)),
-        short_names=("overlays",),
-    ),
-    Kind(
-        LifecyclePolicy,
-        "lifecyclepolicies",
-        (Column("Ready", _READY), Column("NodePools", ".status.nodePools"), _AGE),
-        category="tenure",
-    ),
-    Kind(
-        CapacityBuffer,
-        "capacitybuffers",
-        (
-            Column("Strategy", ".spec.provisioningStrategy"),
-            Column("PodTemplate", ".status.podTemplateRef.name"),
-            Column("Replicas", ".status.replicas", "integer"),
-            Column("ConditionsType", ".status.conditions[*].type"),
-            Column("ConditionsStatus", ".status.conditions[*].status"),
-            Column("ConditionsReason", ".status.conditions[*].reason"),
-            _AGE,
-        ),
-        short_names=("cb",),
-        namespaced=True,
-        category="autoscaling",
-        also_served=("v1alpha1",),
-    ),
-)
 
 
 def crd(kind: Kind) -> dict[str, Any]:
@@ -178,7 +54,13 @@ def files() -> dict[Path, str]:
     """What each written file holds."""
     crds = {kind.file: text_of(kind) for kind in KINDS}
     charts = helm.files({path.name: text for path, text in crds.items()})
-    return {**crds, **charts, **pages(), **{one.FILE: one.text() for one in (dashboard, picture)}}
+    return {
+        **crds,
+        **charts,
+        **pages(),
+        **kind_pages.pages(),
+        **{one.FILE: one.text() for one in (dashboard, picture, worker_role)},
+    }
 
 
 def outdated() -> list[Path]:

@@ -11,7 +11,7 @@ from model import labels
 from workflows import attributes
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "reference"
-_WRITTEN: Final = "<!-- Written by `python -m deploy.generate`: change {source}, not this page. -->\n"
+WRITTEN: Final = "<!-- Written by `python -m deploy.generate`: change {source}, not this page. -->\n"
 
 ATTRIBUTES: Final = {
     "TenureNodePool": "NodePool; `-` for a NodeClaim without one",
@@ -91,14 +91,14 @@ def pages() -> Mapping[Path, str]:
 
 
 def _metrics() -> str:
-    ours = _table(
+    ours = table(
         ("Metric", "Type", "Labels", "What it tells"),
         ((f"`{one.name}`", one.kind, " ".join(f"`{name}`" for name in one.labels), one.tells) for one in MEASURES),
     )
-    temporals = _table(("Metric", "Type", "What it tells"), ((f"`{name}`", *rest) for name, *rest in TEMPORALS))
+    temporals = table(("Metric", "Type", "What it tells"), ((f"`{name}`", *rest) for name, *rest in TEMPORALS))
     absent = "\n".join(f"- {one}" for one in KARPENTER_ONLY)
     return (
-        _WRITTEN.format(source="deploy/measures.py")
+        WRITTEN.format(source="deploy/measures.py")
         + "# Metrics\n\nOn `METRICS_PORT` of every worker ([settings](../settings.md)). Names that begin with "
         "`karpenter_` are Karpenter's, and mean the same. Gauges of nodes and pools are told by the one worker that "
         "hosts the watch; others say 0 or nothing, so take `max` over workers. Alerts are in "
@@ -113,12 +113,12 @@ def _metrics() -> str:
 
 
 def _events() -> str:
-    rows = _table(
+    rows = table(
         ("Reason", "Type", "Object", "When", "What to do"),
         ((f"`{one.reason}`", "Warning" if one.warning else "Normal", one.kinds, one.when, one.todo) for one in REASONS),
     )
     return (
-        _WRITTEN.format(source="deploy/event_reasons.py")
+        WRITTEN.format(source="deploy/event_reasons.py")
         + "# Events\n\nFrom the component `karpenter`, in `kubectl describe` and `kubectl get events`. "
         "The same words about the same object are said once in two minutes. "
         "A node that drifts has its reason as an event too, such as `AMIDrift`; a "
@@ -127,13 +127,13 @@ def _events() -> str:
 
 
 def _attributes() -> str:
-    rows = _table(
+    rows = table(
         ("Attribute", "Type", "What it says"),
         ((f"`{name}`", kind, ATTRIBUTES[name]) for name, kind in attributes.ALL.items()),
     )
-    queries = _table(("To find", "Query"), ((what, f"`{query}`") for what, query in QUERIES))
+    queries = table(("To find", "Query"), ((what, f"`{query}`") for what, query in QUERIES))
     return (
-        _WRITTEN.format(source="workflows/attributes.py and deploy/pages.py")
+        WRITTEN.format(source="workflows/attributes.py and deploy/pages.py")
         + "# Search attributes\n\nOf the workflows, in Temporal's UI and `temporal workflow list --query`. The worker "
         f"registers them at its start; `tenure doctor` says which are missing.\n\n{rows}\n## Queries\n{queries}"
     )
@@ -141,11 +141,11 @@ def _attributes() -> str:
 
 def _conditions() -> str:
     parts = (
-        f"## {kind}\n{_table(('Condition', 'True when'), ((f'`{n}`', w) for n, w in rows))}"
+        f"## {kind}\n{table(('Condition', 'True when'), ((f'`{n}`', w) for n, w in rows))}"
         for kind, rows in CONDITIONS.items()
     )
     return (
-        _WRITTEN.format(source="deploy/pages.py")
+        WRITTEN.format(source="deploy/pages.py")
         + "# Conditions\n\nNames and reasons are Karpenter's where it has them. "
         "`Ready` stands on every kind but Pod, and is fed by those that this page does not except.\n\n"
         + "\n".join(parts)
@@ -153,9 +153,9 @@ def _conditions() -> str:
 
 
 def _annotations() -> str:
-    rows = _table(("Name", "What it is"), ((f"`{name}`", text) for name, text in own_names().items()))
+    rows = table(("Name", "What it is"), ((f"`{name}`", text) for name, text in own_names().items()))
     return (
-        _WRITTEN.format(source="model/labels.py")
+        WRITTEN.format(source="model/labels.py")
         + "# Annotations and labels\n\nKarpenter's are as in its manual. These are Tenure's own; none "
         f"is for you to write but `tenure.sh/pause` ([pause](../pause.md)).\n\n{rows}"
     )
@@ -178,6 +178,6 @@ def own_names() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _table(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[Iterable[str]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -6,7 +6,8 @@ import pytest
 from temporalio.client import Client
 
 from controller.doctor import _full, check_temporal
-from controller.doctor_service import _limits, _updates, _version, _way
+from controller.doctor_service import TESTED, _limits, _updates, _version, _way
+from sandbox.controlplane import tools
 from sandbox.plan import Plan
 from sandbox.world import Sandbox
 from workflows import attributes, ids
@@ -22,10 +23,21 @@ async def test_a_dev_server_is_well_but_for_its_retention_and_that_no_worker_run
 
 
 @pytest.mark.parametrize(
-    ("said", "level"), [("1.24.2", "advice"), ("1.25.0", "ok"), ("1.31.0-alpha", "ok"), ("", "ok"), ("cloud", "ok")]
+    ("said", "level"), [("1.27.2", "advice"), ("1.28.0", "ok"), ("1.31.0-alpha", "ok"), ("", "ok"), ("cloud", "ok")]
 )
 def test_an_old_server_is_advised_to_be_upgraded(said: str, level: str) -> None:
-    assert _version(said)[0].level == level
+    assert _version(said, "")[0].level == level
+
+
+def test_a_server_too_old_for_builds_is_a_problem_for_a_worker_that_has_one() -> None:
+    [found] = _version("1.27.2", "v2")
+    assert found.level == "problem" and "TEMPORAL_WORKER_BUILD_ID='v2'" in found.said
+    assert "1.28" in found.todo and "workerVersioning: false" in found.todo
+    assert _version("1.28.0", "v2")[0].level == "ok"
+
+
+def test_the_versions_that_are_called_tested_are_those_of_the_sandbox() -> None:
+    assert TESTED == (tools.TEMPORAL_BEFORE, tools.TEMPORAL)
 
 
 def test_a_namespace_without_updates_is_a_problem_with_the_setting_to_change() -> None:

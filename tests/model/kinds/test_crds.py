@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.generate import KINDS, Kind, crd, outdated, text_of
+from deploy.generate import crd, outdated, text_of
+from deploy.kinds import KINDS, Kind
 
 
 def test_the_files_are_what_the_models_say() -> None:

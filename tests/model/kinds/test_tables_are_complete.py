@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from deploy.generate import KINDS, crd
+from deploy.generate import crd
+from deploy.kinds import KINDS
 from tests.model.kinds import (
     test_accept_capacitybuffer,
     test_accept_ec2nodeclass,
