@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, cast
 
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
@@ -40,7 +41,9 @@ class FakeTemporal:
     def workflow_service(self) -> "FakeTemporal":
         return self
 
-    async def reset_sticky_task_queue(self, request: ResetStickyTaskQueueRequest) -> None:
+    async def reset_sticky_task_queue(
+        self, request: ResetStickyTaskQueueRequest, *, timeout: timedelta | None = None
+    ) -> None:
         self.freed.append(request.execution.workflow_id)
 
     async def start_workflow(self, workflow: str, state: Message, **options: Any) -> None:

@@ -3,7 +3,7 @@ encrypted."""
 
 import base64
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,16 @@ def marks_in(text: bytes) -> list[str]:
     return found
 
 
+@pytest.fixture
+def plain_log() -> Iterator[None]:
+    """Whatever the tests before made of it."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("plain_log")
 async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log(
     skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
