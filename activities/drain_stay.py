@@ -19,7 +19,7 @@ from model import labels
 from model.drains import DrainVerdict, Hold
 from model.ids import instance_id_of
 from model.kinds import NodeClaim
-from model.steps import DrainAsked, Drained
+from model.steps import TOLD_OF, DrainAsked, Drained
 from policy.drain import decide_verdict, escalation, follows, not_ready_for, read_moment, tightest
 from policy.drain_holds import attached
 
@@ -37,8 +37,6 @@ DONE = (
 )
 LATE = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.TERMINATION_GRACE_PERIOD_ELAPSED),)
 NOT_READY = (ConditionPatch(type=labels.VOLUMES_DETACHED, status="False", reason=labels.NODE_NOT_READY),)
-TOLD_OF = 50
-"""Pods by name, in the story of a node."""
 _NO_MOMENT = (
     f"the annotation {labels.NODECLAIM_TERMINATION_TIMESTAMP} of the NodeClaim is no moment: write one such as "
     "2026-01-31T12:00:00Z in the place of"

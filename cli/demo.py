@@ -20,7 +20,7 @@ from cli.exits import DONE, FAILED, Failed, Refused
 from cli.held import held, let_go, tenure
 from cli.interrupts import end_like_ctrl_c
 from cli.rights import RBAC, aws_arguments
-from cli.sandbox import kept_demo
+from cli.sandbox import exports, kept_demo
 from cli.stage import Stage
 from sandbox.errors import SandboxError
 from sandbox.plan import CRDS, Plan
@@ -106,8 +106,7 @@ def _say_how_to_go_on(sandbox: Sandbox, deployment: str, screen: Screen) -> None
     screen.act("All of it is left running")
     here = Path(sys.executable).parent
     lines = [] if shutil.which("tenure") else [f'export PATH={shlex.quote(str(here))}:"$PATH"']
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in sandbox.environment().items()]
-    for line in lines:
+    for line in (*lines, *exports(sandbox.environment())):
         screen.console.print(line, markup=False, soft_wrap=True)
     where = f"--dir {sandbox.directory}"
     for command, what in (

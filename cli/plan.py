@@ -13,6 +13,7 @@ from cli.exits import Failed
 from cli.output import Output
 from cli.shown import as_json, ask
 from model.showing import Shown, ShownCommand
+from model.words import few
 
 app = typer.Typer(add_completion=False)
 _NAMED: Final = 3
@@ -54,10 +55,9 @@ def _commands(commands: tuple[ShownCommand, ...]) -> Table:
     for name in ("$/h now", "$/h then", "saves $/h"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in commands:
-        more = f" and {len(one.nodes) - _NAMED} more" if len(one.nodes) > _NAMED else ""
         table.add_row(
             one.reason,
-            ", ".join(one.nodes[:_NAMED]) + more,
+            few(one.nodes, _NAMED),
             "; ".join(one.replacements) or "nothing",
             str(one.pods),
             f"{one.price_before:.4f}",

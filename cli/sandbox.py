@@ -81,8 +81,8 @@ def up(
 def status(directory: Directory = None, output: Output = "table") -> int:
     """Which parts run, and how to reach them. Exit code 1 when none does."""
     directory = running_in(directory)
-    record = Record.read(directory)
-    if owner_of(directory) is None or record is None:
+    record = _record_in(directory)
+    if record is None:
         said(output, _none_in(directory))
         return FAILED
     parts = {name: {"pid": pid, "runs": _alive(pid)} for name, pid in record.processes.items()}
@@ -102,8 +102,8 @@ def scale(
 ) -> None:
     """Set how many pods a Deployment of the sandbox's cluster has, so that nodes come or go."""
     directory = running_in(directory)
-    record = Record.read(directory)
-    if owner_of(directory) is None or record is None:
+    record = _record_in(directory)
+    if record is None:
         raise Refused(f"sandbox scale: {_none_in(directory)}")
     if "KUBECONFIG" not in record.environment:
         raise Refused(f"sandbox scale: what runs in {directory} has no cluster; `tenure sandbox up` starts one")
@@ -211,6 +211,11 @@ def plan_of(**wanted: object) -> Plan:
         raise Refused(f"--parts: {error}") from error
 
 
+def _record_in(directory: Path) -> Record | None:
+    """Of what runs there; what has ended leaves one too."""
+    return Record.read(directory) if owner_of(directory) is not None else None
+
+
 def _none_in(directory: Path) -> str:
     return f"no sandbox runs in {directory}; start one: tenure sandbox up --dir {directory}"
 
@@ -249,7 +254,12 @@ def _watch(world: Sandbox) -> None:
 def _lines(reach: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
     """What a shell takes comes last."""
     places = [f"{name:<26} {where}" for name, where in reach.items()]
-    return [*places, *(f"export {name}={shlex.quote(value)}" for name, value in environment.items())]
+    return [*places, *exports(environment)]
+
+
+def exports(environment: Mapping[str, str]) -> list[str]:
+    """Lines for a shell."""
+    return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
 
 
 def _runs(owner: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from cli.lives import NodeLife, as_json
 from model.story import ClaimOutcome, Step
+from model.words import few
 
 NAMED: Final = 8
 
@@ -56,7 +57,7 @@ class Story:
         yield "away", self.away
         yield "expires", moment_of(self.expires) if self.expires else ""
         yield from (("disruption", line) for line in self.disruption)
-        yield "drained of", shortened(self.left)
+        yield "drained of", few(self.left, NAMED)
         yield "went for", self.reason
         yield "note", self.note
 
@@ -88,11 +89,6 @@ def ended(life: NodeLife, outcome: ClaimOutcome) -> Story:
         events=outcome.events,
         left=outcome.left,
     )
-
-
-def shortened(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def line_of(step: Step) -> str:

@@ -46,10 +46,13 @@ def versioned(cluster: str, build: str) -> WorkerDeploymentConfig | None:
 
 
 async def current_build(temporal: Client, cluster: str) -> str:
-    """Empty where workers have no versions. Raises RPCError."""
+    """Empty where workers have no versions. Raises RPCError.
+
+    A busy Temporal answers RESOURCE_EXHAUSTED where its own workflow of the deployment is late: it is asked again for
+    some seconds first."""
     request = DescribeWorkerDeploymentRequest(namespace=temporal.namespace, deployment_name=ids.deployment(cluster))
     try:
-        answer = await temporal.workflow_service.describe_worker_deployment(request)
+        answer = await temporal.workflow_service.describe_worker_deployment(request, retry=True)
     except RPCError as error:
         if error.status in _UNKNOWN:
             return ""
@@ -122,7 +125,8 @@ async def _take_over(temporal: Client, cluster: str, build: str) -> None:
         await temporal.workflow_service.set_worker_deployment_current_version(
             SetWorkerDeploymentCurrentVersionRequest(
                 namespace=temporal.namespace, deployment_name=ids.deployment(cluster), build_id=build
-            )
+            ),
+            retry=True,
         )
         log.info("this build has taken over", build=build, before=before)
 
@@ -133,7 +137,8 @@ async def _is_at_work(temporal: Client, cluster: str, build: str) -> bool:
             namespace=temporal.namespace,
             task_queue=TaskQueue(name=ids.task_queue(cluster)),
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
+        ),
+        retry=True,
     )
     now = datetime.now(UTC)
     return any(one.deployment_options.build_id == build and is_alive(one, now) for one in answer.pollers)

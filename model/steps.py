@@ -1,7 +1,7 @@
 """What the activities of a node's life are told and what they answer. Expected outcomes are values."""
 
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import model_validator
 
@@ -135,6 +135,10 @@ class DrainAsked(Message):
         return self.keep or self.override or bool(self.held)
 
 
+TOLD_OF: Final = 50
+"""Pods by name, in the story of a node."""
+
+
 class Drained(Message):
     outcome: Literal["drained", "waiting", "deadline passed", "not ready"]
     """`not ready`: the node's kubelet has been dead for so long that its pods are not waited for any more."""
@@ -146,7 +150,7 @@ class Drained(Message):
     keep: bool = False
     """The NodeClaim is still not being deleted."""
     left: tuple[str, ...] = ()
-    """Pods that had to go, as `namespace/name`; not more of them than are worth telling."""
+    """Pods that had to go, as `namespace/name`; at most `TOLD_OF`."""
 
 
 class GiveUpAsked(Message):

@@ -6,6 +6,7 @@ from typing import Final
 
 from model.commands import CommandState, Step
 from model.disruption import Leaving
+from model.words import few
 
 DEADLINES: Final[dict[Step, timedelta]] = {
     "Permit": timedelta(minutes=10),
@@ -90,6 +91,4 @@ def next_look(state: CommandState, now: datetime) -> datetime:
 
 def starting(state: CommandState) -> str:
     """The replacements that are not ready, in words."""
-    names = [name for name in state.claims if name not in state.ready]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+    return few([name for name in state.claims if name not in state.ready])

@@ -18,6 +18,7 @@ from model.hashing import HASH_VERSION
 from model.kinds import EC2NodeClass
 from model.outcomes import InstanceFacts
 from model.requirements import RequirementError, Requirements
+from model.words import few
 
 TYPE_LOOKED_FOR_AFTER: Final = timedelta(hours=1)
 """A younger NodeClaim's instance type was there when it was launched (reference 6.1)."""
@@ -221,8 +222,7 @@ def _standing(facts: DriftFacts) -> InstanceFacts | None:
 
 
 def _few(ids: set[str]) -> str:
-    shown = sorted(ids)
-    return ", ".join(shown[:3]) + (f" and {len(shown) - 3} more" if len(shown) > 3 else "")
+    return few(sorted(ids))
 
 
 _CHECKS: Final[tuple[tuple[str, _Check], ...]] = (

@@ -14,20 +14,23 @@ def why(fill: Fill, pods: Sequence[PodFact], homes: int) -> str:
     """For whom, of which pool, what it is meant to be, at which price in US dollars an hour, and how full.
 
     The types of the fill are to be cheapest first."""
-    rows = fill.rows
-    price = float(fill.offer.prices(fill.option)[rows[0]])
-    table, among = fill.offer.table, f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only one"
+    rows, priced = fill.rows, _priced(fill)
+    among = f"the cheapest of {len(rows)} instance types" if len(rows) > 1 else "the only one"
     return (
-        f"{_named(pods)}: no room on {homes} nodes; {table.names[rows[0]]} at {price:.4g} $/h is {among} of pool "
-        f"{fill.offer.name} that fit, {_filled(fill, int(rows[0]))}{_passed_over(fill)}"
+        f"{_named(pods)}: no room on {homes} nodes; {priced[0]} $/h is {among} of pool "
+        f"{fill.offer.name} that fit, {_filled(fill, int(rows[0]))}{_next(priced[1:])}"
     )
 
 
-def _passed_over(fill: Fill) -> str:
-    """What would have come next, and its price."""
+def _priced(fill: Fill) -> list[str]:
+    """The cheapest types, each with its price."""
     prices, names = fill.offer.prices(fill.option), fill.offer.table.names
-    found = [f"{names[row]} at {float(prices[row]):.4g}" for row in fill.rows[1:_NAMED]]
-    return f"; before {' and '.join(found)}" if found else ""
+    return [f"{names[row]} at {float(prices[row]):.4g}" for row in fill.rows[:_NAMED]]
+
+
+def _next(priced: Sequence[str]) -> str:
+    """What would have come after the one that is bought."""
+    return f"; before {' and '.join(priced)}" if priced else ""
 
 
 def _named(pods: Sequence[PodFact]) -> str:

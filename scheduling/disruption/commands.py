@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from model.disruption import Command, Method, Move, Rejection
+from model.words import few
 from scheduling.disruption.candidates import Candidate
 from scheduling.disruption.replacing import Replaced
 
@@ -49,7 +50,7 @@ def _moves(leaving: Sequence[Candidate], replaced: Replaced) -> list[Move]:
 
 
 def _why(made: Command) -> str:
-    named = ", ".join(made.nodes[:3]) + (f" and {len(made.nodes) - 3} more" if len(made.nodes) > 3 else "")
+    named = few(made.nodes)
     if made.reason == "Empty":
         return f"{named}: no pod has to move, {made.price_before:.4g} $/h are saved"
     staying = sum(one.replacement < 0 for one in made.moves)

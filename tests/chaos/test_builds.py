@@ -23,7 +23,8 @@ async def versioned(product: Product) -> AsyncIterator[Product]:
     await product.temporal.workflow_service.set_worker_deployment_current_version(
         SetWorkerDeploymentCurrentVersionRequest(
             namespace=plan.namespace, deployment_name=ids.deployment(plan.cluster_name), build_id=""
-        )
+        ),
+        retry=True,
     )
 
 

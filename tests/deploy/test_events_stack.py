@@ -4,17 +4,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import boto3
 import pytest
 from cfnlint.api import lint_all
-from moto import mock_aws
 
 import sandbox.aws.queue_policies  # noqa: F401  (the type that moto does not know)
 from aws.doctor.event_pattern import KINDS, events_of, matches
 from deploy.shipped import EVENTS_STACK, IAM_FILES, render
 from model.interruptions import KARPENTERS_KINDS, EventKind
+from tests.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, in_moto, outputs
 
-REGION, ACCOUNT, CLUSTER = "eu-west-1", "123456789012", "shop"
 ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{CLUSTER}"
 UNWANTED = (
     {"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": "pending"}},
@@ -35,30 +33,12 @@ UNWANTED = (
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    with mock_aws():
+    with in_moto(monkeypatch):
         yield
 
 
-def client(service: Any) -> Any:
-    return boto3.client(service, region_name=REGION)
-
-
 def stack(**parameters: str) -> dict[str, str]:
-    """The outputs of a stack that is made for a test."""
-    formation = client("cloudformation")
-    said = {"ClusterName": CLUSTER, **parameters}
-    formation.create_stack(
-        StackName="events",
-        TemplateBody=EVENTS_STACK.read_text(),
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in said.items()],
-        Capabilities=["CAPABILITY_IAM"],
-    )
-    [made] = formation.describe_stacks(StackName="events")["Stacks"]
-    assert made["StackStatus"] == "CREATE_COMPLETE"
-    return {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    return outputs(EVENTS_STACK, **parameters)
 
 
 def attributes(url: str) -> dict[str, str]:

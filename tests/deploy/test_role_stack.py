@@ -6,16 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import boto3
 import pytest
 from cfnlint.api import lint_all
-from moto import mock_aws
 from moto.iam.models import ManagedPolicy
 
 from deploy.shipped import IAM_FILES, render
 from deploy.worker_role import FILE, OPTIONAL, template, text
+from tests.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, in_moto, outputs
 
-REGION, ACCOUNT, CLUSTER = "eu-west-1", "123456789012", "shop"
 PROVIDER = "oidc.eks.eu-west-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"
 PSEUDO = {"AWS::Partition", "AWS::Region", "AWS::AccountId"}
 ALL = {name: "true" for name, _, _ in OPTIONAL.values()}
@@ -26,11 +24,8 @@ LONGEST = {"ClusterName": "c" * 100, "NodeRoleName": "n" * 128, "InterruptionQue
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     monkeypatch.setattr(ManagedPolicy, "create_from_cloudformation_json", classmethod(made))
-    with mock_aws():
+    with in_moto(monkeypatch):
         yield
 
 
@@ -43,23 +38,8 @@ def made(kind: Any, name: str, said: dict[str, Any], *where: Any, **more: Any) -
     return MOTOS(kind, name, {**said, "Properties": properties}, *where, **more)
 
 
-def client(service: Any) -> Any:
-    return boto3.client(service, region_name=REGION)
-
-
 def stack(**parameters: str) -> dict[str, str]:
-    """The outputs of a stack that is made for a test."""
-    formation = client("cloudformation")
-    said = {"ClusterName": CLUSTER, **parameters}
-    formation.create_stack(
-        StackName="role",
-        TemplateBody=FILE.read_text(),
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in said.items()],
-        Capabilities=["CAPABILITY_IAM"],
-    )
-    [made] = formation.describe_stacks(StackName="role")["Stacks"]
-    assert made["StackStatus"] == "CREATE_COMPLETE"
-    return {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
+    return outputs(FILE, **parameters)
 
 
 def document(said: Any) -> Any:

@@ -11,7 +11,12 @@ T = TypeVar("T")
 PATIENCE = 150.0
 """Seconds; far beyond what anything takes here, so that a slow machine fails no test."""
 LOOK_EVERY = 0.4
-_NO_ANSWER = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE)
+_NO_ANSWER = (
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.UNAVAILABLE,
+)
 
 
 async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE, every: float = LOOK_EVERY) -> T:

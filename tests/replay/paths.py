@@ -12,7 +12,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.coordination import NodeClassState, ProvisioningState
+from model.coordination import ProvisioningState
 from model.faults import BadInput, TryLater
 from model.labels import LAUNCH_GROUP, NODEPOOL
 from model.launches import Member
@@ -48,7 +48,19 @@ from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
 from tests.replay.waiting_path import nodeclaim_not_ready, nodeclaim_not_ready_long, nodepool_told, nodepool_waits
 from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
-from tests.workflows.lives import BUSY, JOINED, born, delete, emptied, joined, launched, pause_for, pool, ready
+from tests.workflows.lives import (
+    BUSY,
+    JOINED,
+    born,
+    delete,
+    emptied,
+    joined,
+    launched,
+    node_class,
+    pause_for,
+    pool,
+    ready,
+)
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
@@ -322,14 +334,7 @@ async def provisioning_without_host(fake: World, skipping: WorkflowEnvironment) 
 
 async def nodeclass_life(fake: World, skipping: WorkflowEnvironment) -> Runs:
     fake.resolver.faults["resolve"] = [BadInput("no")]
-    handle = await fake.client.start_workflow(
-        NodeClassWorkflow.run,
-        NodeClassState(cluster=fake.cluster, name="default"),
-        id=ids.nodeclass(fake.cluster, "default"),
-        task_queue=ids.task_queue(fake.cluster),
-        start_signal="seen",
-        start_signal_args=[NodeClassSeen(number=1, generation=1)],
-    )
+    handle = await node_class(fake)
     await skipping.sleep(timedelta(minutes=8))
     fake.node_classes.add("default", deleting=True)
     await handle.signal(NodeClassWorkflow.seen, NodeClassSeen(number=2, generation=1, deleting=True))

@@ -25,6 +25,7 @@ from model.plans import Plan, PlannedClaim
 from sandbox.kubeapi import KubeApi
 from sandbox.world import Sandbox
 from scheduling.state import Change, ClusterState
+from tests.integration.eventually import PATIENCE
 from tests.sandbox.builders import PODS
 
 Object = dict[str, Any]
@@ -35,7 +36,7 @@ FEW = 0.01
 """Of the pods, not bound in the first round."""
 ROUNDS = 2
 SCHEDULER = "kube-scheduler"
-QUIET = 12.0
+QUIET = 20.0
 """Seconds without a new binding after which kube-scheduler has tried all; its own back-off ends at ten."""
 
 
@@ -147,14 +148,18 @@ async def _tell(pods: KubePods, places: Mapping[str, str], found: Sequence[Objec
 
 
 async def _waiting(api: KubeApi, tell: Tell | None = None) -> list[str]:
-    """The pods that are bound nowhere, once kube-scheduler has come to rest."""
-    last, since = -1, 0.0
+    """The pods that are bound nowhere, once kube-scheduler has come to rest. Where it has just been started again it
+    can rest only after a first binding: on a busy machine it takes longer to start than it rests between tries."""
+    last, since, first = -1, 0.0, -1
     clock = asyncio.get_running_loop().time
+    give_up = clock() + PATIENCE
     while True:
         pods = await _items(api, PODS)
         waiting = [one["metadata"]["name"] for one in pods if not one["spec"].get("nodeName")]
+        first = len(waiting) if first < 0 else first
+        begun = tell is None or len(waiting) < first or clock() > give_up
         told = all(one["spec"].get("nodeName") or _unschedulable(one) for one in pods)
-        if not waiting or (told and len(waiting) == last and clock() - since > QUIET):
+        if not waiting or (begun and told and len(waiting) == last and clock() - since > QUIET):
             return waiting
         if tell:
             await tell(pods)

@@ -3,18 +3,21 @@
 from datetime import timedelta
 from typing import Any
 
+from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.coordination import PoolState
+from model.coordination import NodeClassState, PoolState
 from model.kinds import NodeClaim
 from model.lifecycle import Phase
 from model.messages import Pause
-from model.observations import PoolSeen
+from model.observations import NodeClassSeen, PoolSeen
 from tests.fakes.worker import World
 from tests.workflows.eventually import Handle, in_phase
 from workflows import ids
+from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
+NodeClass = WorkflowHandle[NodeClassWorkflow, None]
 JOINED: dict[str, Any] = {"node_name": "node-a", "node_count": 1}
 BUSY: dict[str, Any] = {**JOINED, "node_ready": True, "boot_id": "boot-1"}
 """A node that is Ready and runs a pod."""
@@ -72,6 +75,23 @@ async def pool(fake: World, **disruption: Any) -> Any:
     )
     await handle.signal(NodePoolWorkflow.seen, PoolSeen(number=1, generation=1))
     return handle
+
+
+async def node_class(fake: World, **seen: object) -> NodeClass:
+    """The workflow of EC2NodeClass `default`, started as the watch does it: by the signal that says what it saw."""
+    return await fake.client.start_workflow(
+        NodeClassWorkflow.run,
+        NodeClassState(cluster=fake.cluster, name="default"),
+        id=ids.nodeclass(fake.cluster, "default"),
+        task_queue=ids.task_queue(fake.cluster),
+        start_signal="seen",
+        start_signal_args=[observed(fake, **seen)],
+    )
+
+
+def observed(fake: World, **seen: object) -> NodeClassSeen:
+    fake.number += 1
+    return NodeClassSeen.model_validate({"number": fake.number, "generation": 1, **seen})
 
 
 async def pause_for(skipping: WorkflowEnvironment, **lasting: float) -> Pause:

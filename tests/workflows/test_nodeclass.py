@@ -4,38 +4,17 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 import workflows.options
-from model.coordination import NodeClassState
 from model.faults import BadInput, Throttled, TryLater
-from model.observations import NodeClassSeen
 from model.outcomes import ConditionPatch
 from tests.fakes.worker import World
 from tests.workflows.eventually import eventually, in_time, rolled
-from workflows import ids
+from tests.workflows.lives import NodeClass, node_class, observed
 from workflows.nodeclass import NodeClassWorkflow
 
-NodeClass = WorkflowHandle[NodeClassWorkflow, None]
 UNREADY = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="no subnet matches")
-
-
-async def node_class(fake: World, **seen: object) -> NodeClass:
-    """Started as the watch does it: by the signal that says what it saw."""
-    return await fake.client.start_workflow(
-        NodeClassWorkflow.run,
-        NodeClassState(cluster=fake.cluster, name="default"),
-        id=ids.nodeclass(fake.cluster, "default"),
-        task_queue=ids.task_queue(fake.cluster),
-        start_signal="seen",
-        start_signal_args=[observed(fake, **seen)],
-    )
-
-
-def observed(fake: World, **seen: object) -> NodeClassSeen:
-    fake.number += 1
-    return NodeClassSeen.model_validate({"number": fake.number, "generation": 1, **seen})
 
 
 async def see(fake: World, handle: NodeClass, **seen: object) -> None:

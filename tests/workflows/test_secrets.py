@@ -13,20 +13,16 @@ from structlog.testing import capture_logs
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.coordination import NodeClassState
 from model.faults import TryLater
 from model.kinds import EC2NodeClass, NodePool
 from model.launches import LaunchPreparation
-from model.observations import NodeClassSeen
 from model.outcomes import Resolved
 from settings import load
 from tests.fakes.cloud import FakeFleet, FakeResolver
 from tests.fakes.worker import World
 from tests.workflows.eventually import eventually
-from tests.workflows.lives import emptied, pool, ready
+from tests.workflows.lives import emptied, node_class, pool, ready
 from worker import aws_settings, security
-from workflows import ids
-from workflows.nodeclass import NodeClassWorkflow
 
 API_KEY, SECRET, SESSION, USER_DATA = (f"MARK-{name}-5f1d" for name in ("api-key", "secret", "session", "user-data"))
 ENVIRONMENT = {"TEMPORAL_API_KEY": API_KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": SESSION}
@@ -55,19 +51,10 @@ class ReadingResolver(FakeResolver):
         return await super().resolve(node_class, pools)
 
 
-async def node_class(fake: World) -> WorkflowHandle[Any, Any]:
-    """The class with marked user data, and its workflow."""
+def mark_user_data(fake: World) -> None:
     raw = fake.node_classes.found["default"].to_object()
     raw["spec"] = {**raw.get("spec", {}), "userData": f"#!/bin/sh\necho {USER_DATA}\n"}
     fake.node_classes.found["default"] = EC2NodeClass.model_validate(raw)
-    return await fake.client.start_workflow(
-        NodeClassWorkflow.run,
-        NodeClassState(cluster=fake.cluster, name="default"),
-        id=ids.nodeclass(fake.cluster, "default"),
-        task_queue=ids.task_queue(fake.cluster),
-        start_signal="seen",
-        start_signal_args=[NodeClassSeen(number=1, generation=1)],
-    )
 
 
 async def stored(handle: WorkflowHandle[Any, Any]) -> bytes:
@@ -104,6 +91,7 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
     fake = World(skipping.client)
     fleet, resolver = ReadingFleet(fake.instances, lost=[TryLater(SAID)]), ReadingResolver()
     fake.fleet, fake.resolver = fleet, resolver
+    mark_user_data(fake)
     with caplog.at_level(logging.DEBUG), capture_logs() as said:
         structlog.get_logger().info("starts", given=(settings, security(settings), aws_settings(settings)))
         async with fake.working():

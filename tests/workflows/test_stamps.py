@@ -6,7 +6,8 @@ from model.hashing import HASH_VERSION
 from model.labels import NODECLASS_HASH, NODECLASS_HASH_VERSION
 from tests.fakes.worker import World
 from tests.workflows.eventually import eventually
-from tests.workflows.test_nodeclass import is_ready, node_class, see
+from tests.workflows.lives import node_class
+from tests.workflows.test_nodeclass import is_ready, see
 
 
 async def test_stamps_of_another_version_are_brought_up_to_date(fake: World, skipping: WorkflowEnvironment) -> None:

@@ -16,7 +16,7 @@ from activities.draining import DrainActivities
 from model.drains import DrainState, GaveUp
 from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import Phase
-from model.steps import DrainAsked, Drained, GiveUpAsked
+from model.steps import TOLD_OF, DrainAsked, Drained, GiveUpAsked
 from policy.drain import DrainStep, again_at, decide_drain
 from policy.hooks import given_up
 from policy.ready import drain_rules
@@ -43,7 +43,7 @@ async def drain(life: Life) -> Phase:
         cluster = life.state.identity.cluster
         answer = await life.insist(call, leaving(DRAIN, cluster, f"drain {life.state.node_name}"))
         if answer is not None:
-            life.change(left=tuple(dict.fromkeys((*life.state.left, *answer.left))))
+            life.change(left=tuple(dict.fromkeys((*life.state.left, *answer.left)))[:TOLD_OF])
         if answer is not None and answer.outcome != "waiting":
             life.change(drain=None)
             await run_hooks(life, "afterDrain")

@@ -1,0 +1,41 @@
+"""CloudFormation's stacks as a test makes them, in moto."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+REGION, ACCOUNT, CLUSTER = "eu-west-1", "123456789012", "shop"
+
+
+@contextmanager
+def in_moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever endpoint and keys the environment has."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with mock_aws():
+        yield
+
+
+def client(service: Any) -> Any:
+    return boto3.client(service, region_name=REGION)
+
+
+def outputs(template: Path, **parameters: str) -> dict[str, str]:
+    """Of a stack that is made for a test."""
+    formation, name = client("cloudformation"), template.stem
+    said = {"ClusterName": CLUSTER, **parameters}
+    formation.create_stack(
+        StackName=name,
+        TemplateBody=template.read_text(),
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in said.items()],
+        Capabilities=["CAPABILITY_IAM"],
+    )
+    [made] = formation.describe_stacks(StackName=name)["Stacks"]
+    assert made["StackStatus"] == "CREATE_COMPLETE"
+    return {one["OutputKey"]: one["OutputValue"] for one in made["Outputs"]}
