@@ -8,6 +8,7 @@ busier the machine is: it would fill the first ones with pods that the plan has 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -32,8 +33,8 @@ Object = dict[str, Any]
 Tell = Callable[[Sequence[Object]], Awaitable[None]]
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 PODS_MADE = 300
-FEW = 0.01
-"""Of the pods, not bound in the first round."""
+FEW = 0.02
+"""Of the pods, not bound in the first round: 0 to 4 of 300 in 19 runs, 15 where nothing is said to kube-scheduler."""
 ROUNDS = 2
 SCHEDULER = "kube-scheduler"
 QUIET = 20.0
@@ -68,7 +69,8 @@ async def test_the_real_scheduler_binds_what_was_planned(cluster: Sandbox, api: 
         finally:
             await asyncio.to_thread(cluster.start_part, SCHEDULER)
         nodes.append(len(plan.claims))
-        left.append(await _waiting(api, tell))
+        async with _telling(api, tell):
+            left.append(await _waiting(api, again=True))
         if not left[-1]:
             break
     found = f"{nodes} nodes at {price:.3f} $/h, not bound after each round: {left}"
@@ -147,8 +149,26 @@ async def _tell(pods: KubePods, places: Mapping[str, str], found: Sequence[Objec
     await _at_once(pods.nominate(one, places[one.uid], now=NOW) for one in due)
 
 
-async def _waiting(api: KubeApi, tell: Tell | None = None) -> list[str]:
-    """The pods that are bound nowhere, once kube-scheduler has come to rest. Where it has just been started again it
+@asynccontextmanager
+async def _telling(api: KubeApi, tell: Tell) -> AsyncIterator[None]:
+    """Again and again, as fast as a watch would: what a nomination held is free from its loss to the next one."""
+
+    async def on_and_on() -> None:
+        while True:
+            await tell(await _items(api, f"{PODS}?fieldSelector=spec.nodeName%3D"))
+            await asyncio.sleep(0.05)
+
+    task = asyncio.create_task(on_and_on())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _waiting(api: KubeApi, *, again: bool = False) -> list[str]:
+    """The pods that are bound nowhere, once kube-scheduler has come to rest. Where it has just been started `again` it
     can rest only after a first binding: on a busy machine it takes longer to start than it rests between tries."""
     last, since, first = -1, 0.0, -1
     clock = asyncio.get_running_loop().time
@@ -157,12 +177,10 @@ async def _waiting(api: KubeApi, tell: Tell | None = None) -> list[str]:
         pods = await _items(api, PODS)
         waiting = [one["metadata"]["name"] for one in pods if not one["spec"].get("nodeName")]
         first = len(waiting) if first < 0 else first
-        begun = tell is None or len(waiting) < first or clock() > give_up
+        begun = not again or len(waiting) < first or clock() > give_up
         told = all(one["spec"].get("nodeName") or _unschedulable(one) for one in pods)
         if not waiting or (begun and told and len(waiting) == last and clock() - since > QUIET):
             return waiting
-        if tell:
-            await tell(pods)
         if len(waiting) != last:
             last, since = len(waiting), clock()
         await asyncio.sleep(0.5)
