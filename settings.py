@@ -8,7 +8,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, AliasGenerator, BeforeValidator, Field, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from model.durations import DurationError, format_duration, parse_duration
@@ -99,129 +100,155 @@ def _gates_of(known: dict[str, bool]) -> Callable[[Any], Any]:
     return read
 
 
-def _named(name: str, **field: Any) -> Any:
-    """A setting by its environment variable, and by a flag of the same name in lower case with hyphens."""
-    return Field(validation_alias=AliasChoices(name, name.lower().replace("_", "-")), **field)
+def _names(field: str) -> AliasChoices:
+    """A setting's environment variable, and a flag of the same name in lower case with hyphens."""
+    return AliasChoices(field.upper(), field.replace("_", "-"))
 
 
 class Settings(BaseSettings):
+    """The descriptions are those of docs/settings.md, with its links; `plain` takes these out."""
+
     model_config = SettingsConfigDict(
-        case_sensitive=True, extra="ignore", frozen=True, cli_parse_args=False, populate_by_name=True
+        alias_generator=AliasGenerator(validation_alias=_names),
+        case_sensitive=True,
+        extra="ignore",
+        frozen=True,
+        cli_parse_args=False,
+        populate_by_name=True,
     )
 
-    cluster_name: Annotated[str, AfterValidator(_cluster_name)] = _named(
-        "CLUSTER_NAME", description="name of the EKS cluster"
+    cluster_name: Annotated[str, AfterValidator(_cluster_name)] = Field(
+        description="name of the EKS cluster; part of every workflow id, and of the tags of instances"
     )
-    cluster_endpoint: str = _named("CLUSTER_ENDPOINT", default="", description="API server URL; found by EKS if empty")
-    cluster_ca_bundle: str = _named("CLUSTER_CA_BUNDLE", default="", description="base64 CA; the client's if empty")
-    kubeconfig: str = _named("KUBECONFIG", default="", description="path; the service account if empty")
-    aws_region: str = _named("AWS_REGION", default="us-west-2", description="region of the cluster")
-    aws_endpoint_url: str = _named("AWS_ENDPOINT_URL", default="", description="for a stand-in; AWS itself if empty")
-    interruption_queue: str = _named(
-        "INTERRUPTION_QUEUE", default="", description="name of the SQS queue with EC2's events; none is read if empty"
+    cluster_endpoint: str = Field(
+        "", description="URL of the API server for the nodes' user data; found through EKS if empty"
     )
-    isolated_vpc: bool = _named("ISOLATED_VPC", default=False, description="no Pricing API: use the prices that ship")
-    enable_zonal_shift: bool = _named(
-        "ENABLE_ZONAL_SHIFT", default=False, description="buy nothing in zones that ARC zonal shift has moved away from"
+    cluster_ca_bundle: str = Field(
+        "", description="certificate authority for the user data, base64; that of the client if empty"
     )
-    ami_refresh_interval: Interval = _named(
-        "AMI_REFRESH_INTERVAL", default=timedelta(minutes=1), description="so long found images are used again"
+    kubeconfig: str = Field("", description="path of a kubeconfig; the service account of the pod if empty")
+    aws_region: str = Field("us-west-2", description="region of the cluster")
+    aws_endpoint_url: str = Field(
+        "", description="one endpoint for all AWS services, such as a stand-in; AWS itself if empty"
     )
-    subnet_refresh_interval: Interval = _named(
-        "SUBNET_REFRESH_INTERVAL", default=timedelta(minutes=1), description="so long found subnets are used again"
+    interruption_queue: str = Field(
+        "",
+        description="name of the SQS queue with [EC2's events](interruptions.md); if empty, the status of instances "
+        "alone tells of trouble",
     )
-    vm_memory_overhead_percent: float = _named(
-        "VM_MEMORY_OVERHEAD_PERCENT",
-        default=0.075,
+    isolated_vpc: bool = Field(False, description="the VPC has no way to the Pricing API: use [estimates](prices.md)")
+    enable_zonal_shift: bool = Field(
+        False,
+        description="buy nothing in a zone that ARC zonal shift has moved the cluster away from; the worker does not "
+        "start if the cluster takes no shifts",
+    )
+    ami_refresh_interval: Interval = Field(
+        timedelta(minutes=1),
+        description="so long the images that a class selects are used again before EC2 is asked anew; 1m or more",
+    )
+    subnet_refresh_interval: Interval = Field(
+        timedelta(minutes=1), description="likewise for subnets and security groups; 1m or more"
+    )
+    vm_memory_overhead_percent: float = Field(
+        0.075, ge=0, lt=1, description="share of a type's memory that is taken off before a node of it was seen"
+    )
+    reserved_enis: int = Field(0, ge=0, description="network interfaces per node that pods cannot use")
+    disable_dry_run: bool = Field(
+        False, description="when an EC2NodeClass is checked, EC2 is not asked with DryRun whether it would launch"
+    )
+    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(GATES))] = Field(
+        GATES, description="`Name=true,…`; those that are not named have their default"
+    )
+    aws_feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(AWS_GATES))] = Field(
+        AWS_GATES, description="the same for gates of the AWS side"
+    )
+    preference_policy: Literal["Respect", "Ignore"] = Field(
+        "Respect", description="`Respect` or `Ignore` preferred scheduling terms"
+    )
+    min_values_policy: Literal["Strict", "BestEffort"] = Field(
+        "Strict", description="`Strict` or `BestEffort` for minValues of requirements"
+    )
+    node_cost: float = Field(
+        0.002,
         ge=0,
-        lt=1,
-        description="share of memory taken off a type not seen yet",
+        description="US dollars an hour that a node counts for beyond its price, [when nodes are "
+        "chosen](decisions/planning-by-worth.md); the more, the fewer and larger nodes",
     )
-    reserved_enis: int = _named("RESERVED_ENIS", default=0, ge=0, description="network interfaces that pods cannot use")
-    disable_dry_run: bool = _named(
-        "DISABLE_DRY_RUN", default=False, description="check EC2NodeClasses without asking EC2 for a dry run"
+    nominate_pods: bool = Field(
+        True,
+        description="tell kube-scheduler [where pods that keep company or keep apart are "
+        "expected](decisions/nominated-pods.md)",
     )
-    feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(GATES))] = _named(
-        "FEATURE_GATES", default=GATES, description="Name=true,...; others keep their default"
+    batch_max_duration: Duration = Field(
+        timedelta(seconds=10), description="longest time that pending pods are gathered before they are planned"
     )
-    aws_feature_gates: Annotated[dict[str, bool], NoDecode, BeforeValidator(_gates_of(AWS_GATES))] = _named(
-        "AWS_FEATURE_GATES", default=AWS_GATES, description="the same for gates of the AWS side"
+    batch_idle_duration: DurationOrNone = Field(
+        timedelta(seconds=1), description="a batch is planned when no pod came for so long"
     )
-    preference_policy: Literal["Respect", "Ignore"] = _named(
-        "PREFERENCE_POLICY", default="Respect", description="Respect or Ignore"
-    )
-    min_values_policy: Literal["Strict", "BestEffort"] = _named(
-        "MIN_VALUES_POLICY", default="Strict", description="Strict or BestEffort"
-    )
-    node_cost: float = _named(
-        "NODE_COST", default=0.002, ge=0, description="dollars an hour that a node counts for beyond its price"
-    )
-    nominate_pods: bool = _named(
-        "NOMINATE_PODS", default=True, description="kube-scheduler is told where pods that keep company are expected"
-    )
-    batch_max_duration: Duration = _named(
-        "BATCH_MAX_DURATION", default=timedelta(seconds=10), description="longest time that pending pods are gathered"
-    )
-    batch_idle_duration: DurationOrNone = _named(
-        "BATCH_IDLE_DURATION", default=timedelta(seconds=1), description="a batch ends when no pod came for so long"
-    )
-    kube_client_qps: float = _named(
-        "KUBE_CLIENT_QPS", default=200, gt=0, description="requests per second to the API server"
-    )
-    kube_client_burst: int = _named(
-        "KUBE_CLIENT_BURST", default=300, gt=0, description="requests at once to the API server"
-    )
-    system_namespace: str = _named(
-        "SYSTEM_NAMESPACE",
-        default="tenure",
+    kube_client_qps: float = Field(200, gt=0, description="requests per second to the API server")
+    kube_client_burst: int = Field(300, gt=0, description="requests at once to the API server")
+    system_namespace: str = Field(
+        "tenure",
         min_length=1,
-        description="the worker's own namespace; its annotation tenure.sh/pause pauses the whole cluster",
+        description="the worker's own namespace; its annotation `tenure.sh/pause` [pauses the whole cluster](pause.md)",
     )
-    leader_election_name: str = _named(
-        "LEADER_ELECTION_NAME",
-        default="karpenter-leader-election",
-        description="Karpenter's lease, which must not be renewed",
+    leader_election_name: str = Field(
+        "karpenter-leader-election",
+        description="name of Karpenter's lease: while somebody renews it, Tenure does not act",
     )
-    log_level: Literal["debug", "info", "error"] = _named(
-        "LOG_LEVEL", default="info", description="debug, info or error"
+    log_level: Literal["debug", "info", "error"] = Field("info", description="`debug`, `info` or `error`")
+    log_format: Literal["json", "console"] = Field("json", description="`json`, or `console` for people")
+    metrics_port: int = Field(8080, ge=0, le=65535, description="Prometheus metrics; 0 takes a free port")
+    health_probe_port: int = Field(8081, ge=0, le=65535, description="`/healthz` and `/readyz`; 0 takes a free port")
+    temporal_address: str = Field("localhost:7233", description="host and port of the Temporal service")
+    temporal_namespace: str = Field("default", description="one namespace per cluster")
+    temporal_tls: bool = Field(False, description="connect with TLS")
+    temporal_api_key: str = Field("", repr=False, description="API key, for Temporal Cloud; with it goes TLS")
+    temporal_tls_server_ca_cert_path: str = Field(
+        "",
+        description="file in PEM: the authority that signed Temporal's certificate, where the system does not know it",
     )
-    log_format: Literal["json", "console"] = _named("LOG_FORMAT", default="json", description="json or console")
-    metrics_port: int = _named("METRICS_PORT", default=8080, ge=0, le=65535, description="0 takes a free one")
-    health_probe_port: int = _named("HEALTH_PROBE_PORT", default=8081, ge=0, le=65535, description="0 takes a free one")
-    temporal_address: str = _named("TEMPORAL_ADDRESS", default="localhost:7233", description="host:port")
-    temporal_namespace: str = _named("TEMPORAL_NAMESPACE", default="default", description="one per cluster")
-    temporal_tls: bool = _named("TEMPORAL_TLS", default=False, description="connect with TLS")
-    temporal_api_key: str = _named("TEMPORAL_API_KEY", default="", repr=False, description="with it goes TLS")
-    temporal_tls_server_ca_cert_path: str = _named("TEMPORAL_TLS_SERVER_CA_CERT_PATH", default="", description="file")
-    temporal_tls_client_cert_path: str = _named("TEMPORAL_TLS_CLIENT_CERT_PATH", default="", description="file, mTLS")
-    temporal_tls_client_key_path: str = _named("TEMPORAL_TLS_CLIENT_KEY_PATH", default="", description="file, mTLS")
-    temporal_tls_server_name: str = _named("TEMPORAL_TLS_SERVER_NAME", default="", description="on its certificate")
-    temporal_worker_build_id: str = _named(
-        "TEMPORAL_WORKER_BUILD_ID", default="", description="for Worker Versioning: the build that starts takes over"
+    temporal_tls_client_cert_path: str = Field(
+        "", description="file in PEM: the client's certificate, for mTLS; with it goes TLS"
     )
-    temporal_payload_keys_path: str = _named("TEMPORAL_PAYLOAD_KEYS_PATH", default="", description="file, encrypts")
-    launch_timeout: Duration = _named(
-        "LAUNCH_TIMEOUT", default=timedelta(minutes=5), description="then the NodeClaim is given up"
+    temporal_tls_client_key_path: str = Field("", description="file in PEM: its key")
+    temporal_tls_server_name: str = Field("", description="name on Temporal's certificate, where it is not the address")
+    temporal_worker_build_id: str = Field(
+        "",
+        description="[Worker Versioning](install.md#upgrading): all tasks go to the build that started last; the chart "
+        "sets it",
     )
-    registration_timeout: Duration = _named(
-        "REGISTRATION_TIMEOUT", default=timedelta(minutes=15), description="then the NodeClaim is given up"
+    temporal_payload_keys_path: str = Field(
+        "", description="file of keys: with it, what Temporal stores is [encrypted](security.md#encryption)"
     )
-    initialization_timeout: Duration = _named(
-        "INITIALIZATION_TIMEOUT", default=timedelta(minutes=30), description="then the node is overdue"
+    launch_timeout: Duration = Field(
+        timedelta(minutes=5),
+        description="deadline of a launch; then the NodeClaim is deleted and its pods are planned anew",
     )
-    drain_timeout: Duration = _named(
-        "DRAIN_TIMEOUT", default=timedelta(hours=1), description="then the node is overdue"
+    registration_timeout: Duration = Field(
+        timedelta(minutes=15), description="deadline from launch to a registered Node; then likewise"
     )
-    termination_timeout: Duration = _named(
-        "TERMINATION_TIMEOUT", default=timedelta(minutes=15), description="then the node is overdue"
+    initialization_timeout: Duration = Field(
+        timedelta(minutes=30),
+        description="deadline from registration to initialization; then the node is overdue and says so",
     )
-    not_ready_grace: DurationOrNone = _named(
-        "NOT_READY_GRACE", default=timedelta(minutes=5), description="a NotReady node still counts for so long"
+    drain_timeout: Duration = Field(timedelta(hours=1), description="a drain that takes longer is overdue; it goes on")
+    termination_timeout: Duration = Field(
+        timedelta(minutes=15), description="a termination that takes longer is overdue; it goes on"
     )
-    prometheus_url: str = _named(
-        "PROMETHEUS_URL", default="", description="asked by health gates of roll-outs; none are answered if empty"
+    not_ready_grace: DurationOrNone = Field(
+        timedelta(minutes=5),
+        description="so long a node that turns NotReady [still counts for the pods that wait for "
+        "it](start-up.md#away-and-expected-back)",
     )
-    activity_slots: int = _named("ACTIVITY_SLOTS", default=100, ge=4, description="pools and threads derive from it")
+    prometheus_url: str = Field(
+        "",
+        description="Prometheus that health gates of [roll-outs](rollouts.md) ask, such as "
+        "`http://prometheus.monitoring:9090`; without it those with queries hold",
+    )
+    activity_slots: int = Field(
+        100, ge=4, description="activities at once in one worker; sizes of pools and threads derive from it"
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -289,8 +316,13 @@ def help_text() -> str:
     for name, field in Settings.model_fields.items():
         flag = f"--{name.replace('_', '-')}"
         default = "required" if field.is_required() else written(field.default)
-        lines.append(f"  {flag:<30} {name.upper():<28} {default:<26} {field.description or ''}".rstrip())
+        lines.append(f"  {flag:<30} {name.upper():<28} {default:<26} {plain(field)}".rstrip())
     return "\n".join(lines)
+
+
+def plain(field: FieldInfo) -> str:
+    """What a setting means, without links and marks."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", field.description or "").replace("`", "")
 
 
 def written(default: Any) -> str:

@@ -1,6 +1,6 @@
 """Writes what is said elsewhere: `python -m deploy.generate`. The CRDs of `deploy/crds` come from the models, parts of
-the Helm charts from what `deploy/helm.py` names, docs/reference, the dashboard and the picture from the code,
-the stack of the worker's role from deploy/iam.
+the Helm charts from what `deploy/helm.py` names; docs/reference, docs/settings.md, the dashboard and the picture from
+the code, the stack of the worker's role from deploy/iam.
 
 With `--check` nothing is written, and the exit code is 1 if a file is not what its source says.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from deploy import dashboard, helm, kind_pages, picture, worker_role
+from deploy import dashboard, helm, kind_pages, picture, settings_page, worker_role
 from deploy.kinds import KINDS, Kind
 from deploy.pages import pages
 from deploy.schema import root_schema
@@ -59,7 +59,7 @@ def files() -> dict[Path, str]:
         **charts,
         **pages(),
         **kind_pages.pages(),
-        **{one.FILE: one.text() for one in (dashboard, picture, worker_role)},
+        **{one.FILE: one.text() for one in (dashboard, picture, settings_page, worker_role)},
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from settings import AWS_GATES, CLUSTER_NAME, GATES, Settings, written
+from settings import AWS_GATES, CLUSTER_NAME, GATES, Settings, plain, written
 
 Schema = dict[str, Any]
 REQUIRED = ("CLUSTER_NAME", "AWS_REGION", "TEMPORAL_ADDRESS")
@@ -51,7 +51,7 @@ def settings_schema() -> Schema:
 
 
 def _property(name: str, field: FieldInfo) -> Schema:
-    schema = {"description": field.description or ""} | _type(name, field)
+    schema = {"description": plain(field)} | _type(name, field)
     if name not in REQUIRED and name not in _GATES:
         schema["default"] = written(field.default) if isinstance(field.default, timedelta) else field.default
     return schema | _IN_A_POD.get(name, {})

@@ -16,7 +16,6 @@ from model.kinds import EC2NodeClass, NodePool
 from model.lifecycle import Deadlines
 from policy.selection import resolve
 from sandbox.world import Sandbox
-from settings import GATES, Settings
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("activities", "aws", "cli", "controller", "kube", "model", "policy", "sandbox", "scheduling", "workflows")
@@ -104,22 +103,6 @@ def test_every_target_of_the_readme_is_in_the_makefile() -> None:
     named = set(re.findall(r"`make ([a-z]+)", (ROOT / "README.md").read_text()))
     made = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert {"demo", "test", "check", "bench", "scenarios"} <= named <= made
-
-
-def test_every_setting_is_in_the_documents_with_its_default() -> None:
-    rows = re.findall(r"^\| `([A-Z_]+)` \| (\S*)", (ROOT / "docs/settings.md").read_text(), flags=re.MULTILINE)
-    documented = {name: default.strip("`") for name, default in rows}
-    assert list(documented) == [name.upper() for name in Settings.model_fields]
-    plain = (str, int, float)
-    defaults = {name.upper(): field.default for name, field in Settings.model_fields.items()}
-    told = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in defaults.items()}
-    simple = {name for name, value in defaults.items() if isinstance(value, plain) and value != ""}
-    assert {name: documented[name] for name in simple} == {name: told[name] for name in simple}
-
-
-def test_every_gate_is_in_the_documents_with_its_default() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (on|off) \|", (ROOT / "docs/settings.md").read_text(), flags=re.MULTILINE)
-    assert {name: default == "on" for name, default in rows} == GATES
 
 
 def test_every_link_of_the_documents_leads_somewhere() -> None:

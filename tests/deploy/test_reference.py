@@ -12,9 +12,11 @@ import pytest
 from deploy.event_reasons import REASONS
 from deploy.measures import MEASURES
 from deploy.pages import ATTRIBUTES, CONDITIONS, own_names
+from deploy.settings_page import GATES_ARE_FOR, OURS
 from model import labels
 from model.rollouts import NewsReason
 from policy.interruption_words import REASONS as INTERRUPTED
+from settings import AWS_GATES, GATES, Settings, plain
 from workflows import attributes
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +130,9 @@ def test_conditions_that_feed_ready_are_explained() -> None:
     }
     for kind, types in feeds.items():
         assert set(types) <= {name for name, _ in CONDITIONS[kind]}
+
+
+def test_every_setting_is_explained() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not plain(field)] == []
+    assert Settings.model_fields.keys() >= OURS
+    assert GATES_ARE_FOR.keys() == GATES.keys() | AWS_GATES.keys()
