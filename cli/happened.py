@@ -55,11 +55,11 @@ def _words(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iterator[tupl
         if shown := _shown(told.search_attributes.indexed_fields):
             yield "shown", shown
     elif name == "ACTIVITY_TASK_SCHEDULED":
-        yield "activity", f"{_called(event, told.activity_type.name)} begins"
+        yield "activity", f"{called(event, told.activity_type.name)} begins"
     elif name.startswith("ACTIVITY_TASK_") and name != "ACTIVITY_TASK_STARTED":
         begun = known.get(told.scheduled_event_id)
         what = begun.activity_task_scheduled_event_attributes.activity_type.name if begun else "an activity"
-        yield "activity", f"{_called(begun, what)} {_end(name.removeprefix('ACTIVITY_TASK_'), told)}"
+        yield "activity", f"{called(begun, what)} {end_of(name.removeprefix('ACTIVITY_TASK_'), told)}"
     elif name in ("TIMER_STARTED", "TIMER_FIRED", "TIMER_CANCELED"):
         yield from _timer(name, event, told, known)
     elif name.startswith("WORKFLOW_EXECUTION_") and (end := _ENDS.get(name.removeprefix("WORKFLOW_EXECUTION_"))):
@@ -69,9 +69,9 @@ def _words(event: HistoryEvent, known: dict[int, HistoryEvent]) -> Iterator[tupl
 def _timer(name: str, event: HistoryEvent, told: Any, known: dict[int, HistoryEvent]) -> Iterator[tuple[str, str]]:
     if name == "TIMER_STARTED":
         seconds = told.start_to_fire_timeout.ToTimedelta().total_seconds()
-        yield "timer", f"{_called(event, 'waits')}, {seconds:g} s at most"
+        yield "timer", f"{called(event, 'waits')}, {seconds:g} s at most"
     elif name == "TIMER_FIRED":
-        yield "timer", f"{_called(known.get(told.started_event_id), 'a wait')} is over"
+        yield "timer", f"{called(known.get(told.started_event_id), 'a wait')} is over"
 
 
 def _shown(fields: Any) -> str:
@@ -81,7 +81,7 @@ def _shown(fields: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items() if value not in (None, [], ""))
 
 
-def _called(event: HistoryEvent | None, name: str) -> str:
+def called(event: HistoryEvent | None, name: str) -> str:
     """With its summary, as Temporal's UI has it."""
     if event is None or not event.user_metadata.HasField("summary"):
         return name
@@ -89,7 +89,8 @@ def _called(event: HistoryEvent | None, name: str) -> str:
     return f"{name} ({said})"
 
 
-def _end(word: str, told: Any) -> str:
+def end_of(word: str, told: Any) -> str:
+    """Of an activity, by the last word of its event."""
     words = {"COMPLETED": "is done", "CANCEL_REQUESTED": "is asked to stop", "CANCELED": "has stopped"}
     return words.get(word) or f"{word.lower().replace('_', ' ')}{_why(told)}"
 

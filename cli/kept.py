@@ -1,6 +1,7 @@
 """Stories of nodes out of exported histories: `tenure why NAME --from FOLDER`, with neither Temporal nor a worker."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 
+from cli.calls import calls
 from cli.exits import Refused
 from cli.lives import NodeLife
 from cli.story import Story, ended
@@ -74,7 +76,7 @@ def _story(workflow_id: str, events: Sequence[HistoryEvent]) -> Story:
         outcome: ClaimOutcome = _CONVERTER.from_payload(result[0], ClaimOutcome)
     except (ValidationError, RuntimeError) as error:
         return Story(life, note=f"its outcome is of another version: {' '.join(str(error).split())[:200]}")
-    return ended(life, outcome)
+    return replace(ended(life, outcome), calls=calls(events))
 
 
 def _shown(events: Iterable[HistoryEvent]) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from cli.calls import Call
 from cli.lives import NodeLife, as_json
 from model.story import ClaimOutcome, Step
 from model.words import few
 
 NAMED: Final = 8
+CALLS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Story:
     paused: Sequence[str] = ()
     left: Sequence[str] = ()
     """Pods that had to go."""
+    calls: Sequence[Call] = ()
+    """Of its last run."""
 
     def text(self) -> str:
         life = self.life
@@ -42,9 +46,15 @@ class Story:
         ]
         lines += [f"  {name:<10}  {said}" for name, said in self._facts() if said]
         lines += [line_of(step) for step in self.steps]
-        if life.open:
-            lines.append(f"  each call: tenure history {life.name}")
+        lines += self._calls()
         return "\n".join(lines)
+
+    def _calls(self) -> Iterator[str]:
+        """The last ones; where all of them are told."""
+        if self.calls:
+            few_of = f"the last {CALLS} of {len(self.calls)} calls" if len(self.calls) > CALLS else "calls"
+            yield f"  {few_of}; with waits and signals: tenure history {self.life.name}"
+        yield from (f"  {moment_of(one.at)}  {one.line()}" for one in self.calls[-CALLS:])
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         yield "bought for", self.bought_for
@@ -75,6 +85,7 @@ class Story:
             "drainedOf": list(self.left),
             "wentFor": self.reason,
             "note": self.note,
+            "calls": [one.as_json() for one in self.calls],
             "steps": [step.model_dump(mode="json") for step in self.steps],
         }
 

@@ -5,7 +5,7 @@ The name is that of a NodeClaim, of a Node, of an instance, or of a pod: `namesp
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,6 +14,7 @@ import typer
 from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
+from cli.calls import Call, calls
 from cli.connection import Connection, connected
 from cli.exits import Failed, Refused
 from cli.kept import stories
@@ -27,7 +28,7 @@ from workflows import ids
 
 app = typer.Typer(add_completion=False)
 PATIENCE: Final = timedelta(seconds=2)
-"""That a pause is worth: the story is told without it."""
+"""That a pause or the calls are worth: the story is told without them."""
 
 Kept = Annotated[Path | None, typer.Option("--from", help="A folder that `tenure history export` wrote.")]
 
@@ -67,14 +68,13 @@ def text_of(found: Sequence[Story | Pod]) -> str:
 async def find(connection: Connection, name: str) -> Sequence[Story | Pod]:
     """All nodes that ever had that name, oldest first. Raises `Refused` when there is none, and no pod has it."""
     client = await connection.client()
-    lives = Lives(client, connection.cluster)
     try:
-        found = await lives.named([name])
+        found = await Lives(client, connection.cluster).named([name])
     except RPCError as error:
         raise Failed(f"why {name}: Temporal does not list workflows: {error.message}; see `tenure doctor`") from error
     if not found:
         return [await _pod(client, connection.cluster, name)]
-    return await asyncio.gather(*(_one(client, lives, connection.cluster, life) for life in found))
+    return await asyncio.gather(*(_one(connection, client, life) for life in found))
 
 
 async def _pod(client: Client, cluster: str, name: str) -> Pod:
@@ -86,9 +86,22 @@ async def _pod(client: Client, cluster: str, name: str) -> Pod:
     return Pod(told)
 
 
-async def _one(client: Client, lives: Lives, cluster: str, life: NodeLife) -> Story:
-    if not life.open:
-        return await _over(lives, life)
+async def _one(connection: Connection, client: Client, life: NodeLife) -> Story:
+    made = asyncio.create_task(_made(connection, client, life))
+    story = await (_goes_on(client, connection.cluster, life) if life.open else _over(client, connection.cluster, life))
+    return replace(story, calls=await made)
+
+
+async def _made(connection: Connection, client: Client, life: NodeLife) -> Sequence[Call]:
+    """The calls of its last run; none where Temporal does not give its history out."""
+    try:
+        history = await client.get_workflow_handle(life.workflow_id).fetch_history(rpc_timeout=PATIENCE)
+    except RPCError:
+        return ()
+    return calls(connection.read(history.events))
+
+
+async def _goes_on(client: Client, cluster: str, life: NodeLife) -> Story:
     others = asyncio.gather(ask(client, cluster, life.name), _pauses(client, cluster, life.pool))
     told = await told_by(client, life)
     if isinstance(told, str):
@@ -132,10 +145,9 @@ async def _pauses(client: Client, cluster: str, pool: str) -> tuple[str, ...]:
         return ()
 
 
-async def _over(lives: Lives, life: NodeLife) -> Story:
+async def _over(client: Client, cluster: str, life: NodeLife) -> Story:
     try:
-        outcome = await lives.outcome(life)
+        outcome = await Lives(client, cluster).outcome(life)
     except WorkflowFailureError as failed:
-        said = f"its workflow did not end by itself ({life.status}): {failed.cause or failed}"
-        return Story(life, note=f"{said}; each step: tenure history {life.name}")
+        return Story(life, note=f"its workflow did not end by itself ({life.status}): {failed.cause or failed}")
     return ended(life, outcome)

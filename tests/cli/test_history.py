@@ -11,6 +11,7 @@ from temporalio.client import Client, WorkflowHistory
 
 from benchmarks.asking import state_of
 from cli.archive import Archive, Folder, archive
+from cli.calls import calls
 from cli.connection import Connection
 from cli.exits import Refused
 from cli.export import export
@@ -55,6 +56,16 @@ def test_a_stored_life_reads_from_its_begin_to_its_end() -> None:
 @pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
 def test_every_stored_history_can_be_told(path: Path) -> None:
     assert stored(path.stem)[0] == "life: begins"
+
+
+def test_calls_say_how_they_ended_after_how_many_tries_and_how_long_they_took() -> None:
+    history = WorkflowHistory.from_json("stored", (HISTORIES / "nodeclaim_faults.json").read_text())
+    lines = [one.line() for one in calls(history.events)]
+    assert lines[1] == "launch_alone (CreateFleet) failed: 503 at try 23, 285.2 s"
+    assert "register_node (register node-a) failed: no, 0.0 s" in lines
+    history = WorkflowHistory.from_json("stored", (HISTORIES / "interruption_reads.json").read_text())
+    under_way = [one for one in calls(history.events) if one.line().endswith("is under way")]
+    assert {one.as_json()["end"] for one in under_way} == {None}
 
 
 async def test_a_life_is_told_by_its_name_and_by_its_workflow(address: str) -> None:

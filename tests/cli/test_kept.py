@@ -26,6 +26,7 @@ def test_a_node_tells_its_whole_story_by_claim_by_node_and_by_instance(folder: P
     assert (life.name, life.phase, life.workflow_id) == ("web-1", "Gone", "demo/nodeclaim/web-1/0a1b2c3d")
     assert life.instance_id and life.instance_type and life.zone
     assert [step.phase.value for step in story.steps][:3] == ["Launch", "Registration", "Initialization"]
+    assert [one.what.split()[0] for one in story.calls][1:3] == ["launch_alone", "register_node"]
     for name in filter(None, (life.node_name, life.instance_id)):
         assert stories(folder, name) == [story]
 

@@ -3,8 +3,9 @@
 import json
 from datetime import UTC, datetime, timedelta
 
+from cli.calls import Call
 from cli.lives import NodeLife
-from cli.story import Story, ended
+from cli.story import CALLS, Story, ended
 from model.absence import Absence
 from model.drains import DrainState, DrainVerdict, GaveUp, Hold
 from model.interruptions import Notice
@@ -32,8 +33,7 @@ def test_a_node_that_waits_says_for_what_and_until_when() -> None:
     assert "  phase       Drain (overdue)" in lines
     assert "  deadline    2026-01-01 13:00:00 UTC" in lines
     assert "  blocked by  pdb default/web" in lines
-    assert lines[-2].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
-    assert lines[-1] == "  each call: tenure history one"
+    assert lines[-1].split() == ["2026-01-01", "12:00:00", "UTC", "Drain", "Empty"]
 
 
 def test_a_node_that_is_gone_says_what_it_went_for() -> None:
@@ -54,6 +54,17 @@ def test_what_is_known_of_a_node_that_is_gone_outlives_it() -> None:
     (drained,) = [line for line in lines if line.startswith("  drained of  default/web-0, ")]
     assert drained.endswith("default/web-7 and 2 more")
     assert ended(life, outcome).as_json()["drainedOf"] == list(pods)
+
+
+def test_the_last_calls_are_told_and_where_the_others_are() -> None:
+    life = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Drain", since=START)
+    made = [Call(START, f"call-{number}", "is done", 0.5) for number in range(CALLS)]
+    whole = Story(life, calls=made).text().splitlines()
+    assert whole[-CALLS - 1] == "  calls; with waits and signals: tenure history one"
+    assert whole[-1] == f"  2026-01-01 12:00:00 UTC  call-{CALLS - 1} is done, 0.5 s"
+    more = Story(life, calls=[*made, Call(START, "drain")]).text().splitlines()
+    assert more[-CALLS - 1] == f"  the last {CALLS} of {CALLS + 1} calls; with waits and signals: tenure history one"
+    assert more[-1] == "  2026-01-01 12:00:00 UTC  drain is under way"
 
 
 def test_without_a_worker_what_visibility_knows_is_still_told() -> None:
