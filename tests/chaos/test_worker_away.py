@@ -1,12 +1,16 @@
 """The world changes while no worker is there: when one is back, it catches up with all of it."""
 
+import asyncio
+import re
 from collections.abc import AsyncGenerator
+from functools import partial
+from pathlib import Path
 
-from kube.resources import NODE_CLAIMS
+from kube.resources import NODE_CLAIMS, NODES
 from tests.integration.eventually import eventually
 from tests.integration.objects import node_pool
 from tests.integration.product import Product
-from tests.integration.scene import names
+from tests.integration.scene import Scene, names
 from tests.scenarios.acts import AWAY
 
 
@@ -64,3 +68,41 @@ async def test_a_pool_that_was_deleted_meanwhile_takes_all_of_its_own_along(
         yield
         await eventually(lambda: scene.claims_are_gone(names(claims)))
         await eventually(scene.nothing_is_left)
+
+
+@AWAY.scenario
+async def test_a_node_that_was_removed_by_hand_meanwhile_as_the_documents_say_is_let_go(
+    product: Product,
+) -> AsyncGenerator[None, None]:
+    async with product.scene("hand", after="Never") as scene:
+        claims, nodes = await scene.run(1), await scene.nodes()
+        (instance,) = scene.alive()
+        yield
+        found = await _instances_that_the_documents_find(product)
+        assert instance in found
+        ec2 = product.admin("ec2")
+        await asyncio.to_thread(ec2.terminate_instances, InstanceIds=[instance])
+        for path in (*map(NODE_CLAIMS.path, names(claims)), *map(NODES.path, names(nodes))):
+            await product.patch(path, {"metadata": {"finalizers": None}})
+            await product.delete(path)
+            await eventually(partial(product.is_gone, path))
+        yield
+        await eventually(lambda: _is_over(scene, *names(claims)))
+        await eventually(lambda: scene.nodes_were_bought(2))
+        await eventually(lambda: scene.pods_run(1))
+        await scene.instances_alive(1)
+        assert await product.failed_workflows() == []
+
+
+async def _instances_that_the_documents_find(product: Product) -> list[str]:
+    """By the filters of the command in docs/install.md, for whoever has no worker any more."""
+    page = (Path(__file__).parents[2] / "docs" / "install.md").read_text()
+    written = re.findall(r"Name=([^,\s]+),Values=(\S+)", page.replace("CLUSTER", product.sandbox.plan.cluster_name))
+    filters = [{"Name": name, "Values": values.split(",")} for name, values in written]
+    assert len(filters) == 3
+    answer = await asyncio.to_thread(product.admin("ec2").describe_instances, Filters=filters)
+    return [one["InstanceId"] for group in answer["Reservations"] for one in group["Instances"]]
+
+
+async def _is_over(scene: Scene, name: str) -> None:
+    assert not (await scene.life(name)).open
