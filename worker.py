@@ -215,6 +215,8 @@ async def serve(
         readiness.wait_for("stopping")
         reading.cancel()
         log.info("worker stops")
+        # All at once: each gives what is under way its time, and leaving the block would be one after the other.
+        await asyncio.gather(*(one.shutdown() for one in (worker, drains, launches)))
 
 
 async def read_ahead(offerings: Offerings) -> None:

@@ -15,8 +15,8 @@ from sandbox.health import http_ok
 from sandbox.processes import Process
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "SSL_CERT_FILE")
-GRACE = 30.0
-"""Seconds that activities under way have to end in."""
+GRACE = 60.0
+"""Seconds that a worker has to end in: what is under way has a third of them, and what it says at its end may wait."""
 
 
 class WorkerProcess(Process):
