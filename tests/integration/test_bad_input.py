@@ -205,7 +205,7 @@ async def test_a_throttled_trial_is_no_failed_one(product: Product) -> None:
         slow = scene.aws_fault("5xx", "CreateFleet")
         await product.patch(EC2_NODE_CLASSES.path(name), {"spec": {"tags": {"try": "again"}}})
         await eventually(partial(_says, product, name, "AWSAnswers", "False", "Undecided", "create_fleet"))
-        await _says(product, name, "Ready", "Unknown", "", "ValidationSucceeded=True")
+        await eventually(partial(_says, product, name, "Ready", "Unknown", "", "ValidationSucceeded=True"))
         scene.forgive(slow)
         await eventually(partial(product.node_class_is_ready, name))
 

@@ -78,8 +78,8 @@ async def test_what_could_be_bought_is_told_to_prometheus(product: Product) -> N
     assert 0.01 < price < 1
     here = {"capacity_type": "spot", "zone": "us-west-2a"}
     assert await eventually(lambda: gauge(f"{prefix}_offering_available", **here)) == 1
-    assert await gauge(f"{prefix}_cpu_cores") == 2
-    assert 7e9 < await gauge(f"{prefix}_memory_bytes") < 8.6e9
+    assert await eventually(lambda: gauge(f"{prefix}_cpu_cores")) == 2
+    assert 7e9 < await eventually(lambda: gauge(f"{prefix}_memory_bytes")) < 8.6e9
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from tests.integration.product import Product
 from tests.integration.scene import Scene
 
 LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "60"))
-PATIENCE = 60.0 + LAUNCHES
+PATIENCE = 150.0 + LAUNCHES
 """Seconds; a machine that is busy with other things starts some ten workflows a second."""
 REFILL = 2.0
 

@@ -78,7 +78,7 @@ async def _at_most(scene: Scene, count: int) -> None:
 async def _tells_of(scene: Scene, nodes: int) -> None:
     """The NodePool's status follows its nodes within seconds."""
     pool = await scene.product.kube.request("GET", scene.pool_path)
-    assert pool["status"]["nodes"] == nodes, pool["status"]
+    assert pool["status"].get("nodes") == nodes, pool["status"]
 
 
 async def _is_refused(scene: Scene) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 
 from kube.resources import NODE_CLAIMS
 from model import labels
+from tests.integration.acts import Act
 from tests.integration.eventually import eventually, throughout
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
@@ -14,6 +15,8 @@ from tests.scenarios.acts import CALM
 
 OLD = 3 * 3600.0
 """Seconds: older than any grace."""
+UNSURE = Act("unsure", settings={"LAUNCH_TIMEOUT": "10m"})
+"""What a launch was answered is not known for as long as upkeep takes."""
 
 
 async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(product: Product) -> None:
@@ -33,14 +36,14 @@ async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(produ
         await eventually(lambda: only_these_run(scene, [own, foreign, young]))
         await eventually(lambda: no_node(scene, node))
         await eventually(lambda: scene.event(scene.name, "GarbageCollected", orphan))
-        await product.metric("tenure_upkeep_collected_total", kind="instance")
+        await eventually(lambda: product.metric("tenure_upkeep_collected_total", kind="instance"))
         await scene.pods_run(1)
         for other in (foreign, young):
             product.aws.terminate_instance(other)
         await eventually(lambda: only_these_run(scene, [own]))
 
 
-@CALM.scenario
+@UNSURE.scenario
 async def test_an_instance_whose_launch_is_not_written_down_yet_is_spared(product: Product) -> None:
     """EC2 launched them, and its answer is lost again and again: whatever their age, their NodeClaims wait for them."""
     async with product.scene("upkeep") as scene:
@@ -112,8 +115,12 @@ async def test_launch_templates_go_when_nothing_runs_from_them_and_a_steady_pool
         await scene.scale(0)
         await eventually(lambda: scene.claims_are_gone(names(claims)))
         await eventually(lambda: scene.instances_alive(0))
-        await tidy(product, "launch-templates")
-        assert await outside.templates(scene.name) == {}
+
+        async def collected() -> None:
+            await tidy(product, "launch-templates")
+            assert await outside.templates(scene.name) == {}
+
+        await eventually(collected)
         await scene.scale(1)
         await eventually(lambda: scene.pods_run(1))
         assert set((await outside.templates(scene.name)).values()) == set(kept.values())
