@@ -19,8 +19,6 @@ from tests.integration.product import Product
 Play = Callable[[Product], AsyncGenerator[None, None] | Awaitable[None]]
 Between = Callable[[Product], Awaitable[object]]
 
-PLAYS = 900.0
-"""Seconds; whichever test of an act comes first bears all of it."""
 KILL_WITHIN = (3.0, 25.0)
 """Seconds after an act's beginning: from the first launches until most of the nodes are gone."""
 
@@ -47,7 +45,6 @@ class Act:
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(test, name, getattr(play, name))
         setattr(test, "part", (self.stage(play), play))  # noqa: B010 -- a function has no such field of its own
-        test = pytest.mark.timeout(PLAYS)(test)
         return pytest.mark.killable(test) if self.patient else test
 
     def stage(self, play: Play) -> str:

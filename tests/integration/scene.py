@@ -245,7 +245,7 @@ class Scene:
     async def node_is(self, name: str, *, ready: str) -> Object:
         """The Node, whose condition Ready has this status."""
         node = await self.product.kube.request("GET", NODES.path(name))
-        assert condition(node, "Ready") == ready, f"{name}: {conditions(node)['Ready']}"
+        assert condition(node, "Ready") == ready, f"{name}: {conditions(node).get('Ready')}"
         return node
 
     async def node_is_cordoned_off(self, name: str) -> Object:

@@ -66,8 +66,8 @@ async def test_two_half_empty_nodes_become_one(product: Product) -> None:
         await eventually(lambda: scene.pods_run(2, small_pods(scene)))
         await scene.nodes_were_bought(2)
         await eventually(lambda: scene.instances_alive(1))
-        (node,) = await scene.nodes()
-        await eventually(lambda: scene.node_is_in_service(node["metadata"]["name"]))
+        (claim,) = await scene.claims()
+        await eventually(lambda: scene.node_is_in_service(claim["status"]["nodeName"]))
 
 
 @GOES.scenario
