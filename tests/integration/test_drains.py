@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from kube.resources import NODE_CLAIMS, WORKLOADS
 from kube.rollouts import RESTARTED_AT
 from sandbox.nodes.rules import NotReady
+from tests.integration.calm import CALM
 from tests.integration.drains import (
     delete_under,
     protect,
@@ -14,7 +15,6 @@ from tests.integration.drains import (
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
-from tests.scenarios.acts import CALM
 
 
 @CALM.scenario

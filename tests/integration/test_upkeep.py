@@ -6,19 +6,16 @@ from functools import partial
 
 from kube.resources import NODE_CLAIMS
 from model import labels
-from tests.integration.acts import Act
+from tests.integration.calm import CALM
 from tests.integration.eventually import eventually, throughout
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
 from tests.integration.tidying import Outside, tidy, unasked
-from tests.scenarios.acts import CALM
 
 OLD = 3 * 3600.0
 """Seconds: older than any grace."""
 TRIALS = "/validation/"
 """In the names of launch templates that an EC2NodeClass is tried with; they come and go."""
-UNSURE = Act("unsure", settings={"LAUNCH_TIMEOUT": "10m"})
-"""What a launch was answered is not known for as long as upkeep takes."""
 
 
 async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(product: Product) -> None:
@@ -45,7 +42,7 @@ async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(produ
         await eventually(lambda: only_these_run(scene, [own]))
 
 
-@UNSURE.scenario
+@CALM.scenario
 async def test_an_instance_whose_launch_is_not_written_down_yet_is_spared(product: Product) -> None:
     """EC2 launched them, and its answer is lost again and again: whatever their age, their NodeClaims wait for them."""
     async with product.scene("upkeep") as scene:
