@@ -20,7 +20,9 @@ GRACE = 60.0
 
 
 class WorkerProcess(Process):
-    """Healthy when it polls and its caches are filled."""
+    """Healthy when it polls and its caches are filled, `READY_WITHIN` seconds after its start at the latest."""
+
+    READY_WITHIN = 60.0
 
     def __init__(self, log: Path, *, environment: Mapping[str, str], health_port: int, metrics_port: int) -> None:
         ports = {"HEALTH_PROBE_PORT": str(health_port), "METRICS_PORT": str(metrics_port)}
@@ -31,7 +33,7 @@ class WorkerProcess(Process):
             log=log,
             health=http_ok(f"http://127.0.0.1:{health_port}/readyz"),
             environment=clean_environment() | dict(environment) | ports,
-            deadline=60.0,
+            deadline=self.READY_WITHIN,
         )
 
     async def finish(self) -> int | None:

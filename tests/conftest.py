@@ -16,6 +16,8 @@ from tests.integration.product import Product
 # How long an example takes says how busy the machine is.
 settings.register_profile("tenure", deadline=None)
 settings.load_profile("tenure")
+PLAYS = 900.0
+"""Seconds for a test on the real parts; each wait in it has its own end. The first of an act bears all of the act."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if {"world", "cluster", "product"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.sandbox)
+        if item.get_closest_marker("sandbox") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PLAYS))
 
 
 def _place(item: pytest.Item) -> int:

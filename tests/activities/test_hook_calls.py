@@ -43,7 +43,7 @@ async def url(service: Service) -> AsyncIterator[str]:
         yield str(server.make_url("/drain"))
 
 
-async def post(url: str, seconds: float = 5) -> CallAnswer:
+async def post(url: str, seconds: float = 60) -> CallAnswer:
     return await HttpCalls().post(url, key="uid-a-beforeDrain-warn", body={"node": "node-a"}, seconds=seconds)
 
 

@@ -155,5 +155,5 @@ async def test_a_reader_that_stops_hands_on(scene: Scene) -> None:
     await asyncio.sleep(0.05)
     environment.worker_shutdown()
     with pytest.raises(Exception, match="this worker stops"):
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, 60)
     assert scene.queue.polling == 0

@@ -101,9 +101,12 @@ class Played(Adopter):
         for claim in await self.scene.claims():
             notes = claim["metadata"]["annotations"]
             assert notes[labels.NODEPOOL_HASH_VERSION] == notes[labels.NODECLASS_HASH_VERSION] == HASH_VERSION
-        phases = {life.name: life.phase for life in await self.scene.lives() if life.open}
-        assert phases == dict.fromkeys(self.claims, "Ready")
+        await eventually(self._are_all_ready)
         await eventually(self._is_not_paused)
+
+    async def _are_all_ready(self) -> None:
+        phases = {life.name: life.phase for life in await self.scene.lives() if life.open}
+        assert phases == dict.fromkeys(self.claims, "Ready"), phases
 
     async def is_fit_for_karpenter(self) -> None:
         """Finalizers, both stamps and conditions on every NodeClaim, no taint, tags that its lists go by."""

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from tests.integration.eventually import eventually, throughout
-from tests.integration.karpenter import HOLDER, LASTS, NAME, renew
+from tests.integration.karpenter import HOLDER, NAME, RENEWED_EVERY, renew
 from tests.integration.product import Product
 from tests.integration.scene import Scene
 
@@ -47,7 +47,7 @@ async def _karpenter(product: Product) -> AsyncIterator[None]:
 
 async def _keep_renewing(product: Product) -> None:
     while True:
-        await asyncio.sleep(LASTS / 3)
+        await asyncio.sleep(RENEWED_EVERY)
         await renew(product)
 
 

@@ -33,7 +33,7 @@ async def test_time_held_runs_on_while_no_worker_is_there(product: Product) -> A
     async with product.scene("held-for", after="Never") as scene:
         (claim,) = await scene.run(1)
         await protect(scene, "true")
-        await delete_under(scene, claim, whenBlocked="escalate", blockedFor="15s")
+        await delete_under(scene, claim, whenBlocked="escalate", blockedFor="45s")
         await eventually(lambda: scene.says(claim["metadata"]["name"], "escalates at"))
         yield
         yield

@@ -95,7 +95,7 @@ async def _all_goes_on(steady: Scene, grows: Scene, drains: Scene) -> None:
     await eventually(lambda: grows.nodes_are_initialized(2), seconds=PATIENCE)
     await grows.nodes_were_bought(2)
     drained = names(await drains.claims())[0]
-    await _drains(drains)
+    await eventually(lambda: _drains(drains), seconds=PATIENCE)
     await _hold(drains, "false")
     await eventually(lambda: drains.claims_are_gone([drained]), seconds=PATIENCE)
     await eventually(lambda: drains.pods_run(1), seconds=PATIENCE)
@@ -112,6 +112,6 @@ async def _hold(scene: Scene, held: str) -> None:
 
 
 async def _drains(scene: Scene) -> None:
-    life = (await scene.lives())[0]
-    assert life.phase == Phase.DRAIN.value, life
+    lives = await scene.lives()
+    assert [life.phase for life in lives[:1]] == [Phase.DRAIN.value], lives
     await scene.pods_run(1)

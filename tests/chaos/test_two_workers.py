@@ -14,7 +14,7 @@ async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: Produc
     assert _is(host, watcher) and not _is(host, other)
     async with product.scene("two") as scene:
         await scene.run(1)
-        assert await product.watching() == host
+        await eventually(lambda: _watches(product, watcher))
         await product.kill(watcher)
         await scene.scale(2)
         await eventually(lambda: _watches(product, other))

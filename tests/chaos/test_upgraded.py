@@ -61,5 +61,5 @@ async def test_nodes_and_drains_go_on_through_an_upgrade(old: Product) -> None:
 
 
 async def _version(product: Product) -> str:
-    answer = await product.temporal.workflow_service.get_system_info(GetSystemInfoRequest())
+    answer = await product.temporal.workflow_service.get_system_info(GetSystemInfoRequest(), retry=True)
     return answer.server_version

@@ -11,10 +11,11 @@ import os
 import pytest
 
 from tests.integration.eventually import eventually
+from tests.integration.objects import Object
 from tests.integration.product import Product
 from tests.integration.queue import nothing_is_queued, queued
-from tests.integration.scene import names
-from tests.scenarios.announced import count, warn
+from tests.integration.scene import Scene, names
+from tests.scenarios.announced import state_of, warn
 
 TEMPORAL = "temporal"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))
@@ -24,7 +25,9 @@ PATIENCE = 150.0 + SECONDS
 NODES = 3
 READ = "tenure_interruption_last_read_seconds"
 RECEIVED = 5.0
-"""Seconds in which a poll that brought nothing may still end."""
+"""Seconds in which a poll that brought nothing may still end; on a busy machine it takes longer."""
+SLOWLY = 1.0
+"""Seconds until the queue answers, so that many messages are left when the worker is killed."""
 
 
 @pytest.mark.timeout(600 + 3 * SECONDS)
@@ -35,8 +38,7 @@ async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(prod
         await asyncio.to_thread(product.sandbox.stop_part, TEMPORAL)
         try:
             warn(product, *claims)
-            await asyncio.sleep(RECEIVED)
-            before = await product.metric(READ, source="queue")
+            before = await eventually(lambda: _stands_still(product))
             await asyncio.sleep(SECONDS)
             assert queued(product) == NODES
             assert await product.metric(READ, source="queue") == before
@@ -48,7 +50,7 @@ async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(prod
         await eventually(lambda: scene.claims_are_gone(names(claims)), seconds=PATIENCE)
         await eventually(lambda: scene.pods_run(NODES), seconds=PATIENCE)
         await scene.nodes_were_bought(2 * NODES)
-        assert queued(product) == 0
+        await eventually(lambda: nothing_is_queued(product), seconds=PATIENCE)
 
 
 async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: Product) -> None:
@@ -59,19 +61,36 @@ async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: Pr
         await asyncio.to_thread(_send_many, product, scene.launched())
         await asyncio.to_thread(warn, product, *claims[1:])
         sent = queued(product)
-        await product.go_on()
-        await eventually(lambda: _fewer_are_queued(product, sent), every=0.0)
-        await product.kill()
+        slow = product.aws.add_fault("latency", service="sqs", action="ReceiveMessage", latency=SLOWLY)
+        try:
+            await product.go_on()
+            await eventually(lambda: _fewer_are_queued(product, sent), every=0.0)
+            await product.kill()
+        finally:
+            product.aws.remove_fault(slow)
         assert queued(product) > 0, "killed too late to show anything"
         await product.go_on()
         await eventually(lambda: nothing_is_queued(product), seconds=PATIENCE)
         stays, *go = names(claims)
         await eventually(lambda: scene.claims_are_gone(go), seconds=PATIENCE)
-        await eventually(lambda: scene.event(stays, "SpotRebalanceRecommendation"))
-        assert await count(scene, stays, "SpotRebalanceRecommendation") == 1
+        await eventually(lambda: _knows(scene, claims[0], "rebalanceRecommendation"))
         await scene.claims_stand([stays])
         await eventually(lambda: scene.pods_run(NODES), seconds=PATIENCE)
         await scene.nodes_were_bought(NODES + len(go))
+
+
+async def _stands_still(product: Product) -> float:
+    """When the queue was read last, now that it is not any more."""
+    before = await product.metric(READ, source="queue")
+    await asyncio.sleep(RECEIVED)
+    assert await product.metric(READ, source="queue") == before
+    return before
+
+
+async def _knows(scene: Scene, claim: Object, *kinds: str) -> None:
+    """Each once. The Kubernetes event of it may be lost with the worker, or be said again by the next."""
+    found = (await state_of(scene, claim)).notices
+    assert [one.notice.kind for one in found] == [*kinds], found
 
 
 def _send_many(product: Product, instances: list[str]) -> None:

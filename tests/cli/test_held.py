@@ -24,7 +24,7 @@ PARENT = "import sys; from cli.held import held; sys.exit(held(sys.argv[1:]))"
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     parent = [sys.executable, "-c", PARENT, sys.executable, "-c", *command]
-    return subprocess.run(parent, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(parent, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_the_answer_comes_back_while_the_command_goes_on_into_its_log(tmp_path: Path) -> None:

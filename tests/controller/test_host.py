@@ -28,11 +28,15 @@ from sandbox.faults import Answer
 from sandbox.world import Sandbox
 from tests.controller.test_planning import Types
 from tests.fakes.cloud import FakeInstances
+from tests.integration.eventually import eventually
 from tests.kube.builders import claim_json, node_json, pod_json, pool_json
 from tests.kube.test_other_kinds import node_class_json
 
 Names = Callable[[str], str]
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+FRESH_WITHIN = 0.2
+WATCHES = 6
+"""At least so many kinds are watched."""
 SETTLE = 0.6
 """Seconds after which what the host gathers has been sent."""
 
@@ -69,11 +73,10 @@ class Hosting:
         return [DemandSeen.model_validate_json(one) for one in said]
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        for _ in range(200):
-            if await holds():
-                return
-            await asyncio.sleep(0.05)
-        raise AssertionError("it never came to be")
+        async def held() -> None:
+            assert await holds(), "it never came to be"
+
+        await eventually(held, every=0.05)
 
 
 @pytest.fixture(scope="session")
@@ -191,8 +194,9 @@ async def test_a_life_is_told_in_few_words(
         await set_ready(kube, node)
         await watch.until(lambda: said(watch, claim, 3))
         await run_pod(kube, names("pod"), node)
-        await asyncio.sleep(SETTLE)
+        await watch.until(lambda: sees_pod(watch, node))
         await set_conditions(kube, claim, "Initialized")
+        await watch.until(lambda: sees_initialized(watch, claim))
         await asyncio.sleep(SETTLE)
         for pod in await kube.pods.on_node(node, now=datetime.now(UTC)):
             await kube.pods.force_delete(pod, grace_seconds=0)
@@ -207,6 +211,16 @@ async def test_a_life_is_told_in_few_words(
     assert [one.number for one in (started, joined, ready, empty, deleted)] == sorted(
         one.number for one in (started, joined, ready, empty, deleted)
     )
+
+
+async def sees_pod(watch: Hosting, node: str) -> bool:
+    session = watch.host._session
+    return session is not None and any(one.node_name == node for one in session.caches.pods.values())
+
+
+async def sees_initialized(watch: Hosting, claim: NodeClaim) -> bool:
+    session = watch.host._session
+    return session is not None and session.caches.claims[claim.name].initialized
 
 
 async def said(watch: Hosting, claim: NodeClaim, count: int) -> bool:
@@ -230,8 +244,12 @@ async def test_a_successor_repeats_nothing(
         await second.until(lambda: ready_to_plan(second))
         await asyncio.sleep(SETTLE)
         assert len(await second.claim_heard(claim)) == 1
-        assert second.progress[-1].digests == last.digests
+        await second.until(lambda: carries(second, last))
     await _forget(temporal, cluster)
+
+
+async def carries(watch: Hosting, last: WatchProgress) -> bool:
+    return bool(watch.progress) and watch.progress[-1].digests == last.digests
 
 
 async def carried(watch: Hosting, name: str) -> bool:
@@ -284,8 +302,9 @@ async def test_a_watch_that_is_cut_and_refused_misses_nothing(
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("cut"))))
         await kube.claims.ensure_finalizer(claim.name, claim.uid)
         await watch.until(lambda: said(watch, claim, 1))
+        await watch.until(lambda: are_open(world, "watch=true", WATCHES))
         with world.faults.during(Answer(429, retry_after=1), "watch=true"):
-            assert world.faults.cut_open("watch=true") >= 6
+            assert world.faults.cut_open("watch=true") >= WATCHES
             await kube.claims.delete(claim.name, claim.uid)
             await asyncio.sleep(SETTLE)
             assert len(await watch.claim_heard(claim)) == 1
@@ -295,18 +314,27 @@ async def test_a_watch_that_is_cut_and_refused_misses_nothing(
         await watch.until(lambda: said(watch, other, 1))
 
 
+async def are_open(world: Sandbox, path: str, count: int) -> bool:
+    return world.faults.open(path) >= count
+
+
 async def test_a_plan_on_caches_that_are_too_old_is_refused(
     world: Sandbox, rights: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.host.FRESH_WITHIN", 0.2)
+    monkeypatch.setattr("controller.host.FRESH_WITHIN", FRESH_WITHIN)
     async with hosting(rights, temporal) as watch:
         await watch.until(lambda: ready_to_plan(watch))
         with world.faults.during(Answer(503), "pods.*watch=true"):
             world.faults.cut_open("pods.*watch=true")
-            await asyncio.sleep(SETTLE)
+            await watch.until(lambda: is_stale(watch))
             outcome = await watch.host.plan(PlanRequest(plan_id="p"))
             assert outcome.blocked == "caches are too old: pods"
         await watch.until(lambda: plans(watch))
+
+
+async def is_stale(watch: Hosting) -> bool:
+    session = watch.host._session
+    return session is not None and bool(session.stale(FRESH_WITHIN))
 
 
 async def plans(watch: Hosting) -> bool:

@@ -17,6 +17,7 @@ from model.showing import ShowAsked, Shown
 from tests.controller.fake_temporal import FakeTemporal
 from tests.controller.test_planning import Types
 from tests.fakes.cloud import FakeInstances
+from tests.fakes.turns import turns
 
 SHOW = ShowAsked(cluster="c")
 
@@ -77,10 +78,10 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ClusterHost:
 
 async def test_a_stay_that_ends_late_does_not_end_the_next_one(host: ClusterHost) -> None:
     first = asyncio.create_task(host.run(None, lambda _: None))
-    await asyncio.sleep(0.01)
+    await turns()
     assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 1"
     second = asyncio.create_task(host.run(None, lambda _: None))
-    await asyncio.sleep(0.01)
+    await turns()
     await ended(first)
     assert (await host.plan(PlanRequest(plan_id="p"))).blocked == "stay 2"
     await ended(second)
@@ -98,7 +99,7 @@ async def test_disruption_is_refused_as_a_value_while_there_is_no_host_or_its_ca
     assert "does not host" in refused.blocked and refused.first == ("n",) and refused.again
     assert (await host.replace(wanted)).outcome == "not now" and "does not host" in (await host.show(SHOW)).blocked
     stay = asyncio.create_task(host.run(None, lambda _: None))
-    await asyncio.sleep(0.01)
+    await turns()
     assert (await host.decide(DecideAsked())).eligible == (await host.show(SHOW)).nodes == 7
     assert (await host.replace(wanted)).outcome == "made"
     monkeypatch.setattr(Stay, "stale", lambda self, within: ["pods"])

@@ -17,6 +17,7 @@ from controller.settings import HostSettings
 from model.interruptions import Notice, Notices
 from tests.controller.builders import NOW, World, at, claim
 from tests.controller.fake_temporal import FakeTemporal
+from tests.fakes.turns import turns
 
 LIFE = "demo/nodeclaim/a/uid-a"
 
@@ -160,7 +161,7 @@ async def test_signals_go_out_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -
         scene.hear("nodeclaims", claim(name, phase="Initialized"))
     scene.temporal.gate = asyncio.Event()
     telling = [asyncio.create_task(scene.notice(instance=f"i-{name}")) for name in names]
-    await asyncio.sleep(0.01)
+    await turns()
     scene.temporal.gate.set()
     assert set(await asyncio.gather(*telling)) == {"told"}
     assert scene.temporal.most_at_once == noticing.AT_ONCE

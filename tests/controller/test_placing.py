@@ -12,6 +12,7 @@ from model.faults import Forbidden
 from model.labels import NOMINATED
 from tests.controller import builders
 from tests.controller.builders import World
+from tests.fakes.turns import turns
 
 APART = {
     "podAntiAffinity": {
@@ -63,7 +64,7 @@ class Scene:
         before = len(self.nominator.said)
         self.placing.look(claims)
         running = asyncio.create_task(self.placing.run())
-        await asyncio.sleep(0.01)
+        await turns()
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
@@ -121,7 +122,7 @@ async def test_without_the_right_it_is_tried_once() -> None:
     scene = Scene(refusing=True)
     scene.node_comes()
     scene.placing.look(["c1"])
-    await asyncio.wait_for(scene.placing.run(), 1)
+    await asyncio.wait_for(scene.placing.run(), 60)
     assert scene.nominator.said == [("apart", "n1")]
 
 

@@ -70,7 +70,7 @@ class Cluster:
             found = await running(self.temporal, self.name)
             assert {self.life(name) for name in lives} <= found, found
 
-        await eventually(all_shown, seconds=20)
+        await eventually(all_shown)
 
     async def history(self, workflow: str) -> list[Any]:
         handle = self.temporal.get_workflow_handle(workflow)

@@ -76,7 +76,7 @@ async def test_a_schedule_runs_its_task(temporal: Client, cluster: str) -> None:
     fake.inventory.lease("left")
     async with fake.working():
         await start_schedules(temporal, cluster)
-        await temporal.get_schedule_handle(ids.upkeep(cluster, "leases")).trigger()
+        await ask_for_a_run(temporal, cluster, "leases")
         run = await eventually(lambda: the_run(temporal, cluster, "leases"))
         done = await temporal.get_workflow_handle(run, result_type=UpkeepDone).result()
     assert done.collected == 1
@@ -90,7 +90,7 @@ async def test_a_run_is_told_what_the_one_before_suspected(temporal: Client, clu
     async with fake.working():
         await start_schedules(temporal, cluster)
         for expected in (0, 1):
-            await temporal.get_schedule_handle(ids.upkeep(cluster, "nodeclaims")).trigger()
+            await ask_for_a_run(temporal, cluster, "nodeclaims")
             run = await eventually(partial(the_run, temporal, cluster, "nodeclaims", expected + 1))
             done = await temporal.get_workflow_handle(run, result_type=UpkeepDone).result()
             assert done.collected == expected
@@ -105,7 +105,7 @@ async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(tempora
         for number in range(4):
             if number == 1:
                 fake.inventory.lease("left")
-            await temporal.get_schedule_handle(ids.upkeep(cluster, "leases")).trigger()
+            await ask_for_a_run(temporal, cluster, "leases")
             run = await eventually(partial(the_run, temporal, cluster, "leases", number + 1))
             handle = temporal.get_workflow_handle(run, result_type=UpkeepDone)
             assert (await handle.result()).collected == (number == 1)
@@ -116,6 +116,16 @@ async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(tempora
 async def test_a_run_that_is_gone_counts_as_forgotten(temporal: Client, cluster: str) -> None:
     never = RunRef(workflow_id=ids.upkeep(cluster, "never"), run_id=str(uuid.uuid4()))
     await ActivityEnvironment().run(RunUpkeep(temporal).forget_run, never)
+
+
+async def ask_for_a_run(temporal: Client, cluster: str, task: str) -> None:
+    """While the one before counts as under way none is started."""
+
+    async def nothing_runs() -> None:
+        assert not (await described(temporal, cluster, task)).info.running_actions
+
+    await eventually(nothing_runs)
+    await temporal.get_schedule_handle(ids.upkeep(cluster, task)).trigger()
 
 
 async def the_run(temporal: Client, cluster: str, task: str, runs: int = 1) -> str:

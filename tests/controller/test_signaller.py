@@ -12,6 +12,7 @@ from controller import signaller as module
 from controller.signaller import AT_ONCE, Signal, Signaller, Start
 from model.observations import PoolSeen
 from tests.controller.fake_temporal import FakeTemporal
+from tests.fakes.turns import turns
 
 
 @pytest.fixture
@@ -85,10 +86,10 @@ async def test_what_was_told_is_not_told_twice(temporal: FakeTemporal, signaller
 async def test_while_one_is_under_way_only_the_latest_waits(temporal: FakeTemporal, signaller: Signaller) -> None:
     temporal.gate = asyncio.Event()
     signaller.offer(signal(1))
-    await asyncio.sleep(0.01)
+    await turns()
     for number in (2, 3, 4):
         signaller.offer(signal(number))
-    await asyncio.sleep(0.01)
+    await turns()
     assert temporal.waiting == 1
     temporal.gate.set()
     await quiet(signaller)
@@ -101,7 +102,7 @@ async def test_what_went_back_to_where_it_was_while_it_waited_is_told_all_the_sa
     """1 is under way, 2 waits, 1 is offered again: the workflow knows 1, so nothing more needs to be sent."""
     temporal.gate = asyncio.Event()
     signaller.offer(signal(1))
-    await asyncio.sleep(0.01)
+    await turns()
     signaller.offer(signal(2))
     signaller.offer(signal(1))
     temporal.gate.set()
@@ -115,7 +116,7 @@ async def test_many_workflows_are_told_together_and_not_all_at_once(
     temporal.gate = asyncio.Event()
     for number in range(100):
         signaller.offer(signal(number, f"w-{number}"))
-    await asyncio.sleep(0.02)
+    await turns()
     assert temporal.waiting == AT_ONCE
     temporal.gate.set()
     await quiet(signaller)
@@ -139,7 +140,7 @@ async def test_a_workflow_that_is_over_needs_no_word(temporal: FakeTemporal, sig
 async def test_what_is_withdrawn_is_neither_sent_nor_remembered(temporal: FakeTemporal, signaller: Signaller) -> None:
     temporal.gate = asyncio.Event()
     signaller.offer(signal(1))
-    await asyncio.sleep(0.01)
+    await turns()
     signaller.offer(signal(2))
     signaller.withdraw("w")
     temporal.gate.set()

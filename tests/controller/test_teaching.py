@@ -16,6 +16,7 @@ from model.observations import DemandSeen
 from tests.controller.builders import NOW, World
 from tests.controller.fake_temporal import FakeTemporal
 from tests.controller.test_learning import STANDARD, learn, machine
+from tests.fakes.turns import turns
 
 START = Start("ProvisioningWorkflow", ProvisioningState(cluster="c"))
 
@@ -29,7 +30,7 @@ class Stage(World):
 
     async def tell(self, after: float = 0) -> None:
         self.teaching.tell(START, NOW + PAUSE * after)
-        await asyncio.sleep(0.01)
+        await turns()
 
     def told(self) -> list[Learnt]:
         return [one.learnt for one in self.temporal.to("c/provisioning") if isinstance(one, LearntSeen)]
@@ -116,5 +117,5 @@ async def test_demand_and_what_was_learnt_do_not_take_each_others_place(stage: S
         stage.signaller.offer(Signal("c/provisioning", "demand", demand, str(number), START))
         await stage.tell()
     stage.temporal.gate.set()
-    await asyncio.sleep(0.01)
+    await turns()
     assert sorted(one.signal for one in stage.temporal.sent) == ["demand", "demand", "learnt"]

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cli.worker_process import WorkerProcess
+from tests.integration.eventually import PATIENCE
 
 
 class TestedWorker(WorkerProcess):
     """`probes` and `metrics` are URLs."""
 
     __test__ = False
+    READY_WITHIN = PATIENCE
 
     def __init__(self, log: Path, *, environment: Mapping[str, str], health_port: int, metrics_port: int) -> None:
         super().__init__(log, environment=environment, health_port=health_port, metrics_port=metrics_port)

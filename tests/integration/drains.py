@@ -53,7 +53,7 @@ async def delete_under(scene: Scene, claim: Object, **drain: Any) -> None:
     """Delete a NodeClaim whose drain is under these rules; its workflow has been told of them."""
     name = claim["metadata"]["name"]
     await scene.make(lifecycle_policy(scene.name, scene.name, drain=drain))
-    life = scene.product.temporal.get_workflow_handle((await scene.life(name)).workflow_id)
+    life = scene.product.temporal.get_workflow_handle((await eventually(lambda: scene.life(name))).workflow_id)
     wanted = DrainRules.model_validate(drain)
 
     async def told() -> None:

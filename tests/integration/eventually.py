@@ -5,7 +5,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import aiohttp
 from temporalio.service import RPCError, RPCStatusCode
+
+from sandbox.errors import ApiError
 
 T = TypeVar("T")
 PATIENCE = 150.0
@@ -16,7 +19,11 @@ _NO_ANSWER = (
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.RESOURCE_EXHAUSTED,
     RPCStatusCode.UNAVAILABLE,
+    429,
+    503,
+    504,
 )
+"""Of Temporal, or the API server's."""
 
 
 async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE, every: float = LOOK_EVERY) -> T:
@@ -32,8 +39,11 @@ async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATI
         except AssertionError:
             if last:
                 raise
-        except RPCError as error:
+        except (RPCError, ApiError) as error:
             if last or error.status not in _NO_ANSWER:
+                raise
+        except aiohttp.ClientConnectionError:
+            if last:
                 raise
         await asyncio.sleep(every)
 

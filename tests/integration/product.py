@@ -19,6 +19,7 @@ import aiohttp
 import boto3
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError
 
 from cli.connection import Connection
 from cli.lives import Lives
@@ -226,7 +227,9 @@ class Product:
         await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
         await eventually(self._only_singletons_run)
         for one in await self.open_workflows():
-            await self.temporal.get_workflow_handle(one.id).cancel()
+            # One that visibility still has may be over.
+            with contextlib.suppress(RPCError):
+                await self.temporal.get_workflow_handle(one.id).cancel()
         await eventually(self._no_workflow_runs)
 
     async def _only_singletons_run(self) -> None:

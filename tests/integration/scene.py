@@ -216,6 +216,10 @@ class Scene:
         await self.nodes_were_bought(1)
 
     async def nodes_were_bought(self, count: int) -> None:
+        """Since the beginning, and there are never fewer; visibility comes to the newest a moment later."""
+        await eventually(lambda: self._were_bought(count))
+
+    async def _were_bought(self, count: int) -> None:
         lives = await self.lives()
         assert len(lives) == count, f"{self.name}: NodeClaims {[life.name for life in lives]}"
         launched = self.launched()
@@ -241,7 +245,7 @@ class Scene:
     async def node_is(self, name: str, *, ready: str) -> Object:
         """The Node, whose condition Ready has this status."""
         node = await self.product.kube.request("GET", NODES.path(name))
-        assert condition(node, "Ready") == ready, f"{name}: {conditions(node)['Ready']}"
+        assert condition(node, "Ready") == ready, f"{name}: {conditions(node).get('Ready')}"
         return node
 
     async def node_is_cordoned_off(self, name: str) -> Object:

@@ -11,11 +11,11 @@ import pytest
 from kube.resources import EC2_NODE_CLASSES
 from model import labels
 from sandbox.errors import ApiError
+from tests.integration.calm import CALM
 from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import node_class
 from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, conditions, reason
-from tests.scenarios.acts import CALM
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ async def test_a_throttled_trial_is_no_failed_one(product: Product) -> None:
         slow = scene.aws_fault("5xx", "CreateFleet")
         await product.patch(EC2_NODE_CLASSES.path(name), {"spec": {"tags": {"try": "again"}}})
         await eventually(partial(_says, product, name, "AWSAnswers", "False", "Undecided", "create_fleet"))
-        await _says(product, name, "Ready", "Unknown", "", "ValidationSucceeded=True")
+        await eventually(partial(_says, product, name, "Ready", "Unknown", "", "ValidationSucceeded=True"))
         scene.forgive(slow)
         await eventually(partial(product.node_class_is_ready, name))
 

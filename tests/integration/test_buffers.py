@@ -10,9 +10,9 @@ from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import pod_spec
 from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, reason
-from tests.scenarios.acts import CALM, go_on, kill
+from tests.scenarios.acts import go_on, kill
 
-GATED = Act("buffers", settings=CALM.settings | {"FEATURE_GATES": "CapacityBuffer=true"}, between=(kill, go_on))
+GATED = Act("buffers", settings={"FEATURE_GATES": "CapacityBuffer=true"}, between=(kill, go_on))
 """The worker is killed while nobody uses the room, and another one takes over."""
 
 

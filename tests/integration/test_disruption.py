@@ -28,22 +28,22 @@ async def test_a_drifted_node_goes_once_its_replacement_is_there(product: Produc
         (old,) = names(await scene.run(1))
         await product.patch(scene.pool_path, {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}})
         await eventually(lambda: _is_replaced(scene, old), seconds=PATIENCE)
-        await scene.event(old, "DisruptionTerminating", "Drifted")
+        await eventually(lambda: scene.event(old, "DisruptionTerminating", "Drifted"))
         await eventually(lambda: scene.pods_run(1))
         (new,) = await eventually(lambda: scene.nodes_are_initialized(1))
         assert new["metadata"]["labels"]["team"] == "web"
         assert new["metadata"]["annotations"][labels.REPLACES]
-        await scene.event(new["metadata"]["name"], "DisruptionLaunching", "Launching NodeClaim: Drifted")
+        said = "DisruptionLaunching", "Launching NodeClaim: Drifted"
+        await eventually(lambda: scene.event(new["metadata"]["name"], *said))
         await eventually(lambda: _tells_of_its_pods(scene))
         await scene.nodes_were_bought(2)
         await eventually(lambda: scene.instances_alive(1))
 
 
 async def _is_replaced(scene: Scene, old: str) -> None:
-    """At no look is the old node going while its replacement is not initialized."""
-    claims = await scene.claims()
-    new = [one for one in claims if one["metadata"]["name"] != old]
+    """At no look is the old node going while its replacement is not initialized; it is looked at first."""
     before = await scene.product.find(NODE_CLAIMS.path(old))
+    new = [one for one in await scene.claims() if one["metadata"]["name"] != old]
     going = before is None or "deletionTimestamp" in before["metadata"]
     if going and [condition(one, "Initialized") for one in new] != ["True"]:
         pytest.fail(f"{old} goes, and its replacements are {[one.get('status') for one in new]}")
@@ -62,11 +62,12 @@ async def test_two_half_empty_nodes_become_one(product: Product) -> None:
         await product.patch(scene.pool_path, {"spec": {"disruption": CONSOLIDATES}})
         left = await eventually(lambda: one_is_left(scene, both), seconds=PATIENCE)
         (gone,) = {*both} - {left}
-        await scene.event(gone, "DisruptionTerminating", "Underutilized")
+        await eventually(lambda: scene.event(gone, "DisruptionTerminating", "Underutilized"))
         await eventually(lambda: scene.pods_run(2, small_pods(scene)))
         await scene.nodes_were_bought(2)
         await eventually(lambda: scene.instances_alive(1))
-        await scene.node_is_in_service((await scene.nodes())[0]["metadata"]["name"])
+        (claim,) = await scene.claims()
+        await eventually(lambda: scene.node_is_in_service(claim["status"]["nodeName"]))
 
 
 @GOES.scenario
@@ -80,14 +81,18 @@ async def test_a_node_whose_replacement_cannot_be_had_stays_in_service(product: 
             await eventually(lambda: _is_remembered(scene), seconds=PATIENCE)
             await scene.claims_stand(names([old]))
             await eventually(lambda: scene.nodes_are_initialized(1))
-            await scene.node_is_in_service(old["status"]["nodeName"])
-            (now,) = await scene.claims()
-            assert not condition(now, labels.DISRUPTION_REASON)
-            await scene.event(names([old])[0], "DisruptionBlocked", "Drifted", "replacement")
+            await eventually(lambda: scene.node_is_in_service(old["status"]["nodeName"]))
+            await eventually(lambda: _is_to_stay(scene))
+            await eventually(lambda: scene.event(names([old])[0], "DisruptionBlocked", "Drifted", "replacement"))
             await scene.pods_run(1)
             assert len(scene.launched()) == 1
         finally:
             product.aws.clear_pools()
+
+
+async def _is_to_stay(scene: Scene) -> None:
+    (now,) = await scene.claims()
+    assert not condition(now, labels.DISRUPTION_REASON), now["status"]
 
 
 async def _is_remembered(scene: Scene) -> None:

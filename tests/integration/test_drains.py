@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from kube.resources import NODE_CLAIMS, WORKLOADS
 from kube.rollouts import RESTARTED_AT
 from sandbox.nodes.rules import NotReady
+from tests.integration.calm import CALM
 from tests.integration.drains import (
     delete_under,
     protect,
@@ -14,14 +15,13 @@ from tests.integration.drains import (
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
-from tests.scenarios.acts import CALM
 
 
 @CALM.scenario
 async def test_a_pod_protected_for_a_time_leaves_at_its_time(product: Product) -> None:
     async with product.scene("protected", after="Never") as scene:
         (claim,) = await scene.run(1)
-        lasts = datetime.now(UTC) - started(await the_pod(scene)) + timedelta(seconds=20)
+        lasts = datetime.now(UTC) - started(await the_pod(scene)) + timedelta(seconds=60)
         pod = await protect(scene, f"{int(lasts.total_seconds())}s")
         name = claim["metadata"]["name"]
         await product.delete(NODE_CLAIMS.path(name))
@@ -37,7 +37,7 @@ async def test_a_drain_that_is_held_for_too_long_escalates(product: Product) -> 
         pod = await protect(scene, "true")
         await delete_under(scene, claim, whenBlocked="escalate", blockedFor="5s")
         await eventually(lambda: scene.claims_are_gone(names([claim])))
-        await scene.event(pod["metadata"]["name"], "Disrupted", "its node has to be gone")
+        await eventually(lambda: scene.event(pod["metadata"]["name"], "Disrupted", "its node has to be gone"))
 
 
 @CALM.scenario
@@ -45,7 +45,7 @@ async def test_pods_of_a_kubelet_that_died_in_the_drain_are_waited_for_only_so_l
     async with product.scene("dead", after="Never") as scene:
         (claim,) = await scene.run(1)
         await protect(scene, "true")
-        await delete_under(scene, claim, nodeNotReady="20s")
+        await delete_under(scene, claim, nodeNotReady="45s")
         await eventually(lambda: scene.says(claim["metadata"]["name"], "do-not-disrupt"))
         await scene.trouble(NotReady(), node=claim["status"]["nodeName"])
         await eventually(lambda: scene.is_blocked_by(claim["metadata"]["name"], "the node is not Ready since"))

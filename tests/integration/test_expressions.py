@@ -6,9 +6,8 @@ from tests.integration.acts import Act
 from tests.integration.eventually import eventually
 from tests.integration.objects import node_class
 from tests.integration.product import Product
-from tests.scenarios.acts import CALM
 
-GATED = Act("expressions", settings=CALM.settings | {"AWS_FEATURE_GATES": "NodeClassCEL=true"})
+GATED = Act("expressions", settings={"AWS_FEATURE_GATES": "NodeClassCEL=true"})
 KUBELET = {"maxPods": "vcpus * 3 + 2", "systemReserved": {"cpu": "vcpus * 100"}}
 
 

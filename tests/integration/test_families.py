@@ -7,11 +7,11 @@ from typing import Any
 
 from kube.resources import EC2_NODE_CLASSES
 from model import labels
+from tests.integration.calm import CALM
 from tests.integration.eventually import eventually
 from tests.integration.objects import Object, node_class
 from tests.integration.product import Product
 from tests.integration.scene import taints
-from tests.scenarios.acts import CALM
 
 TOML = '[settings.kubernetes.node-labels]\nmine = "1"\n[settings.ntp]\ntime-servers = ["169.254.169.123"]\n'
 JOIN = """\
@@ -78,8 +78,8 @@ async def test_what_could_be_bought_is_told_to_prometheus(product: Product) -> N
     assert 0.01 < price < 1
     here = {"capacity_type": "spot", "zone": "us-west-2a"}
     assert await eventually(lambda: gauge(f"{prefix}_offering_available", **here)) == 1
-    assert await gauge(f"{prefix}_cpu_cores") == 2
-    assert 7e9 < await gauge(f"{prefix}_memory_bytes") < 8.6e9
+    assert await eventually(lambda: gauge(f"{prefix}_cpu_cores")) == 2
+    assert 7e9 < await eventually(lambda: gauge(f"{prefix}_memory_bytes")) < 8.6e9
 
 
 @asynccontextmanager

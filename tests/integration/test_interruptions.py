@@ -28,8 +28,9 @@ async def test_what_comes_through_the_queue_is_told_to_the_node_once(product: Pr
         await eventually(partial(_told, scene, claim, ["rebalanceRecommendation"]))
         await eventually(partial(nothing_is_queued, product))
         await _told(scene, claim, ["rebalanceRecommendation"])
-        await product.metric("karpenter_interruption_received_messages_total", message_type="rebalance_recommendation")
-        await product.metric("tenure_interruption_messages_dropped_total", why="malformed")
+        received = partial(product.metric, "karpenter_interruption_received_messages_total")
+        await eventually(partial(received, message_type="rebalance_recommendation"))
+        await eventually(partial(product.metric, "tenure_interruption_messages_dropped_total", why="malformed"))
         assert [one for one in product.aws.denials() if one["action"].startswith("sqs:")] == []
 
 

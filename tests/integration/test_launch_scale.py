@@ -20,7 +20,7 @@ from tests.integration.product import Product
 from tests.integration.scene import Scene
 
 LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "60"))
-PATIENCE = 60.0 + LAUNCHES
+PATIENCE = 150.0 + LAUNCHES
 """Seconds; a machine that is busy with other things starts some ten workflows a second."""
 REFILL = 2.0
 
@@ -41,7 +41,8 @@ async def test_claims_that_somebody_makes_for_a_pool_at_once_launch_together(pro
         names = [f"{scene.name}-{number}" for number in range(LAUNCHES)]
         await each(names, lambda name: make(scene, name, pool=scene.name))
         before = calls(product)
-        await product.work()
+        # The worker of a busy machine is told of the last ones long after the first.
+        await product.work(BATCH_MAX_DURATION="2m")
         await eventually(lambda: launched_once(scene, LAUNCHES), seconds=PATIENCE)
         made = calls(product) - before
         assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"

@@ -29,9 +29,10 @@ async def test_what_a_worker_shows_is_what_the_reference_says(product: Product) 
     await product.work()
     async with product.scene("metrics") as scene:
         await scene.run(1)
-        cost = await product.metric("karpenter_nodepools_cost_total", nodepool=scene.name)
+        cost = await eventually(lambda: product.metric("karpenter_nodepools_cost_total", nodepool=scene.name))
         assert 0 < cost < 10
-        assert await product.metric("tenure_nodeclaims", nodepool=scene.name, phase="Ready") == 1
+        ready = {"nodepool": scene.name, "phase": "Ready"}
+        assert await eventually(lambda: product.metric("tenure_nodeclaims", **ready)) == 1
         await scene.scale(0)
         await eventually(lambda: scene.instances_alive(0))
         place = {"nodepool": scene.name}

@@ -23,7 +23,7 @@ async def test_a_claim_that_gets_no_spot_is_launched_on_demand_without_a_new_cla
             assert claim["metadata"]["labels"][labels.CAPACITY_TYPE] == labels.ON_DEMAND
             await scene.one_node_was_bought()
             assert len(set(scene.tokens())) == len(scene.tokens()) == 2
-            await scene.event(claim["metadata"]["name"], "InsufficientCapacityError", TWO_CPUS)
+            await eventually(lambda: scene.event(claim["metadata"]["name"], "InsufficientCapacityError", TWO_CPUS))
     finally:
         product.aws.clear_pools()
 

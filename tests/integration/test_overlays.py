@@ -8,9 +8,8 @@ from tests.integration.acts import Act
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, reason
-from tests.scenarios.acts import CALM
 
-GATED = Act("overlays", settings=CALM.settings | {"FEATURE_GATES": "NodeOverlay=true"})
+GATED = Act("overlays", settings={"FEATURE_GATES": "NodeOverlay=true"})
 CHEAPER, DEARER = "c6i.large", "m6i.large"
 FUSE = "example.com/fuse"
 

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from temporalio.client import WorkflowHandle
+
 from cli.pause import Target, tell, wanted_pause
 from kube.resources import NAMESPACES, NODE_CLAIMS, NODES
 from model.drains import DrainState
@@ -18,6 +20,7 @@ from tests.integration.objects import lifecycle_policy
 from tests.integration.product import Product
 from tests.integration.scene import Scene
 
+Life = WorkflowHandle[Any, Any]
 ACT = Act("pause")
 WHOLE = Act("pause-cluster")
 """Alone: nothing goes meanwhile."""
@@ -65,7 +68,7 @@ async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: Pr
         await eventually(partial(scene.event, pool, "DisruptionPaused", "a test, of pauses"))
         assert await resume(product, Target(pool=pool)) == f"NodePool {pool} goes on"
         await eventually(partial(scene.claims_are_gone, [name]))
-        await annotated(product, path)
+        await eventually(partial(annotated, product, path))
 
 
 @ACT.scenario
@@ -77,8 +80,8 @@ async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product
         await eventually(partial(scene.event, scene.name, "DisruptionPaused", "has no reason; write it last"))
         await scene.scale(0)
         await kept(scene, name, "is paused by the annotation")
-        until = time.monotonic() + 15
-        await annotate(product, path, text(seconds=15))
+        until = time.monotonic() + 45
+        await annotate(product, path, text(seconds=45))
         await eventually(partial(scene.is_blocked_by, name, "is paused by ann until"))
         await eventually(partial(scene.claims_are_gone, [name]))
         assert time.monotonic() > until - 1
@@ -105,8 +108,9 @@ async def test_what_is_under_way_stops_within_seconds(product: Product) -> None:
         (claim,) = await scene.run(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         await _keeps(scene, name, whenBlocked="giveUp", blockedFor="1h")
+        life = await _life(scene, name)
         await scene.scale(0)
-        await eventually(partial(_drains, scene, name))
+        await eventually(partial(_drains, scene, life, name))
         began = time.monotonic()
         await pause(product, Target(pool=scene.name))
         await eventually(partial(scene.node_is_in_service, node))
@@ -135,7 +139,7 @@ async def test_the_namespaces_annotation_pauses_the_whole_cluster(product: Produ
 async def _keeps(scene: Scene, claim: str, **drain: Any) -> None:
     """These rules hold for its drain, and its workflow has been told."""
     await scene.make(lifecycle_policy(scene.name, scene.name, drain=drain))
-    life = scene.product.temporal.get_workflow_handle((await scene.life(claim)).workflow_id)
+    life = await _life(scene, claim)
     wanted = DrainRules.model_validate(drain)
 
     async def told() -> None:
@@ -145,9 +149,13 @@ async def _keeps(scene: Scene, claim: str, **drain: Any) -> None:
     await eventually(told)
 
 
-async def _drains(scene: Scene, claim: str) -> None:
-    """Its drain is under way, and its NodeClaim is not deleted yet."""
-    life = scene.product.temporal.get_workflow_handle((await scene.life(claim)).workflow_id)
+async def _life(scene: Scene, claim: str) -> Life:
+    found = await eventually(partial(scene.life, claim))
+    return scene.product.temporal.get_workflow_handle(found.workflow_id)
+
+
+async def _drains(scene: Scene, life: Life, claim: str) -> None:
+    """Its drain is under way, and its NodeClaim is not deleted yet. Quick: an empty node's drain takes seconds."""
     state = await life.query("state", result_type=ClaimState)
     assert (state.drain or DrainState()).keep, state.phase
     found = await scene.product.kube.request("GET", NODE_CLAIMS.path(claim))

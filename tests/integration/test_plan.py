@@ -21,14 +21,14 @@ async def test_a_node_says_what_keeps_it_when_that_changes_and_to_whom_asks(prod
         (claim,) = names(await scene.run(1))
         (node,) = names(await scene.nodes())
         await product.patch(NODES.path(node), {"metadata": {"annotations": {DO_NOT_DISRUPT: "true"}}})
-        await eventually(lambda: scene.event(claim, "DisruptionBlocked", f"{DO_NOT_DISRUPT}: true"), seconds=60)
+        await eventually(lambda: scene.event(claim, "DisruptionBlocked", f"{DO_NOT_DISRUPT}: true"))
         asking = product.connection
         await eventually(lambda: _tells(asking, node, "disruption  stays (NodeDoNotDisrupt;"))
         pod = (await scene.pods())[0]["metadata"]["name"]
-        await _tells(asking, f"default/{pod}", f"Pod default/{pod} · node {node}", "stays (NodeDoNotDisrupt;")
-        await _is_kept(asking, scene)
-        (listed,) = await read(asking, [node], "")
-        assert (listed.name, listed.phase) == (claim, "Ready") and listed.price > 0
+        words = f"Pod default/{pod} · node {node}", "stays (NodeDoNotDisrupt;"
+        await eventually(lambda: _tells(asking, f"default/{pod}", *words))
+        await eventually(lambda: _is_kept(asking, scene))
+        await eventually(lambda: _is_listed(asking, node, claim))
         [(_, events)] = await history(asking, claim)
         assert any(one.kind == "shown" and "Phase Ready" in one.said for one in events)
 
@@ -36,6 +36,11 @@ async def test_a_node_says_what_keeps_it_when_that_changes_and_to_whom_asks(prod
 async def _tells(asking: Connection, name: str, *words: str) -> None:
     said = await tell(asking, name)
     assert all(word in said for word in words), said
+
+
+async def _is_listed(asking: Connection, node: str, claim: str) -> None:
+    listed = await read(asking, [node], "")
+    assert [(one.name, one.phase, one.price > 0) for one in listed] == [(claim, "Ready", True)], listed
 
 
 async def _is_kept(asking: Connection, scene: Scene) -> None:

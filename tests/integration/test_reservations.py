@@ -4,14 +4,14 @@ from functools import partial
 
 from model import labels
 from tests.integration.acts import Act
-from tests.integration.eventually import eventually
+from tests.integration.eventually import PATIENCE, eventually
 from tests.integration.product import Product
 from tests.scenarios.reserved import reserved
 
 BLOCKS = Act("blocks")
 LEAD = 40 * 60.0
 """Seconds before a block's end at which its nodes begin to go."""
-USABLE = 75.0
+USABLE = 120.0
 """Seconds for which it can be launched into before that."""
 
 
@@ -20,7 +20,7 @@ async def test_a_node_on_a_block_that_ends_is_drained_and_its_pods_go_elsewhere(
     async with reserved(product, "block", kind="capacity-block", lasts=LEAD + USABLE) as there:
         claim = await there.start()
         await there.is_reserved(claim, kind="capacity-block")
-        await eventually(partial(there.scene.event, claim, "CapacityBlockEnding"))
+        await eventually(partial(there.scene.event, claim, "CapacityBlockEnding"), seconds=PATIENCE + USABLE)
         await eventually(lambda: there.scene.claims_are_gone([claim]))
         await eventually(lambda: there.scene.pods_run(1))
         await eventually(lambda: there.scene.nodes_are_initialized(1))

@@ -13,10 +13,10 @@ from tests.integration.product import Product
 from tests.integration.scene import Scene, names
 from workflows import attributes
 
-ACT = Act("rolls", settings={"REGISTRATION_TIMEOUT": "30s"})
+ACT = Act("rolls", settings={"REGISTRATION_TIMEOUT": "1m"})
 PATIENCE = 240.0
 """Seconds for nodes to be replaced one after the other."""
-SOAK = 20.0
+SOAK = 40.0
 
 
 @ACT.scenario
@@ -28,7 +28,7 @@ async def test_one_node_goes_and_is_watched_and_then_the_rest(product: Product) 
         await eventually(lambda: _a_command_waits(scene, "wave 1 of 2"))
         await eventually(partial(_are_left, scene, old, 2), seconds=PATIENCE)
         await eventually(lambda: scene.event(scene.name, "RolloutWaveSoaks"))
-        await throughout(partial(_are_left, scene, old, 2), seconds=SOAK / 2)
+        await throughout(partial(_are_left, scene, old, 2), seconds=SOAK / 4)
         await eventually(partial(scene.claims_are_gone, old), seconds=PATIENCE)
         await eventually(lambda: scene.event(scene.name, "RolloutFinished"))
         await eventually(lambda: scene.pods_run(3))

@@ -4,10 +4,10 @@ from functools import partial
 from typing import Any
 
 from model import labels
+from tests.integration.calm import CALM
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from tests.integration.scene import names
-from tests.scenarios.acts import CALM
 
 ZONE = "us-west-2b"
 

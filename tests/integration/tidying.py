@@ -4,7 +4,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from workflows import ids
 async def tidy(product: Product, task: str) -> UpkeepDone:
     """A run of this task that begins now: what it answered. Nothing may have gone wrong in it."""
     handle = product.temporal.get_schedule_handle(ids.upkeep(product.sandbox.plan.cluster_name, task))
-    asked = datetime.now(UTC) - timedelta(seconds=1)
+    asked = datetime.now(UTC)
 
     async def started() -> str:
         """While a run is under way another one is not started, and so has to be asked for again."""
@@ -43,8 +43,10 @@ async def unasked(product: Product, task: str) -> AsyncIterator[None]:
     """Inside it this task runs only when a test asks for it."""
     handle = product.temporal.get_schedule_handle(ids.upkeep(product.sandbox.plan.cluster_name, task))
     await handle.pause(note="a test looks on")
-    yield
-    await handle.unpause()
+    try:
+        yield
+    finally:
+        await handle.unpause()
 
 
 class Outside:

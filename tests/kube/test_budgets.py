@@ -14,6 +14,7 @@ from kube.rollouts import RESTARTED_AT, rollout
 from model.facts import Expression
 from model.outcomes import DrainPod
 from policy.drain import surged
+from tests.integration.eventually import PATIENCE
 
 Unique = Callable[[str], str]
 Json = dict[str, Any]
@@ -132,7 +133,7 @@ async def test_a_rollout_is_found_by_its_pod_and_restarted_once_for_a_stamp(
 
 async def pod_of(admin: KubeClient, name: str) -> DrainPod:
     """A pod of the Deployment's ReplicaSet, once that is there."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             sets = await admin.request(
                 "GET", WORKLOADS["ReplicaSet"].path(namespace="default"), params={"labelSelector": f"app={name}"}

@@ -127,7 +127,7 @@ async def test_a_silent_connection_counts_as_dead() -> None:
     api = FakeApi()
     api.lists = [listed(1)]
     api.watches = [watched(), watched(event("ADDED", item("a", 2)))]
-    async with watching(api, silence=0.05) as (_, heard):
+    async with watching(api, silence=0.3) as (_, heard):
         await until(lambda: "+a@2" in heard.words)
     assert api.watched_from[:2] == ["1", "1"]
 

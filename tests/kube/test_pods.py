@@ -12,6 +12,7 @@ from kube.client import KubeClient
 from kube.pod_facts import pod_fact
 from kube.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
 from model.outcomes import DrainPod
+from tests.integration.eventually import PATIENCE
 from tests.kube.builders import node_json, pod_json
 
 Unique = Callable[[str], str]
@@ -115,7 +116,7 @@ async def test_volumes_of_pods_that_leave_are_waited_for(
 
 async def until_counted(kube: KubeAdapters, admin: KubeClient, budget: str) -> None:
     """Until the controller of budgets has seen the healthy pod."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = await admin.request("GET", f"{BUDGETS}/{budget}")
             if found.get("status", {}).get("currentHealthy") == 1:

@@ -124,8 +124,8 @@ async def test_pods_behave_as_their_annotations_say(api: KubeApi) -> None:
 async def test_a_pod_may_use_all_of_its_grace_period(api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     slow = {"sandbox.tenure.sh/stops-after": "grace"}
-    await make_pod(api, "slow", annotations=slow, terminationGracePeriodSeconds=2)
-    await make_pod(api, "quick", terminationGracePeriodSeconds=2)
+    await make_pod(api, "slow", annotations=slow, terminationGracePeriodSeconds=10)
+    await make_pod(api, "quick", terminationGracePeriodSeconds=10)
     for name in ("slow", "quick"):
         await until_pod(api, name, phase="Running")
     for name in ("slow", "quick"):

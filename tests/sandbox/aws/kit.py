@@ -34,7 +34,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
 
 def stop(process: subprocess.Popen[str]) -> None:
     process.terminate()
-    process.wait(timeout=20)
+    process.wait(timeout=60)
 
 
 def code(error: Any) -> str:
@@ -166,7 +166,7 @@ def errors_of(answer: Json) -> dict[str, str]:
     return found
 
 
-def settled(kit: StandInKit, instance_id: str, state: str, patience: float = 10.0) -> Json:
+def settled(kit: StandInKit, instance_id: str, state: str, patience: float = 60.0) -> Json:
     """The instance once it is in a state; fails when that does not come."""
     end = time.monotonic() + patience
     while (found := kit.describe(instance_id))["State"]["Name"] != state:

@@ -144,7 +144,7 @@ def test_a_kept_state_is_there_at_the_next_start(tmp_path: Path) -> None:
 
 
 def test_an_instance_runs_after_its_pending_seconds_without_being_asked() -> None:
-    process, url = start("--pending-seconds=0.1", "--clock-scale=1")
+    process, url = start("--pending-seconds=3", "--clock-scale=1")
     try:
         kit = StandInKit(url)
         (one,) = kit.launch()

@@ -29,6 +29,8 @@ from tests.sandbox.nodes.simulated import USER_DATA, Cloud, Json, simulating, st
 
 NODES = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"
+A_WHILE = 4.0
+"""Seconds, so that a busy machine sees it too."""
 
 
 @pytest.fixture
@@ -189,7 +191,7 @@ async def test_a_kubelet_restart_is_not_ready_for_a_while_with_another_boot_id(
     name = cloud.put(1)
     before = await until_ready(api, name)
     await until_stage(simulator, 1, "ready")
-    simulator.add_rule(Rule(trouble=NotReady(for_seconds=0.5, new_boot_id=True)))
+    simulator.add_rule(Rule(trouble=NotReady(for_seconds=A_WHILE, new_boot_id=True)))
     await until_ready(api, name, "False")
     after = await until_ready(api, name)
     assert after["status"]["nodeInfo"]["bootID"] != before["status"]["nodeInfo"]["bootID"]
@@ -218,7 +220,7 @@ async def test_two_troubles_at_a_time_are_over_when_both_are(api: KubeApi, cloud
     await until_ready(api, name)
     await until_stage(simulator, 1, "ready")
     simulator.add_rule(Rule(trouble=NotReady(status="Unknown", for_seconds=0.3)))
-    simulator.add_rule(Rule(trouble=LoseCni(for_seconds=0.8)))
+    simulator.add_rule(Rule(trouble=LoseCni(for_seconds=0.3 + A_WHILE)))
     await until_ready(api, name, "False")
     found = await until_ready(api, name)
     ready = next(one for one in found["status"]["conditions"] if one["type"] == "Ready")
@@ -230,7 +232,7 @@ async def test_a_startup_taint_is_there_from_the_first_moment_and_is_removed(
     api: KubeApi, cloud: Cloud, simulator: Simulator
 ) -> None:
     cilium = Taint(key="node.cilium.io/agent-not-ready", value="true", effect="NoExecute")
-    simulator.add_rule(Rule(trouble=AddTaint(taints=(cilium,), for_seconds=0.5)))
+    simulator.add_rule(Rule(trouble=AddTaint(taints=(cilium,), for_seconds=A_WHILE)))
     name = cloud.put(1)
     found = await until_ready(api, name)
     assert cilium.to_object() in found["spec"]["taints"]
@@ -281,7 +283,7 @@ async def test_a_condition_can_be_set_for_a_while(api: KubeApi, cloud: Cloud, si
     name = cloud.put(1)
     await until_ready(api, name)
     await until_stage(simulator, 1, "ready")
-    simulator.add_rule(Rule(trouble=SetCondition(type="KernelReady", status="False", for_seconds=0.3)))
+    simulator.add_rule(Rule(trouble=SetCondition(type="KernelReady", status="False", for_seconds=A_WHILE)))
     for status in ("False", "True"):
 
         async def so(wanted: str = status) -> bool:
@@ -296,7 +298,7 @@ async def test_a_deregistered_node_is_gone_and_comes_back_when_told(
     name = cloud.put(1)
     before = await until_ready(api, name)
     await until_stage(simulator, 1, "ready")
-    simulator.add_rule(Rule(trouble=Deregister(for_seconds=0.5)))
+    simulator.add_rule(Rule(trouble=Deregister(for_seconds=A_WHILE)))
     await until_gone(api, name)
     after = await until_ready(api, name)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
