@@ -44,7 +44,7 @@ def started(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]
         env={**kept, **usual, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
