@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 import pytest_asyncio
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from cli.rights import RBAC, aws_arguments
 from sandbox.plan import CRDS, Plan, Temporals
@@ -13,8 +13,8 @@ from sandbox.world import Sandbox
 from tests.integration.acts import Programme
 from tests.integration.product import Product
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("tenure", deadline=None)
+# How long an example takes, or is made, says how busy the machine is.
+settings.register_profile("tenure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tenure")
 PLAYS = 900.0
 """Seconds for a test on the real parts; each wait in it has its own end. The first of an act bears all of the act."""

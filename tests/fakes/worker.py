@@ -49,7 +49,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.registry import WORKFLOWS, runner
 from workflows.visible import claim_start
 
-SHORTLY = 5.0
+SHORTLY = 20.0
 """Real seconds; nobody may be at work."""
 
 

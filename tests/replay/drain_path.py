@@ -6,9 +6,8 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from model.kinds import LifecycleRules
-from model.lifecycle import Phase
 from tests.fakes.worker import World
-from tests.workflows.eventually import blocked, eventually, in_phase, state_of
+from tests.workflows.eventually import blocked, eventually, state_of
 from tests.workflows.lives import BUSY, delete, pool, ready
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
@@ -40,7 +39,6 @@ async def nodeclaim_drain_given_up(fake: World, skipping: WorkflowEnvironment) -
     now = await skipping.get_current_time()
     told = _rules(whenBlocked="giveUp", blockedFor="1s")
     await fake.see(handle, **BUSY, empty=True, empty_since=now, policy="WhenEmpty/0s", **told)
-    await in_phase(handle, Phase.DRAIN)
 
     async def given_up() -> bool:
         return (await state_of(handle)).gave_up is not None

@@ -1,10 +1,12 @@
-"""The acts that the rows play in, with phase deadlines short enough to be lived through."""
+"""The acts that the rows play in, with phase deadlines short enough to be lived through, and long enough for the nodes
+of dozens of rows to come up together on a busy machine."""
 
 from tests.integration.acts import Act
 from tests.integration.product import Product
 
-GRACE = 30
-"""Seconds for which a NotReady node is expected back (NOT_READY_GRACE)."""
+GRACE = 60
+"""Seconds for which a NotReady node is expected back (NOT_READY_GRACE): several times as long as what some rows do to a
+node, and look at, before it is over."""
 
 
 async def kill(product: Product) -> None:
@@ -18,9 +20,9 @@ async def go_on(product: Product) -> None:
 CALM = Act(
     "calm",
     settings={
-        "LAUNCH_TIMEOUT": "30s",
-        "REGISTRATION_TIMEOUT": "45s",
-        "INITIALIZATION_TIMEOUT": "40s",
+        "LAUNCH_TIMEOUT": "60s",
+        "REGISTRATION_TIMEOUT": "90s",
+        "INITIALIZATION_TIMEOUT": "60s",
         "NOT_READY_GRACE": f"{GRACE}s",
     },
     patient={

@@ -11,7 +11,7 @@ from tests.integration.objects import Object, lifecycle_policy
 from tests.integration.product import Product
 from tests.integration.scene import Scene
 
-SOON = 120.0
+SOON = 180.0
 """Seconds from AWS's word to what follows."""
 
 

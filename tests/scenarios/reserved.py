@@ -11,7 +11,7 @@ from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import TWO_CPUS, Object, node_class
 from tests.integration.product import Product
 from tests.integration.scene import Scene, conditions
-from workflows import ids
+from tests.integration.tidying import tidy
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 HOLD = 15.0
@@ -88,9 +88,8 @@ class Reserved:
         await self.select(self._term, {"tags": {OF: "nobody"}})
 
     async def sync(self) -> None:
-        """Upkeep's look at capacity types, now."""
-        cluster = self.product.sandbox.plan.cluster_name
-        await self.product.temporal.get_schedule_handle(ids.upkeep(cluster, "capacity-types")).trigger()
+        """Upkeep's look at capacity types, now; it is over when this returns."""
+        await tidy(self.product, "capacity-types")
 
     async def _labels(self, claim: str) -> list[dict[str, str]]:
         found = await self._claim(claim)

@@ -25,7 +25,7 @@ async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_othe
         nodes = [one["status"]["nodeName"] for one in halves]
         refused = [failing.api_fault(Answer(500), f"/nodes/{node}$", "PATCH") for node in nodes]
         await product.patch(failing.pool_path, {"spec": {"disruption": CONSOLIDATES}})
-        await eventually(partial(_failed, refused, 3), seconds=90)
+        await eventually(partial(_failed, refused, 3))
         before = sum(rule.hits for rule in refused)
         await other.scale(0)
         await eventually(lambda: other.claims_are_gone(names(claims)), seconds=BOUND)
@@ -35,7 +35,7 @@ async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_othe
             await failing.node_is_in_service(node)
         for rule in refused:
             failing.pardon(rule)
-        await eventually(lambda: one_is_left(failing, names(halves)), seconds=120)
+        await eventually(lambda: one_is_left(failing, names(halves)))
         await eventually(lambda: failing.pods_run(2, small_pods(failing)))
 
 

@@ -15,8 +15,8 @@ from tests.scenarios.acts import AWAY, KILLED
 
 NEVER = 3600.0
 """Seconds for which a request is held that the worker does not live to see done."""
-LONG = timedelta(seconds=30)
-"""consolidateAfter of a node that the worker does not see through."""
+LONG = timedelta(seconds=60)
+"""consolidateAfter of a node that the worker does not see through; a worker stops, or starts, in much less."""
 
 
 @pytest.mark.row("000-d")

@@ -27,7 +27,7 @@ FAULTS_A_STEP = 20
 
 
 @pytest.mark.row("000-i")
-@pytest.mark.timeout(120 + FAULTS)
+@pytest.mark.timeout(900 + 2 * FAULTS)
 async def test_in_a_month_of_faults_no_node_is_empty_for_long_without_a_reason_that_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -28,10 +29,12 @@ async def test_a_node_that_pods_are_nominated_to_stays_and_goes_after_the_last_o
     async with product.scene("000-g", after=f"{AFTER.total_seconds():g}s") as scene:
         (claim,) = await scene.run(1)
         await _phantom(scene, 0)
+        await eventually(lambda: _nominated(scene, 0, claim["metadata"]["name"]))
         await scene.scale(0)
         for number in range(1, TIMES):
             await asyncio.sleep(EVERY)
             await _phantom(scene, number)
+            await eventually(partial(_nominated, scene, number, claim["metadata"]["name"]))
             await scene.product.delete(_path(scene, number - 1))
             await scene.claims_stand(names([claim]))
         last = await eventually(lambda: _nominated(scene, TIMES - 1, claim["metadata"]["name"]))

@@ -20,8 +20,8 @@ AGENT = {"key": "cni.example.com/agent-not-ready", "value": "true", "effect": "N
 PROXY = {"key": "proxy.example.com/not-ready", "effect": "NoSchedule"}
 STRANGER = {"key": "stranger.example.com/keep-out", "effect": "NoSchedule"}
 GPU = "nvidia.com/gpu"
-SHORT = 8
-"""Seconds for which a node of these tests is away at a time: less than half of the grace."""
+SHORT = 15
+"""Seconds for which a node of these tests is away at a time: less than half of the grace, and enough to be seen."""
 
 
 @pytest.mark.row("001-a")
@@ -51,7 +51,7 @@ async def test_a_startup_taint_that_comes_back_keeps_the_pending_pod_waiting(pro
         await _replace_the_pod(scene)
         await eventually(lambda: _a_pod_waits(scene))
         await eventually(lambda: _record(scene, claim, lambda found: found.endswith("Z/")))
-        await throughout(scene.one_node_was_bought, seconds=SHORT)
+        await throughout(scene.one_node_was_bought, seconds=8)
         await _taint(scene, node, off=AGENT)
         await eventually(lambda: scene.pods_run(1))
         assert [pod["spec"]["nodeName"] for pod in await scene.pods()] == [node]
@@ -62,7 +62,7 @@ async def test_a_startup_taint_that_comes_back_keeps_the_pending_pod_waiting(pro
 @pytest.mark.row("001-c")
 @CALM.scenario
 async def test_a_startup_taint_that_comes_back_and_stays_is_a_real_one_after_the_grace(product: Product) -> None:
-    async with product.scene("001-c", after="60s", startup_taints=[AGENT]) as scene:
+    async with product.scene("001-c", after="120s", startup_taints=[AGENT]) as scene:
         claim, node = await _up(scene)
         await _taint(scene, node, on=AGENT)
         began = _moment((await eventually(lambda: _record(scene, claim, bool))).rpartition(" ")[2].rstrip("/"))
@@ -79,7 +79,7 @@ async def test_a_startup_taint_that_comes_back_and_stays_is_a_real_one_after_the
 @CALM.scenario
 async def test_a_node_that_flaps_uses_its_grace_up(product: Product) -> None:
     """No stretch is as long as the grace; together they are, and the third has no whole one left."""
-    async with product.scene("001-c", after="60s") as scene:
+    async with product.scene("001-c", after="120s") as scene:
         (claim,) = await scene.run(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         for stretches in (1, 2):
@@ -101,12 +101,12 @@ async def test_a_node_that_flaps_uses_its_grace_up(product: Product) -> None:
 @pytest.mark.row("001-b")
 @CALM.scenario
 async def test_a_machine_that_reboots_keeps_its_pods_and_is_initialized_again(product: Product) -> None:
-    async with product.scene("001-b", after="30s") as scene:
+    async with product.scene("001-b", after="60s") as scene:
         (claim,) = await scene.run(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
         before = names(await scene.pods())
         boot_id = (await scene.node_is(node, ready="True"))["status"]["nodeInfo"]["bootID"]
-        await scene.trouble(NotReady(for_seconds=5, new_boot_id=True), node=node)
+        await scene.trouble(NotReady(for_seconds=SHORT, new_boot_id=True), node=node)
         await eventually(lambda: scene.node_is_cordoned_off(node))
         state = await eventually(partial(_went_through_initialization_again, scene, name))
         assert state.boot_id != boot_id and state.reboots == 1
@@ -114,7 +114,7 @@ async def test_a_machine_that_reboots_keeps_its_pods_and_is_initialized_again(pr
         initialized = [conditions(one)[labels.INITIALIZED_CONDITION] for one in (claim, after)]
         assert initialized[0] == initialized[1], "the condition never reverts"
         assert names(await scene.pods()) == before
-        await scene.pods_run(1)
+        await eventually(lambda: scene.pods_run(1))
         await scene.one_node_was_bought()
 
 
@@ -124,7 +124,7 @@ async def test_a_gpu_that_goes_with_its_kubelet_is_waited_for(product: Product) 
     async with product.scene("001-b", after="60s", types=["g4dn.xlarge"]) as scene:
         (claim,) = await scene.run(1, containers=pod_spec(scene.name, **{GPU: "1"})["containers"])
         node = claim["status"]["nodeName"]
-        await scene.trouble(NotReady(for_seconds=6), node=node)
+        await scene.trouble(NotReady(for_seconds=SHORT), node=node)
         await eventually(lambda: scene.node_is_cordoned_off(node))
         await product.patch_status(NODES.path(node), {"allocatable": {GPU: "0"}})
         await _replace_the_pod(scene)

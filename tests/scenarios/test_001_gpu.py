@@ -10,14 +10,14 @@ from tests.integration.product import Product
 from tests.scenarios.acts import CALM
 
 GPU = "nvidia.com/gpu"
-OUT_FOR = 8.0
+OUT_FOR = 15.0
 """Seconds for which the node is NotReady; the consolidation after it could be emptied is later than that."""
 
 
 @pytest.mark.row("001-b")
 @CALM.scenario
 async def test_a_gpu_node_that_is_not_ready_for_a_while_buys_no_second_one(product: Product) -> None:
-    async with product.scene("001-b", types=["g4dn.xlarge"], after="30s") as scene:
+    async with product.scene("001-b", types=["g4dn.xlarge"], after="60s") as scene:
         (claim,) = await scene.run(1, containers=pod_spec(scene.name, **{GPU: "1"})["containers"])
         node = claim["status"]["nodeName"]
         await scene.trouble(NotReady(for_seconds=OUT_FOR), node=node)

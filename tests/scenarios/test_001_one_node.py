@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from cli.lives import NodeLife
 from kube.resources import PODS
 from model import labels
 from sandbox.nodes.rules import AddTaint, LateDevices, NeverRegister, NotReady, SlowReady
@@ -11,7 +12,7 @@ from sandbox.nodes.userdata.join import Taint
 from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import Object, pod_spec
 from tests.integration.product import Product
-from tests.integration.scene import Scene, names, ready, reason
+from tests.integration.scene import Scene, ready, reason
 from tests.scenarios.acts import CALM, GRACE
 
 CILIUM = "node.cilium.io/agent-not-ready"
@@ -43,10 +44,10 @@ async def test_a_startup_taint_that_lasts_buys_no_second_node(product: Product) 
 @pytest.mark.row("001-b")
 @CALM.scenario
 async def test_a_node_that_is_not_ready_for_a_while_keeps_its_pending_pod(product: Product) -> None:
-    async with product.scene("001-b", after="30s") as scene:
+    async with product.scene("001-b", after="60s") as scene:
         (claim,) = await scene.run(1)
         node = claim["status"]["nodeName"]
-        await scene.trouble(NotReady(for_seconds=8), node=node)
+        await scene.trouble(NotReady(for_seconds=15), node=node)
         await eventually(lambda: scene.node_is_cordoned_off(node))
         await _replace_the_pod(scene)
         await eventually(lambda: scene.pods_run(1))
@@ -58,7 +59,7 @@ async def test_a_node_that_is_not_ready_for_a_while_keeps_its_pending_pod(produc
 @pytest.mark.row("001-c")
 @CALM.scenario
 async def test_a_node_that_does_not_come_back_is_replaced_after_the_grace_and_not_before(product: Product) -> None:
-    async with product.scene("001-c", after="60s") as scene:
+    async with product.scene("001-c", after="120s") as scene:
         (claim,) = await scene.run(1)
         node = claim["status"]["nodeName"]
         await scene.trouble(NotReady(), node=node)
@@ -96,7 +97,7 @@ async def test_an_instance_that_never_registers_is_replaced_at_the_deadline(prod
         await eventually(lambda: scene.event(first, "RegistrationTimeout"))
         await eventually(lambda: scene.pods_run(1))
         await eventually(lambda: scene.claims_are_gone([first]))
-        assert len(scene.alive()) == 1
+        await eventually(lambda: scene.instances_alive(1))
         await scene.nodes_were_bought(2)
 
 
@@ -110,7 +111,7 @@ async def test_a_launch_that_hangs_is_given_up_at_its_deadline_and_another_follo
         await eventually(lambda: scene.event(first, "LaunchTimeout"))
         scene.forgive(fault)
         await eventually(lambda: scene.pods_run(1))
-        assert first not in names(await scene.claims())
+        await eventually(lambda: scene.claims_are_gone([first]))
         await eventually(lambda: scene.instances_alive(1))
 
 
@@ -138,7 +139,7 @@ async def test_a_gpu_node_that_installs_drivers_is_slow_and_not_stuck(product: P
         name = claim["metadata"]["name"]
         await eventually(lambda: scene.is_blocked_by(name, labels.NODE_NOT_READY))
         life = await scene.life(name)
-        assert life.deadline and not life.overdue
+        assert life.deadline and life.node_name and not life.overdue
         await scene.one_node_was_bought()
         await scene.kubelet_is_ready(life.node_name)
         await _device_plugin_runs(scene, life.node_name)
@@ -153,8 +154,7 @@ async def test_a_startup_taint_that_stays_makes_the_node_overdue_everywhere(prod
         await scene.deploy(1)
         name = await eventually(lambda: scene.newest_claim(1))
         await eventually(lambda: scene.event(name, "InitializationOverdue", CILIUM))
-        life = await scene.life(name)
-        assert life.overdue and labels.STARTUP_TAINTS_EXIST in life.blocked_by
+        life = await eventually(lambda: _is_overdue(scene, name))
         await eventually(lambda: product.metric("tenure_overdue_total", nodepool=scene.name, phase="Initialization"))
         await throughout(scene.one_node_was_bought, seconds=5)
         await _remove_taints(scene, life.node_name)
@@ -173,6 +173,12 @@ async def _remove_taints(scene: Scene, node: str) -> None:
     found = await scene.product.kube.request("GET", f"/api/v1/nodes/{node}")
     kept = [taint for taint in found["spec"].get("taints") or () if taint["key"] != CILIUM]
     await scene.product.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": kept}})
+
+
+async def _is_overdue(scene: Scene, claim: str) -> NodeLife:
+    life = await scene.life(claim)
+    assert life.overdue and labels.STARTUP_TAINTS_EXIST in life.blocked_by, life
+    return life
 
 
 async def _is_in_time(scene: Scene, claim: str) -> None:

@@ -111,7 +111,7 @@ async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime) -> da
 
 
 @pytest.mark.row("002-c")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_what_is_deferred_for_two_weeks_happens_once_and_on_time_through_14_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -144,12 +144,13 @@ async def _again(fake: World, handle: Handle, first: Notice, number: int) -> Non
 
 
 @pytest.mark.row("002-c")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 async def test_what_aws_cancels_while_nobody_is_at_work_does_not_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     async with staged(monkeypatch) as (fake, skipping, workers):
         handle = await ready_under(fake, skipping, scheduledChange=DEFER)
         await notice(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
         await in_time(skipping, lambda: told(handle, "deferred until"))
+        await in_time(skipping, lambda: _rests(fake, handle))
         await workers.stop()
         await skipping.sleep(timedelta(hours=40))
         await notice(fake, skipping, handle, status="withdrawn")
@@ -161,7 +162,7 @@ async def test_what_aws_cancels_while_nobody_is_at_work_does_not_happen(monkeypa
 
 
 @pytest.mark.row("002-h")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("days_before", [6, 8], ids=["in the week of the change", "a week before it"])
 async def test_a_drain_begins_inside_its_window_across_a_change_of_summer_time(
     monkeypatch: pytest.MonkeyPatch, days_before: int
@@ -192,7 +193,7 @@ def _sunday(change: datetime) -> datetime:
 
 
 @pytest.mark.row("002-h")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fallback", ["drain", "notify"])
 async def test_that_no_window_lies_before_aws_acts_is_said_at_once(
     monkeypatch: pytest.MonkeyPatch, fallback: str

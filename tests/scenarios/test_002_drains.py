@@ -12,7 +12,7 @@ from tests.integration.product import Product
 from tests.integration.scene import Scene
 from tests.scenarios.acts import CALM
 
-SOON = 120.0
+SOON = 180.0
 """Seconds; the promises are ten and five, on a machine that has nothing else to do."""
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from cli.approve import tell_node
 from cli.exits import Refused
+from cli.lives import NodeLife
 from model.labels import DO_NOT_DISRUPT
 from model.remembered import ApproveEvent, RejectEvent
 from tests.integration.drains import protect
@@ -90,11 +91,11 @@ async def test_the_same_event_in_every_status_is_told_once(product: Product) -> 
         (claim,) = await running(scene, 1, MAINTENANCE)
         event = {"code": "instance-retirement", "id": "instance-event-002f", "not_before": "2036-12-01T04:00:00Z"}
         product.aws.set_status(instance_of(claim), events=[event])
-        await eventually(lambda: scene.event(name_of(claim), "InstanceUnhealthy", "2036-12-01T04:00"), seconds=120)
+        await eventually(lambda: scene.event(name_of(claim), "InstanceUnhealthy", "2036-12-01T04:00"), seconds=SOON)
         await throughout(lambda: scene.claims_stand([name_of(claim)]), seconds=75)
         assert await count(scene, name_of(claim), "InstanceUnhealthy") == 1
         product.aws.set_status(instance_of(claim), events=[event | {"not_before": "2036-12-02T04:00:00Z"}])
-        await eventually(lambda: scene.event(name_of(claim), "InstanceUnhealthy", "moved from 2036-12-01"), seconds=120)
+        await eventually(lambda: scene.event(name_of(claim), "InstanceUnhealthy", "moved from 2036-12-01"))
         product.aws.set_status(instance_of(claim))
 
 
@@ -110,8 +111,8 @@ async def test_a_failing_status_check_forces_the_node_unless_the_policy_only_wan
             await protect(scene, "true")
         for claim in (goes, kept):
             product.aws.set_status(instance_of(claim), instance="impaired", impaired_seconds=300)
-        await eventually(lambda: told.event(name_of(kept), "InstanceUnhealthy", "instanceStatus"), seconds=120)
-        await eventually(lambda: forced.claims_are_gone([name_of(goes)]), seconds=120)
+        await eventually(lambda: told.event(name_of(kept), "InstanceUnhealthy", "instanceStatus"), seconds=SOON)
+        await eventually(lambda: forced.claims_are_gone([name_of(goes)]), seconds=SOON)
         await throughout(lambda: told.claims_stand([name_of(kept)]), seconds=5)
         product.aws.set_status(instance_of(kept))
 
@@ -125,8 +126,7 @@ async def test_a_node_waits_for_approval_and_says_until_when(product: Product) -
         name = name_of(claim)
         announce(product, claim)
         await eventually(lambda: scene.is_blocked_by(name, "waits for approval until"), seconds=SOON)
-        life = await scene.life(name)
-        assert life.deadline is not None
+        life = await eventually(lambda: _has_a_deadline(scene, name))
         client = product.temporal
         with pytest.raises(Refused, match="by: '' is no name"):
             await tell_node(client, life.workflow_id, name, ApproveEvent(by=""))
@@ -154,6 +154,12 @@ async def test_a_budget_holds_for_what_is_voluntary_and_for_nothing_else(product
         await eventually(partial(_all_go, scene, names), seconds=SOON)
         await release_all(scene)
         await eventually(lambda: scene.claims_are_gone(names))
+
+
+async def _has_a_deadline(scene: Scene, name: str) -> NodeLife:
+    life = await scene.life(name)
+    assert life.deadline is not None, life
+    return life
 
 
 async def protect_all(scene: Scene) -> None:
@@ -208,7 +214,12 @@ async def test_an_instance_that_aws_stops_and_starts_is_kept_and_initialized_aga
         await eventually(partial(_ready, scene, claim, "True"))
         await eventually(lambda: scene.pods_run(1))
         await scene.one_node_was_bought()
-        assert not (await scene.life(name)).blocked_by
+        await eventually(lambda: _waits_for_nothing(scene, name))
+
+
+async def _waits_for_nothing(scene: Scene, name: str) -> None:
+    life = await scene.life(name)
+    assert not life.blocked_by, life
 
 
 async def _ready(scene: Scene, claim: dict[str, dict[str, str]], *statuses: str) -> None:

@@ -84,7 +84,7 @@ async def test_a_node_whose_reservation_expired_is_on_demand_and_has_not_drifted
         for one in there.reservations:
             product.aws.expire_reservation(one)
         await there.sync()
-        await eventually(partial(there.is_on_demand, claim), seconds=90)
+        await eventually(partial(there.is_on_demand, claim))
         await eventually(partial(there.scene.event, claim, "CapacityReservationLost"))
         await there.stays(claim, reserved=False)
         assert len(there.scene.alive()) == 1

@@ -9,8 +9,8 @@ from temporalio.client import WorkflowHandle
 from model.coordination import PoolState
 from model.labels import PLAN
 from model.observations import PoolSeen
-from tests.fakes.worker import World
-from tests.workflows.eventually import eventually
+from tests.fakes.worker import SHORTLY, World
+from tests.workflows.eventually import eventually, idle
 from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
 
@@ -32,6 +32,8 @@ class Static:
         await self.see()
 
     async def see(self, **more: Any) -> None:
+        """Not while a run may just be being continued: see `idle`."""
+        await idle(self.handle, patience=SHORTLY)
         self.number += 1
         found = self.fake.claims.found.values()
         going = sum("deletionTimestamp" in one["metadata"] for one in found)

@@ -73,7 +73,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And keeps nobody from the other source."""
-    monkeypatch.setattr("workflows.options.READ_WELL_AFTER", timedelta(seconds=2))
+    monkeypatch.setattr("workflows.options.READ_WELL_AFTER", timedelta(seconds=10))
     queue, statuses = fake.interruptions.queue, fake.interruptions.statuses
     missing = NotFound("no queue demo", code="QueueDoesNotExist")
     queue.faults = {"receive": [missing] * 3}
@@ -89,11 +89,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
         assert "**cannot be read**" in await details(handle)
         assert statuses.reads and (await state(handle)).statuses == SourceState()
         queue.send("i-a")
-
-        async def handled() -> bool:
-            return queue.empty
-
-        await in_time(skipping, handled)
+        await until(lambda: queue.empty)
         assert (await state(handle)).messages.failing_since == found.failing_since
 
         async def well() -> bool:

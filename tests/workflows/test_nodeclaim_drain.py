@@ -10,7 +10,7 @@ from model.kinds import LifecycleRules
 from model.labels import DISRUPTED_TAINT_KEY, NODECLAIM_TERMINATION_TIMESTAMP
 from model.lifecycle import Phase
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, latest, rolled, state_of
+from tests.workflows.eventually import TRIES, Handle, blocked, eventually, in_phase, in_time, latest, rolled, state_of
 from tests.workflows.lives import BUSY, pool, ready
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
@@ -97,7 +97,7 @@ async def test_time_held_runs_on_when_the_run_is_continued(
     await delete(fake, handle, **rules(whenBlocked="escalate", blockedFor="1h"))
     await eventually(lambda: blocked(handle, PDB))
     since = (await state_of(handle)).drain
-    for number in range(40):
+    for number in range(TRIES):
         fake.pods.blocked["web"] = f"budget {number}"
         if await rolled(fake.client, handle):
             break
@@ -116,9 +116,10 @@ async def test_a_voluntary_drain_that_is_held_is_given_up_and_the_permit_handed_
     handle = await ready(fake, skipping)
     pools = await pool(fake)
     hold(fake, reschedulable=False)
-    await empty(fake, skipping, handle, **rules(whenBlocked="giveUp", blockedFor="1s"))
+    await empty(fake, skipping, handle, **rules(whenBlocked="giveUp", blockedFor="9h"))
     await in_phase(handle, Phase.DRAIN)
     assert not in_service(fake)
+    await empty(fake, skipping, handle, **rules(whenBlocked="giveUp", blockedFor="1s"))
     await eventually(lambda: given_up(handle))
     assert in_service(fake) and "deletionTimestamp" not in fake.claims.found["a"]["metadata"]
     assert fake.claims.condition("a", "Drained") == "False GaveUp"
@@ -148,10 +149,9 @@ async def test_a_person_who_deletes_the_claim_of_a_voluntary_drain_ends_its_bein
     handle = await ready(fake, skipping)
     await pool(fake)
     hold(fake, reschedulable=False)
-    given = rules(whenBlocked="giveUp", blockedFor="2s")
-    await empty(fake, skipping, handle, **given)
+    await empty(fake, skipping, handle, **rules(whenBlocked="giveUp", blockedFor="9h"))
     await in_phase(handle, Phase.DRAIN)
-    await delete(fake, handle, **given)
+    await delete(fake, handle, **rules(whenBlocked="giveUp", blockedFor="2s"))
     await skipping.sleep(4)
     assert (await state_of(handle)).phase is Phase.DRAIN
     fake.pods.blocked.clear()

@@ -86,9 +86,9 @@ async def test_a_node_that_is_used_again_takes_its_wish_back(fake: World, skippi
 async def test_pods_that_come_and_go_start_the_wait_again(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready(fake, skipping)
     await pool(fake)
-    for _ in range(4):
+    for _ in range(6):
         await emptied(fake, skipping, handle)
-        await skipping.sleep(timedelta(seconds=20))
+        await skipping.sleep(timedelta(seconds=10))
         await fake.see(handle, **BUSY, policy="WhenEmpty/30s")
     assert (await state_of(handle)).phase is Phase.READY
     await emptied(fake, skipping, handle)

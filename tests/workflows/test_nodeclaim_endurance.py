@@ -11,7 +11,7 @@ from model.faults import BadInput, TryLater
 from model.lifecycle import Phase
 from model.outcomes import DrainPod
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, in_phase, in_time, latest, rolled, scheduled, state_of
+from tests.workflows.eventually import TRIES, Handle, in_phase, in_time, latest, rolled, scheduled, state_of
 from tests.workflows.lives import BUSY, delete, emptied, joined, launched, pause_for, pool, ready
 from workflows.nodepool import NodePoolWorkflow
 
@@ -55,7 +55,7 @@ async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
     fake.pods.place("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"
     await delete(fake, handle)
-    for number in range(40):
+    for number in range(TRIES):
         fake.pods.blocked["web"] = f"budget {number}"
         if await rolled(fake.client, handle):
             break

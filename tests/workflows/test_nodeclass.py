@@ -86,11 +86,11 @@ async def test_a_workflow_whose_outside_does_not_answer_says_since_when_and_asks
 ) -> None:
     fake.resolver.unanswered = ("SubnetsReady: RequestLimitExceeded",)
     handle = await node_class(fake)
-    await eventually(lambda: stumbles(handle, 1))
+    await eventually(lambda: stumbled(handle, 1))
     state = await handle.query(NodeClassWorkflow.state)
     assert state.stumbling_since is not None and "RequestLimitExceeded" in state.stumbles_over
     await skipping.sleep(timedelta(seconds=6))
-    await eventually(lambda: stumbles(handle, 2))
+    await eventually(lambda: stumbled(handle, 2))
     before = fake.resolver.resolved
     await skipping.sleep(timedelta(minutes=10))
     assert before + 9 <= fake.resolver.resolved <= before + 14
@@ -116,9 +116,9 @@ async def test_what_was_to_be_known_soon_and_is_not_is_asked_ever_more_slowly(
 ) -> None:
     fake.resolver.unanswered, fake.resolver.again_in = ("ValidationSucceeded: not yet",), timedelta(seconds=5)
     handle = await node_class(fake)
-    await eventually(lambda: stumbles(handle, 1))
+    await eventually(lambda: stumbled(handle, 1))
     await skipping.sleep(timedelta(seconds=29))
-    await eventually(lambda: stumbles(handle, 6))
+    await eventually(lambda: stumbled(handle, 6))
     await skipping.sleep(timedelta(minutes=5))
     assert fake.resolver.resolved <= 14
 
@@ -206,6 +206,11 @@ async def is_ready(handle: NodeClass, ready: str) -> bool:
 
 async def stumbles(handle: NodeClass, looks: int) -> bool:
     return (await handle.query(NodeClassWorkflow.state)).stumbles == looks
+
+
+async def stumbled(handle: NodeClass, looks: int) -> bool:
+    """As often at least: while a busy machine looks the next one may have come."""
+    return (await handle.query(NodeClassWorkflow.state)).stumbles >= looks
 
 
 async def says(handle: NodeClass, text: str) -> bool:

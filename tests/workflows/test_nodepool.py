@@ -13,8 +13,8 @@ from model.faults import BadInput
 from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn, Resume
 from model.observations import PoolSeen
 from tests.fakes.asker import AskerWorkflow
-from tests.fakes.worker import World
-from tests.workflows.eventually import eventually, in_time, rolled, scheduled
+from tests.fakes.worker import SHORTLY, World
+from tests.workflows.eventually import eventually, idle, in_time, rolled, scheduled
 from tests.workflows.lives import pause_for, pool
 from workflows import ids
 from workflows.nodepool import NodePoolWorkflow
@@ -81,7 +81,9 @@ async def test_a_permit_that_is_not_used_lapses_and_serves_the_next(fake: World,
     pools = await pool(fake, budgets=[{"nodes": "1"}])
     await ask(fake, skipping, pools, "a", "b")
     await in_time(skipping, lambda: granted(fake, "a"))
-    await skipping.sleep(timedelta(seconds=100))
+    (permit,) = await answers(fake, "a")
+    assert permit.until
+    await skipping.sleep(permit.until - await skipping.get_current_time() - timedelta(seconds=10))
     assert not await granted(fake, "b")
     await in_time(skipping, lambda: granted(fake, "b"), seconds=10)
 
@@ -240,6 +242,7 @@ async def test_older_observations_of_a_pool_are_dropped(fake: World, skipping: W
     pools = await pool(fake)
     await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=9, generation=2))
     await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=3, exists=False))
+    await skipping.sleep(timedelta(seconds=10))
     await eventually(lambda: shown(fake, nodes=0))
     assert (await pools.query(NodePoolWorkflow.state)).seen == PoolSeen(number=9, generation=2)
 
@@ -290,6 +293,7 @@ async def test_wishes_permits_and_pauses_outlive_continuing_as_new(
     await ask(fake, skipping, first, "a", "b")
     await in_time(skipping, lambda: refused(fake, "b"))
     for number in range(2, 20):
+        await idle(first, patience=SHORTLY)
         await first.signal(NodePoolWorkflow.seen, PoolSeen(number=number, generation=number))
     await in_time(skipping, lambda: rolled(fake.client, first))
     following: WorkflowHandle[NodePoolWorkflow, None] = fake.client.get_workflow_handle(first.id)

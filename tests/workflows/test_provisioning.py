@@ -20,8 +20,8 @@ from model.launches import FleetError, Member
 from model.lifecycle import Phase
 from model.observations import DemandSeen, Joining, MarksSeen
 from model.plans import LaunchDraft, PlanOutcome
-from tests.fakes.worker import World
-from tests.workflows.eventually import eventually, in_phase, in_time, rolled
+from tests.fakes.worker import SHORTLY, World
+from tests.workflows.eventually import eventually, idle, in_phase, in_time, rolled
 from workflows import ids
 from workflows.provisioning import ProvisioningWorkflow
 
@@ -44,7 +44,15 @@ async def provisioning(fake: World, state: ProvisioningState | None = None) -> P
     )
 
 
+def patient(fake: World) -> ProvisioningState:
+    """Whose window stays open."""
+    hour = timedelta(hours=1)
+    return ProvisioningState(cluster=fake.cluster, window=BatchWindow(idle=hour, longest=hour))
+
+
 async def demand(fake: World, handle: Provisioning, newest: datetime) -> None:
+    """Not while a run may just be being continued: see `idle`."""
+    await idle(handle, patience=SHORTLY)
     fake.number += 1
     await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=fake.number, pods=1, newest=newest))
 
@@ -73,7 +81,8 @@ async def planned_at(handle: Provisioning) -> list[datetime]:
 
 
 async def passes(fake: World, count: int) -> bool:
-    return len(fake.host.planned) == count
+    """So many at least: a pass whose answer was lost is made again."""
+    return len(fake.host.planned) >= count
 
 
 async def test_a_batch_closes_when_no_newer_pod_came_for_the_idle_time(
@@ -89,15 +98,18 @@ async def test_a_batch_closes_when_no_newer_pod_came_for_the_idle_time(
 async def test_pods_that_keep_coming_are_planned_after_the_longest_window(
     planning: World, skipping: WorkflowEnvironment
 ) -> None:
-    handle = await provisioning(planning)
+    """Their window is longer than usual, so that it is not idle while a busy machine tells of the next one."""
+    longest = timedelta(seconds=600)
+    window = BatchWindow(idle=timedelta(seconds=60), longest=longest)
+    handle = await provisioning(planning, ProvisioningState(cluster=planning.cluster, window=window))
     began = await skipping.get_current_time()
     last = began
-    while last - began < timedelta(seconds=16):
+    while last - began < 1.6 * longest:
         last = await skipping.get_current_time()
         await demand(planning, handle, last)
-        await skipping.sleep(timedelta(seconds=0.5))
+        await skipping.sleep(timedelta(seconds=30))
     first = (await planned_at(handle))[0]
-    assert timedelta(seconds=10) <= first - began and first < last
+    assert longest <= first - began and first < last
 
 
 async def test_pods_that_have_waited_already_are_planned_at_once(
@@ -110,10 +122,7 @@ async def test_pods_that_have_waited_already_are_planned_at_once(
 
 async def test_pods_that_lost_their_place_wait_for_no_batch(planning: World, skipping: WorkflowEnvironment) -> None:
     """Also while a window is open for others."""
-    state = ProvisioningState(
-        cluster=planning.cluster, window=BatchWindow(idle=timedelta(hours=1), longest=timedelta(hours=1))
-    )
-    handle = await provisioning(planning, state)
+    handle = await provisioning(planning, patient(planning))
     now = await skipping.get_current_time()
     await demand(planning, handle, now)
     await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=90, pods=2, newest=now, at_once=True))
@@ -122,8 +131,7 @@ async def test_pods_that_lost_their_place_wait_for_no_batch(planning: World, ski
 
 
 async def test_older_demand_is_no_new_demand(planning: World, skipping: WorkflowEnvironment) -> None:
-    planning.host.gate = asyncio.Event()
-    handle = await provisioning(planning)
+    handle = await provisioning(planning, patient(planning))
     now = await skipping.get_current_time()
     await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=5, pods=3, newest=now))
     await handle.signal(ProvisioningWorkflow.demand, DemandSeen(number=4, pods=1, newest=now))

@@ -7,8 +7,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from model.launches import LaunchRefused
 from model.observations import PoolSeen
-from tests.fakes.worker import World
-from tests.workflows.eventually import eventually, in_time, rolled, state_of
+from tests.fakes.worker import SHORTLY, World
+from tests.workflows.eventually import eventually, idle, in_time, rolled, state_of
 from tests.workflows.lives import launched, pool, ready
 from workflows.nodepool import NodePoolWorkflow
 
@@ -55,6 +55,7 @@ async def test_two_nodeclaims_that_never_join_make_it_false_and_two_failures_sur
     await never_joins(fake, skipping, "a")
     await in_time(skipping, shown(fake, "True"))
     for number in range(2, 12):
+        await idle(pools, patience=SHORTLY)
         await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=number, generation=1, usage=str(number)))
         await skipping.sleep(timedelta(seconds=1))
     await eventually(lambda: rolled(fake.client, pools))

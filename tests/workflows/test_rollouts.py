@@ -15,7 +15,7 @@ from model.registrations import StartEnded
 from model.rollouts import ApproveRollout, GateAnswer, Image, RejectRollout, RolloutState, Target
 from tests.fakes.rolling import Rolling, RollingPool, rolling
 from tests.fakes.rolling_workflow import RollingWorkflow
-from tests.workflows.eventually import eventually, in_time, scheduled
+from tests.workflows.eventually import eventually, in_time, rolled, scheduled
 
 GOOD = Target(pool="p", node_class="default", images=(Image(id="ami-good"),))
 BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
@@ -177,6 +177,7 @@ async def test_an_approval_outlives_the_worker_and_the_run(approved: Rolling, sk
     plan = await plan_of(approved)
     await approve(approved, plan)
     await approved.handle.signal(RollingWorkflow.roll)
+    await eventually(lambda: rolled(skipping.client, approved.handle))
     again = Rolling(approved.pool, skipping.client.get_workflow_handle_for(RollingWorkflow.run, approved.handle.id))
     await in_time(skipping, lambda: again.has_permits(1), seconds=20)
     assert await plan_of(again) == plan
