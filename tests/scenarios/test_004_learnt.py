@@ -154,7 +154,7 @@ async def test_each_kind_of_machine_launches_with_its_own_variant(product: Produ
                 assert _variant(images[image]) == wanted[instance_type]
             used = {claim["status"]["imageID"] for claim in claims.values()}
             assert len(used) == 4
-            await _one_template_for_each(scene, used)
+            await eventually(lambda: _one_template_for_each(scene, used))
 
 
 async def _between(product: Product, claim: Object, memory: int) -> int:
@@ -201,7 +201,8 @@ def _variant(image: str) -> str:
 
 
 async def _one_template_for_each(scene: Scene, images: set[str]) -> None:
-    """Of the NodePool's own templates: others play at the same time, and some with the same images."""
+    """Of the NodePool's own templates, once those of a trial are gone: others play at the same time, and some with the
+    same images."""
     made = await Outside(scene.product).templates(scene.name)
     found = await scene.product.images_of_templates(list(made.values()))
     assert sorted(found.values()) == sorted(images), f"launch templates of {found}"
