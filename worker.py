@@ -206,15 +206,18 @@ async def serve(
     launches, drains = launch_worker(temporal, settings, made), drain_worker(temporal, settings, made)
     reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
     counted = replicas.counted(temporal, launches.task_queue, cloud.clients.share)
-    async with launches, drains, worker, counted, builds.in_charge(temporal, name, build, readiness.wait_for):
-        await temporal_service.start_singletons(temporal, name, window(settings), events=settings.interruption_queue)
-        await start_schedules(temporal, name)
-        readiness.wait_for("")
-        log.info("worker runs", cluster=name, temporal=settings.temporal_address)
-        await others.come()
-        readiness.wait_for("stopping")
-        reading.cancel()
-        log.info("worker stops")
+    async with launches, drains, worker:
+        async with counted, builds.in_charge(temporal, name, build, readiness.wait_for):
+            await temporal_service.start_singletons(
+                temporal, name, window(settings), events=settings.interruption_queue
+            )
+            await start_schedules(temporal, name)
+            readiness.wait_for("")
+            log.info("worker runs", cluster=name, temporal=settings.temporal_address)
+            await others.come()
+            readiness.wait_for("stopping")
+            reading.cancel()
+            log.info("worker stops")
         # All at once: each gives what is under way its time, and leaving the block would be one after the other.
         await asyncio.gather(*(one.shutdown() for one in (worker, drains, launches)))
 
