@@ -32,8 +32,13 @@ class Call:
         return f"{self.what} {self.end}{tried}, {self.seconds:.1f} s"
 
     def as_json(self) -> dict[str, Any]:
-        ended = {"end": self.end, "seconds": round(self.seconds, 3)} if self.end else {"end": None, "seconds": None}
-        return {"at": self.at.isoformat(), "call": self.what, **ended, "tries": self.tries}
+        return {
+            "at": self.at.isoformat(),
+            "call": self.what,
+            "end": self.end or None,
+            "seconds": round(self.seconds, 3) if self.end else None,
+            "tries": self.tries,
+        }
 
 
 def calls(events: Iterable[HistoryEvent]) -> list[Call]:

@@ -87,9 +87,9 @@ async def _pod(client: Client, cluster: str, name: str) -> Pod:
 
 
 async def _one(connection: Connection, client: Client, life: NodeLife) -> Story:
-    made = asyncio.create_task(_made(connection, client, life))
-    story = await (_goes_on(client, connection.cluster, life) if life.open else _over(client, connection.cluster, life))
-    return replace(story, calls=await made)
+    tell = _goes_on if life.open else _over
+    story, made = await asyncio.gather(tell(client, connection.cluster, life), _made(connection, client, life))
+    return replace(story, calls=made)
 
 
 async def _made(connection: Connection, client: Client, life: NodeLife) -> Sequence[Call]:

@@ -16,7 +16,8 @@ from sandbox.processes import Process
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "SSL_CERT_FILE")
 GRACE = 60.0
-"""Seconds that a worker has to end in: what is under way has a third of them, and what it says at its end may wait."""
+"""Seconds that a worker has to end in, less than the chart gives it: what is under way has a third of them, and what it
+says at its end may wait."""
 
 
 class WorkerProcess(Process):

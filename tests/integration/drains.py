@@ -8,7 +8,6 @@ from typing import Any
 from kube.resources import NODE_CLAIMS, PODS
 from model.kinds.lifecycle_rules import DrainRules
 from model.labels import DO_NOT_DISRUPT
-from model.lifecycle import ClaimState
 from tests.integration.eventually import eventually
 from tests.integration.objects import Object, lifecycle_policy
 from tests.integration.scene import Scene
@@ -50,18 +49,22 @@ async def protect(scene: Scene, value: str) -> Object:
 
 
 async def delete_under(scene: Scene, claim: Object, **drain: Any) -> None:
-    """Delete a NodeClaim whose drain is under these rules; its workflow has been told of them."""
+    """Delete a NodeClaim whose drain is under these rules."""
     name = claim["metadata"]["name"]
+    await put_under(scene, name, **drain)
+    await scene.product.delete(NODE_CLAIMS.path(name))
+
+
+async def put_under(scene: Scene, claim: str, **drain: Any) -> None:
+    """These rules hold for its drain, and its workflow has been told."""
     await scene.make(lifecycle_policy(scene.name, scene.name, drain=drain))
-    life = scene.product.temporal.get_workflow_handle((await eventually(lambda: scene.life(name))).workflow_id)
     wanted = DrainRules.model_validate(drain)
 
     async def told() -> None:
-        rules = (await life.query("state", result_type=ClaimState)).seen.rules
+        rules = (await scene.state(claim)).seen.rules
         assert rules is not None and rules.drain == wanted, rules
 
     await eventually(told)
-    await scene.product.delete(NODE_CLAIMS.path(name))
 
 
 async def timed(check: Callable[[], Awaitable[Any]], what: str, *, within: float) -> float:

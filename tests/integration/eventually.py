@@ -14,7 +14,7 @@ T = TypeVar("T")
 PATIENCE = 150.0
 """Seconds; far beyond what anything takes here, so that a slow machine fails no test."""
 LOOK_EVERY = 0.4
-_NO_ANSWER = (
+NO_ANSWER = (
     RPCStatusCode.CANCELLED,
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.RESOURCE_EXHAUSTED,
@@ -40,7 +40,7 @@ async def eventually(check: Callable[[], Awaitable[T]], *, seconds: float = PATI
             if last:
                 raise
         except (RPCError, ApiError) as error:
-            if last or error.status not in _NO_ANSWER:
+            if last or error.status not in NO_ANSWER:
                 raise
         except aiohttp.ClientConnectionError:
             if last:

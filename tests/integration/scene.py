@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from temporalio.client import WorkflowHandle
+
 from cli.lives import NodeLife
 from kube.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
 from model import labels
+from model.lifecycle import ClaimState
 from sandbox.faults import Fault as ApiFault
 from sandbox.faults import Rule as ApiRule
 from sandbox.nodes.rules import Match, Rule, Trouble
@@ -175,6 +178,16 @@ class Scene:
         """Instances that are paid for."""
         found = self.product.aws.instances()["instances"]
         return [one["id"] for one in found if one["state"] in ALIVE and self._owns(one["tags"])]
+
+    async def workflow(self, claim: str) -> WorkflowHandle[Any, Any]:
+        """Of a NodeClaim's life, once visibility has it."""
+        found = await eventually(lambda: self.life(claim))
+        return self.product.temporal.get_workflow_handle(found.workflow_id)
+
+    async def state(self, claim: str) -> ClaimState:
+        """As its workflow has it."""
+        state: ClaimState = await (await self.workflow(claim)).query("state", result_type=ClaimState)
+        return state
 
     async def told(self) -> str:
         """Every NodeClaim's life so far, for whoever has to find out why a test failed."""

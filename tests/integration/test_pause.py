@@ -10,13 +10,12 @@ from temporalio.client import WorkflowHandle
 from cli.pause import Target, tell, wanted_pause
 from kube.resources import NAMESPACES, NODE_CLAIMS, NODES
 from model.drains import DrainState
-from model.kinds.lifecycle_rules import DrainRules
 from model.labels import PAUSE
 from model.lifecycle import ClaimState
 from model.messages import Resume
 from tests.integration.acts import Act
+from tests.integration.drains import put_under
 from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import lifecycle_policy
 from tests.integration.product import Product
 from tests.integration.scene import Scene
 
@@ -107,8 +106,8 @@ async def test_what_is_under_way_stops_within_seconds(product: Product) -> None:
     async with product.scene("under-way") as scene:
         (claim,) = await scene.run(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
-        await _keeps(scene, name, whenBlocked="giveUp", blockedFor="1h")
-        life = await _life(scene, name)
+        await put_under(scene, name, whenBlocked="giveUp", blockedFor="1h")
+        life = await scene.workflow(name)
         await scene.scale(0)
         await eventually(partial(_drains, scene, life, name))
         began = time.monotonic()
@@ -134,24 +133,6 @@ async def test_the_namespaces_annotation_pauses_the_whole_cluster(product: Produ
         finally:
             await annotate(product, path, None)
         await eventually(partial(scene.claims_are_gone, [name]))
-
-
-async def _keeps(scene: Scene, claim: str, **drain: Any) -> None:
-    """These rules hold for its drain, and its workflow has been told."""
-    await scene.make(lifecycle_policy(scene.name, scene.name, drain=drain))
-    life = await _life(scene, claim)
-    wanted = DrainRules.model_validate(drain)
-
-    async def told() -> None:
-        rules = (await life.query("state", result_type=ClaimState)).seen.rules
-        assert rules is not None and rules.drain == wanted, rules
-
-    await eventually(told)
-
-
-async def _life(scene: Scene, claim: str) -> Life:
-    found = await eventually(partial(scene.life, claim))
-    return scene.product.temporal.get_workflow_handle(found.workflow_id)
 
 
 async def _drains(scene: Scene, life: Life, claim: str) -> None:

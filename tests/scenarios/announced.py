@@ -37,9 +37,7 @@ async def knows(scene: Scene, claim: Object, interruption: dict[str, Any]) -> No
 
 
 async def state_of(scene: Scene, claim: Object) -> ClaimState:
-    life = scene.product.temporal.get_workflow_handle((await scene.life(name_of(claim))).workflow_id)
-    state: ClaimState = await life.query("state", result_type=ClaimState)
-    return state
+    return await scene.state(name_of(claim))
 
 
 def name_of(claim: Object) -> str:

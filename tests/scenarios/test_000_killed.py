@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.lifecycle import ClaimState, Phase
+from model.lifecycle import Phase
 from sandbox.faults import Cut, Delay, Rule
 from tests.integration.eventually import eventually
 from tests.integration.product import Product
@@ -70,7 +70,6 @@ async def _is_marked_and_not_deleted(scene: Scene, node: str, held: Rule) -> Non
 
 async def _empty_since(scene: Scene) -> datetime:
     (life,) = await scene.lives()
-    handle = scene.product.temporal.get_workflow_handle(life.workflow_id)
-    state: ClaimState = await handle.query("state", result_type=ClaimState)
+    state = await scene.state(life.name)
     assert state.seen.empty and state.seen.empty_since, state.seen
     return state.seen.empty_since

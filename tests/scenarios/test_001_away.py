@@ -93,7 +93,7 @@ async def test_a_node_that_flaps_uses_its_grace_up(product: Product) -> None:
         await _replace_the_pod(scene)
         await eventually(lambda: scene.newest_claim(2))
         await eventually(lambda: scene.event(name, "NotReadyGraceOver", node, "in 3 stretches"))
-        assert (await _state(scene, name)).flaps == 3
+        assert (await scene.state(name)).flaps == 3
         await eventually(lambda: scene.pods_run(1))
         await scene.nodes_were_bought(2)
 
@@ -211,15 +211,8 @@ async def _born(scene: Scene, claim: str) -> datetime:
     return _moment(found["metadata"]["creationTimestamp"])
 
 
-async def _state(scene: Scene, claim: str) -> ClaimState:
-    life = await scene.life(claim)
-    handle = scene.product.temporal.get_workflow_handle(life.workflow_id)
-    state: ClaimState = await handle.query("state", result_type=ClaimState)
-    return state
-
-
 async def _went_through_initialization_again(scene: Scene, claim: str) -> ClaimState:
-    state = await _state(scene, claim)
+    state = await scene.state(claim)
     phases = [step.phase for step in state.story]
     assert phases[-3:] == [Phase.READY, Phase.INITIALIZATION, Phase.READY], phases
     return state

@@ -11,22 +11,17 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from model.lifecycle import ClaimOutcome, ClaimState, Phase
+from tests.integration.eventually import NO_ANSWER
 from workflows.nodeclaim import NodeClaimWorkflow
 
 TRIES = 200
 PATIENCE = 120.0
 """Real seconds; the tests beside these may have both processors."""
 LOOK_EVERY = 0.05
-_NO_ANSWER = (
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.UNAVAILABLE,
-)
 Handle = WorkflowHandle[NodeClaimWorkflow, Any]
 
 
@@ -45,7 +40,7 @@ async def _found(holds: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await holds()
     except RPCError as error:
-        if error.status not in _NO_ANSWER:
+        if error.status not in NO_ANSWER:
             raise
         return False
 
