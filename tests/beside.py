@@ -12,17 +12,21 @@ import tempfile
 from contextlib import suppress
 from typing import IO
 
+from sandbox.launcher import AUTOGROUP
+
 PYTEST = (sys.executable, "-m", "pytest")
 PLAYED = ("tests/chaos", "tests/integration", "tests/scenarios")
 OTHERS = (("-m", "not sandbox"), ("-m", "sandbox", *(f"--ignore={one}" for one in PLAYED)))
 """One after the other."""
-GIVES_WAY = ("nice", "-n", "15", sys.executable, "-m", "tests.beside", "others")
-"""While the played ones need the processors the others get next to nothing."""
+GIVES_WAY = ("nice", "-n", "10", sys.executable, "-m", "tests.beside", "others")
+"""While the played ones need the processors the others get a tenth of what they do."""
 NONE_WERE_CHOSEN = 5
 
 
 def main() -> int:
     if sys.argv[1:] == ["others"]:
+        with suppress(OSError):
+            AUTOGROUP.write_text(str(os.nice(0)))
         return worst([subprocess.call([*PYTEST, *chosen]) for chosen in OTHERS])
     with tempfile.TemporaryFile("w+") as said:
         others = subprocess.Popen(GIVES_WAY, stdout=said, stderr=said, start_new_session=True)

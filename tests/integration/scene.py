@@ -102,6 +102,13 @@ class Scene:
         self._rules.append(rule)
         return rule
 
+    async def node_is_well_again(self, name: str) -> datetime:
+        """The kubelet of a node in trouble says that it is over: when."""
+        now = datetime.now(UTC).replace(microsecond=0)
+        told = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": now.isoformat()}
+        await self.product.patch_status(NODES.path(name), {"conditions": [told]})
+        return now
+
     def api_fault(self, fault: ApiFault, path: str, method: str) -> ApiRule:
         """Befalls workers' requests to paths that `path` is found in."""
         rule = self.product.faults.add(fault, path, method=method)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.launcher import AUTOGROUP
 from sandbox.processes import PartFailed, Process
 
 SLEEPS = "import time; print('began', flush=True); time.sleep(600)"
@@ -43,6 +44,10 @@ def alive(pid: int) -> bool:
     """Whether the process runs; a zombie that nobody has reaped yet does not."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def autogroup(pid: int) -> str:
+    return Path(f"/proc/{pid}/autogroup").read_text().strip()
 
 
 def python(code: str, log: Path, **options: object) -> Process:
@@ -94,6 +99,7 @@ async def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
 
 PARENT = """
 import asyncio, pathlib, sys
+from sandbox.launcher import AUTOGROUP
 from sandbox.processes import Process
 async def healthy(): return None
 async def main():
@@ -116,3 +122,16 @@ async def test_no_orphan_stays_when_the_parent_is_killed(tmp_path: Path) -> None
     parent.kill()
     await parent.wait()
     await until_true(lambda: not alive(child))
+
+
+@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel does not share the processors out by session")
+async def test_a_part_takes_no_more_of_the_processors_than_its_parent(tmp_path: Path) -> None:
+    log = tmp_path / "part.log"
+    command = ["nice", "-n", "7", sys.executable, "-c", PARENT, str(log), SLEEPS]
+    parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert parent.stdout
+    child = int(await parent.stdout.readline())
+    await until_began(log)
+    assert autogroup(child).endswith("nice 7")
+    parent.kill()
+    await parent.wait()

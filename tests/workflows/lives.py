@@ -21,6 +21,15 @@ NodeClass = WorkflowHandle[NodeClassWorkflow, None]
 JOINED: dict[str, Any] = {"node_name": "node-a", "node_count": 1}
 BUSY: dict[str, Any] = {**JOINED, "node_ready": True, "boot_id": "boot-1"}
 """A node that is Ready and runs a pod."""
+WHOLE_LIFE = [
+    Phase.LAUNCH,
+    Phase.REGISTRATION,
+    Phase.INITIALIZATION,
+    Phase.READY,
+    Phase.DRAIN,
+    Phase.TERMINATION,
+    Phase.GONE,
+]
 
 
 async def born(fake: World, skipping: WorkflowEnvironment, **spec: Any) -> NodeClaim:

@@ -7,7 +7,6 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
 from model.lifecycle import Phase
 from tests.fakes.worker import World
 from tests.workflows.eventually import (
@@ -16,23 +15,11 @@ from tests.workflows.eventually import (
     eventually,
     in_phase,
     in_time,
-    latest,
-    rolled,
     scheduled,
     state_of,
 )
-from tests.workflows.lives import BUSY, JOINED, born, delete, joined, launched, ready
+from tests.workflows.lives import BUSY, JOINED, WHOLE_LIFE, born, delete, joined, launched, ready
 from workflows.nodeclaim import NodeClaimWorkflow
-
-WHOLE_LIFE = [
-    Phase.LAUNCH,
-    Phase.REGISTRATION,
-    Phase.INITIALIZATION,
-    Phase.READY,
-    Phase.DRAIN,
-    Phase.TERMINATION,
-    Phase.GONE,
-]
 
 
 async def test_a_claim_made_by_hand_lives_and_dies(fake: World, skipping: WorkflowEnvironment) -> None:
@@ -233,39 +220,6 @@ async def test_older_and_repeated_observations_change_nothing(fake: World, skipp
     await skipping.sleep(timedelta(minutes=1))
     state = await state_of(handle)
     assert state.phase is Phase.READY and not state.seen.deleting
-
-
-async def test_a_long_life_continues_as_new_and_goes_on(
-    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 60)
-    handle = await ready(fake, skipping)
-    for number in range(30):
-        await fake.see(handle, **{**BUSY, "node_ready": bool(number % 2)})
-    await eventually(lambda: rolled(fake.client, handle))
-    follower = latest(fake.client, handle)
-    await delete(fake, follower)
-    outcome = await follower.result()
-    assert [step.phase for step in outcome.story] == WHOLE_LIFE
-    assert len(fake.instances.terminated) == 1
-
-
-async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
-    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a limit of a few events each run is left at its first calm wait."""
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 12)
-    first = await launched(fake, skipping)
-    handle = latest(fake.client, first)
-    fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])
-    await fake.see(handle, **JOINED)
-    await fake.see(handle, **BUSY)
-    await in_phase(handle, Phase.READY)
-    await delete(fake, handle)
-    outcome = await first.result()
-    assert await rolled(fake.client, first)
-    assert [step.phase for step in outcome.story] == WHOLE_LIFE
-    assert len(fake.fleet.calls) == 1 and len(fake.instances.terminated) == 1
 
 
 def lived(end: datetime, birth: datetime | None) -> timedelta:

@@ -1,0 +1,21 @@
+"""Temporal's own dev server in memory, with the search attributes that the workflows set."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+
+from sandbox.temporal import binary
+from workflows.attributes import DEADLINE, KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, PRICE
+
+
+@asynccontextmanager
+async def served_by_temporal() -> AsyncIterator[WorkflowEnvironment]:
+    """Time runs as on the wall."""
+    async with await WorkflowEnvironment.start_local(
+        data_converter=pydantic_data_converter,
+        dev_server_existing_path=str(binary()),
+        search_attributes=[*KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, DEADLINE, PRICE],
+    ) as environment:
+        yield environment
