@@ -177,14 +177,14 @@ async def serve(
             ],
         ),
     )
-    watch = WatchActivities(host)
+    watch, made = WatchActivities(host), ports(settings, temporal, cluster, cloud)
     events = InterruptionActivities(
         queue=cloud.queue,
         statuses=cloud.statuses,
         nodes=host,
+        drains=made.drained,
         metrics=InterruptionMetrics(meter_of(temporal), queue=settings.interruption_queue),
     )
-    made = ports(settings, temporal, cluster, cloud)
     name, build = settings.cluster_name, settings.temporal_worker_build_id
     await builds.refuse_without(temporal, name, build)
     worker = Worker(

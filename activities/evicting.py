@@ -57,6 +57,11 @@ class Evictor:
                     holds.append(surge)
         return [*holds, *await self._evict(leaving)]
 
+    @property
+    def evicted(self) -> Sequence[DrainPod]:
+        """Those that `tell` will speak of."""
+        return tuple(self._evicted)
+
     async def tell(self) -> None:
         """Of the pods that were evicted since the last time; with hundreds of nodes no other's pods wait for it."""
         while self._evicted:

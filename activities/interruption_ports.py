@@ -4,10 +4,12 @@
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from model.event_messages import QueueMessage
 from model.interruptions import Notice
+from model.outcomes import DrainPod
 from model.status_reports import StatusReport
 
 Standing = Literal["told", "repeated", "over", "foreign", "not yet", "later"]
@@ -35,6 +37,17 @@ class InstanceStatuses(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Leaving:
+    """A node that AWS takes back, and those of its pods that are told to go first."""
+
+    node: str
+    uid: str
+    tainted: bool
+    """By whomever."""
+    pods: Sequence[DrainPod]
+
+
 class NodeTeller(Protocol):
     """Who knows which NodeClaim's life an instance belongs to: the process that hosts the watch."""
 
@@ -42,6 +55,11 @@ class NodeTeller(Protocol):
         """Those of them that are this cluster's, as far as it is known now."""
         ...
 
-    async def notice(self, instance_id: str, notices: Sequence[Notice]) -> Standing:
-        """Tell the life of the instance's node; `told` once Temporal has accepted it."""
+    def leaving(self, instance_id: str, notices: Sequence[Notice]) -> Leaving | None:
+        """The instance's node, where its pods have to go before its life is asked; None where that decides."""
+        ...
+
+    async def notice(self, instance_id: str, notices: Sequence[Notice], left: Sequence[str] = ()) -> Standing:
+        """Tell the life of the instance's node; `told` once Temporal has accepted it. `left`: pods that were told to go
+        already, as `namespace/name`."""
         ...

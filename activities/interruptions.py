@@ -12,7 +12,9 @@ from typing import Any
 import structlog
 from temporalio import activity
 
+from activities.drain_ports import DrainPorts
 from activities.errors import faults_mapped, not_yet
+from activities.evacuating import Evacuation
 from activities.heartbeats import heartbeating
 from activities.interruption_metrics import InterruptionMetrics
 from activities.interruption_ports import EventQueue, InstanceStatuses, NodeTeller
@@ -38,17 +40,26 @@ class InterruptionActivities:
         queue: EventQueue,
         statuses: InstanceStatuses,
         nodes: NodeTeller,
+        drains: DrainPorts,
         metrics: InterruptionMetrics,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self._queue, self._nodes, self._metrics, self._now = queue, nodes, metrics, now
+        self._evacuation = Evacuation(drains)
         self._statuses = StatusReading(statuses=statuses, nodes=nodes, metrics=metrics, now=now)
 
     @activity.defn
     @faults_mapped
     async def read_queue(self, asked: QueueAsked) -> ReadingEnded:
         """Until the queue cannot be read."""
-        reading = QueueReading(asked.queue, queue=self._queue, nodes=self._nodes, metrics=self._metrics, now=self._now)
+        reading = QueueReading(
+            asked.queue,
+            queue=self._queue,
+            nodes=self._nodes,
+            evacuation=self._evacuation,
+            metrics=self._metrics,
+            now=self._now,
+        )
         counting = Counting(self._metrics.counted, activity.info().heartbeat_details, self._now())
         return await _while_here(
             lambda: _endless(reading.run), f"queue {asked.queue}", told=lambda: (counting.tally(),)

@@ -1,17 +1,19 @@
 """One stay at the queue: polls, coalesces what came per node, tells the nodes, and deletes what they have.
 
-Each poll is told and deleted before its poller asks again, so that no more is in memory than the polls under way
-bring. While polls come back full, more of them run side by side. What could not be told stays in the queue, and comes
+Pods that have to go at once are told first. Each poll is told and deleted before its poller asks again, so that no more
+is in memory than the polls under way bring. While polls come back full, more of them run side by side, and those that
+evacuated nodes are told later: the pods of the others come first. What could not be told stays in the queue, and comes
 again when SQS shows it again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import structlog
 
+from activities.evacuating import Evacuated, Evacuation
 from activities.interruption_metrics import InterruptionMetrics
 from activities.interruption_ports import EventQueue, NodeTeller, Standing
 from activities.patience import patiently
@@ -37,7 +39,15 @@ another queue."""
 FORGOTTEN: Final = timedelta(seconds=45)
 """After which nobody waits to be told any more: what was read in vain had come again by then, and so it is gone."""
 
+LATER: Final = 500
+"""Polls at most that wait to be told; of ten messages each."""
+LATER_BY: Final = 15.0
+"""Seconds for which they wait at most: SQS hides messages for 20."""
+LOOK_EVERY: Final = 0.25
+
 _Outcome = Standing | Literal["failed"]
+_Left = dict[str, Evacuated]
+"""By instance."""
 
 
 class QueueReading:
@@ -48,12 +58,15 @@ class QueueReading:
         queue: EventQueue,
         nodes: NodeTeller,
         metrics: InterruptionMetrics,
+        evacuation: Evacuation,
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._name, self._queue, self._nodes = name, queue, nodes
+        self._name, self._queue, self._nodes, self._evacuation = name, queue, nodes, evacuation
         self._metrics, self._now, self._sleep = metrics, now, sleep
         self._beside: set[asyncio.Task[None]] = set()
+        self._after: set[asyncio.Task[None]] = set()
+        """Polls that are told and deleted later."""
         self._away = 0.0
         """The last pause for want of anyone to tell; 0: there is somebody."""
         self._vain: datetime | None = None
@@ -67,9 +80,10 @@ class QueueReading:
                 if self._away:
                     await self._sleep(self._away)
         finally:
-            for task in self._beside:
+            under_way = (*self._beside, *self._after)
+            for task in under_way:
                 task.cancel()
-            await asyncio.gather(*self._beside, return_exceptions=True)
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _beside_it(self) -> None:
         """Until there is nothing more, or nobody to tell."""
@@ -83,31 +97,64 @@ class QueueReading:
         """One poll; how many messages it brought."""
         found = await patiently(lambda: self._queue.receive(self._name, wait=wait), sleep=self._sleep)
         if len(found) >= FULL and len(self._beside) < POLLS - 1 and not self._away:
-            task = asyncio.create_task(self._beside_it(), name="queue-poll")
-            self._beside.add(task)
-            task.add_done_callback(self._beside.discard)
-        await self._take(found)
-        return len(found)
-
-    async def _take(self, found: Sequence[QueueMessage]) -> None:
+            self._keep(self._beside, self._beside_it())
         for message in found:
             self._metrics.received(message)
-        outcomes = await self._tell(_by_instance(found))
+        left = await self._evacuate(_by_instance(found))
+        if left and self._beside and len(self._after) < LATER:
+            self._keep(self._after, self._take_later(found, left))
+        else:
+            await self._take(found, left)
+        return len(found)
+
+    def _keep(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="queue-poll")
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _take_later(self, found: Sequence[QueueMessage], left: _Left) -> None:
+        """Once the pods of all nodes were told to go, and before SQS shows the messages again."""
+        waited = 0.0
+        while self._beside and waited < LATER_BY:
+            await self._sleep(LOOK_EVERY)
+            waited += LOOK_EVERY
+        try:
+            await self._take(found, left)
+        except Exception as error:
+            log.error("messages not handled; they come again", queue=self._name, error=str(error)[:300])
+
+    async def _evacuate(self, said: dict[str, list[Notice]]) -> _Left:
+        begun = await asyncio.gather(*(self._evacuate_one(instance, notices) for instance, notices in said.items()))
+        return {instance: one for instance, one in zip(said, begun, strict=True) if one}
+
+    async def _evacuate_one(self, instance_id: str, notices: list[Notice]) -> Evacuated | None:
+        """What goes wrong here its drain does."""
+        try:
+            leaving = self._nodes.leaving(instance_id, notices)
+            return await self._evacuation.begin(leaving) if leaving else None
+        except Exception as error:
+            log.error("node not evacuated; its drain does it", instance=instance_id, error=str(error)[:300])
+            return None
+
+    async def _take(self, found: Sequence[QueueMessage], left: _Left) -> None:
+        outcomes = await self._tell(_by_instance(found), left)
         self._note_away(outcomes)
         done = [message for message in found if self._is_done(message, outcomes)]
         if done:
             await self._delete(done)
         if not self._away:
             self._metrics.read("queue")
+        for one in left.values():
+            await one.tell()
 
-    async def _tell(self, said: dict[str, list[Notice]]) -> dict[str, _Outcome]:
-        told = await asyncio.gather(*(self._tell_one(instance, notices) for instance, notices in said.items()))
+    async def _tell(self, said: dict[str, list[Notice]], left: _Left) -> dict[str, _Outcome]:
+        told = await asyncio.gather(*(self._tell_one(one, notices, left.get(one)) for one, notices in said.items()))
         return dict(zip(said, told, strict=True))
 
-    async def _tell_one(self, instance_id: str, notices: list[Notice]) -> _Outcome:
+    async def _tell_one(self, instance_id: str, notices: list[Notice], left: Evacuated | None) -> _Outcome:
         """What goes wrong with one keeps no other from being told."""
         try:
-            return await self._nodes.notice(instance_id, notices)
+            return await self._nodes.notice(instance_id, notices, left.pods if left else ())
         except Exception as error:
             log.error("message not handled; it comes again", instance=instance_id, error=str(error)[:300])
             return "failed"

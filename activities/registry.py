@@ -85,6 +85,18 @@ class Ports:
     qps: float = 200.0
     """Requests a second that the API server may be sent."""
 
+    @property
+    def drained(self) -> DrainPorts:
+        return DrainPorts(
+            claims=self.claims,
+            nodes=self.nodes,
+            pods=self.pods,
+            instances=self.instances,
+            events=self.events,
+            budgets=self.budgets,
+            rollouts=self.rollouts,
+        )
+
 
 def activities_of(ports: Ports) -> list[Callable[..., Any]]:
     """In the order of a node's life; then those of NodePools and EC2NodeClasses; then upkeep."""
@@ -125,16 +137,7 @@ def _launching(ports: Ports) -> LaunchActivities:
 
 
 def _draining(ports: Ports, looks: FirstLooks) -> DrainActivities:
-    drained = DrainPorts(
-        claims=ports.claims,
-        nodes=ports.nodes,
-        pods=ports.pods,
-        instances=ports.instances,
-        events=ports.events,
-        budgets=ports.budgets,
-        rollouts=ports.rollouts,
-    )
-    return DrainActivities(drained, qps=ports.qps, first_looks=looks)
+    return DrainActivities(ports.drained, qps=ports.qps, first_looks=looks)
 
 
 def _telling(ports: Ports, looks: FirstLooks) -> InterruptionActivities:

@@ -76,6 +76,8 @@ class Caches:
         self._deleted: deque[str] = deque(maxlen=_REMEMBERED_DELETIONS)
         self.going: set[str] = set()
         """NodeClaims whose instance AWS takes back: to plans they are being deleted already (`taken_back.py`)."""
+        self.evacuated: set[str] = set()
+        """NodeClaims whose pods are told to go for that before their workflows are told of it."""
         self._dirty = Dirty()
         self.changes = Changes()
 
@@ -170,6 +172,7 @@ class Caches:
             return
         del self.claims[name]
         self.going.discard(name)
+        self.evacuated.discard(name)
         if self._claim_by_instance.get(_instance(old.provider_id)) == name:
             del self._claim_by_instance[_instance(old.provider_id)]
         discard(self._claims_by_pool, old.pool, name)
@@ -254,6 +257,12 @@ class Caches:
         self.going ^= {name}
         self.changes.note("claim", name, claim)
         self.touch_pods()
+
+    def evacuate(self, name: str, *, evacuated: bool) -> None:
+        """Its pods are told to go, or, with False, that was so long ago that AWS has left it standing."""
+        self.evacuated = self.evacuated | {name} if evacuated else self.evacuated - {name}
+        self._dirty.claims.add(name)
+        self._woken()
 
     def touch_pods(self) -> None:
         """Something outside these caches changed which pods want a node."""

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 from temporalio.client import Client
 
-from activities.interruption_ports import Standing
+from activities.interruption_ports import Leaving, Standing
 from activities.ports import Instances, Offerings
 from activities.watch import WatchProgress
 from controller.disrupting import LOOK_AGAIN
@@ -135,14 +135,18 @@ class ClusterHost:
         caches = self._session.caches if self._session else None
         return frozenset(one for one in instance_ids if caches and caches.claim_on(one))
 
-    async def notice(self, instance_id: str, notices: Sequence[Notice]) -> Standing:
+    def leaving(self, instance_id: str, notices: Sequence[Notice]) -> Leaving | None:
+        """The instance's node, where its pods have to go before its life is asked."""
+        return self._session.leaving(instance_id, notices) if self._session else None
+
+    async def notice(self, instance_id: str, notices: Sequence[Notice], left: Sequence[str] = ()) -> Standing:
         """Tell a node's life what AWS says of its instance; caches that are too old still know what they knew."""
         session = self._session
         if session is None:
             return "later"
         session.hear(instance_id, notices)
         known = resources.NODE_CLAIMS.plural not in session.stale(FRESH_WITHIN)
-        return await self._noticing.notice(session.caches, instance_id, notices, known=known)
+        return await self._noticing.notice(session.caches, instance_id, notices, left=left, known=known)
 
     def _able(self) -> tuple[Session | None, str]:
         """The session while it knows enough to plan; else None, and why."""

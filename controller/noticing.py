@@ -19,6 +19,7 @@ from activities.interruption_ports import Standing
 from controller.caches import Caches
 from model.facts import ClaimFact
 from model.interruptions import Notice, Notices
+from model.steps import TOLD_OF
 from workflows import ids
 
 log = structlog.get_logger(__name__)
@@ -57,8 +58,11 @@ class Noticing:
         self._sending = asyncio.Semaphore(AT_ONCE)
         self._launching_at: tuple[datetime, bool] | None = None
 
-    async def notice(self, caches: Caches, instance_id: str, notices: Sequence[Notice], *, known: bool) -> Standing:
-        """One at a time for each instance. `known`: the caches hold every NodeClaim there is at present.
+    async def notice(
+        self, caches: Caches, instance_id: str, notices: Sequence[Notice], *, known: bool, left: Sequence[str] = ()
+    ) -> Standing:
+        """One at a time for each instance. `known`: the caches hold every NodeClaim there is at present; `left`: pods
+        that were told to go already.
 
         Raises what Temporal refuses for good, which no repeat would help."""
         claim = caches.claim_on(instance_id)
@@ -72,7 +76,8 @@ class Noticing:
             news = self._news(instance_id, worth)
             if not news:
                 return "repeated"
-            standing = await self._tell(claim, Notices(instance_id=instance_id, notices=tuple(news)))
+            said = Notices(instance_id=instance_id, notices=tuple(news), left=tuple(left)[:TOLD_OF])
+            standing = await self._tell(claim, said)
             if standing == "told":
                 self._remember(instance_id, news)
             return standing

@@ -12,6 +12,7 @@ from typing import Final
 
 from temporalio.client import Client
 
+from activities.interruption_ports import Leaving
 from activities.ports import Instances, Offerings
 from controller import gates
 from controller.asking import Asking
@@ -222,6 +223,10 @@ class Session:
         claim = self.caches.claim_on(instance_id)
         if claim is not None:
             self._taken.hear(claim, notices)
+
+    def leaving(self, instance_id: str, notices: Sequence[Notice]) -> Leaving | None:
+        claim = self.caches.claim_on(instance_id)
+        return self._taken.leaving(claim, notices) if claim is not None else None
 
     async def plan(self, request: PlanRequest) -> PlanOutcome:
         """A try of a plan that is under way joins it, so that nothing is created twice."""

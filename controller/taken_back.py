@@ -1,7 +1,8 @@
 """What AWS takes back by announcement: nodes that are leaving before anybody deleted them, and pools that are short.
 
 `noticing.py` tells the nodes' workflows, which delete their NodeClaims one after the other. Here all of it is known as
-soon as it is read: so one plan replaces the nodes of a storm, and none is bought where they were taken from.
+soon as it is read: so one plan replaces the nodes of a storm, and none is bought where they were taken from, and pods
+that nothing holds are told to go before any workflow is.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,19 +11,20 @@ from typing import Final
 
 import structlog
 
+from activities.interruption_ports import Leaving
 from controller.caches import Caches
+from kube.drain import first_out
 from model.catalogue import UnavailableOffering
 from model.facts import ClaimFact
 from model.interruptions import EventKind, Notice
 from model.kinds import LifecycleRules
 from model.marks import mark_of_taken
 from model.observations import MarksSeen
-from policy.interruption_rules import rules_of
+from policy.interruption import leaves_at_once
+from policy.interruption_rules import TAKES, rules_of
 
 log = structlog.get_logger(__name__)
 
-TAKES: Final[frozenset[EventKind]] = frozenset({"spotInterruption", "capacityReservationInterruption"})
-"""Kinds by which AWS takes capacity back: Karpenter marks pools for these (reference 5.3)."""
 LEAVES_WITHIN: Final = timedelta(minutes=5)
 """AWS gives two minutes. What stands for longer is there to stay, whatever was said."""
 ANEW_AFTER: Final = timedelta(seconds=30)
@@ -45,15 +47,35 @@ class TakenBack:
         self._marks: dict[_Pool, UnavailableOffering] = {}
         self._until: dict[str, datetime] = {}
         """By NodeClaim, until when it is taken to be leaving."""
+        self._evacuated: dict[str, datetime] = {}
+        """Likewise, those whose pods were told to go before their workflows."""
 
     def hear(self, claim: ClaimFact, notices: Sequence[Notice]) -> None:
         """Repeats are harmless, and what comes too late is nothing."""
         now = self._now()
-        for one in notices:
+        for one in _takes(notices, now):
             said = min(one.at, now)
-            if one.kind in TAKES and one.status == "announced" and now < said + LEAVES_WITHIN:
-                self._mark(claim, said, now)
-                self._take(claim, one.kind, said + LEAVES_WITHIN)
+            self._mark(claim, said, now)
+            self._take(claim, one.kind, said + LEAVES_WITHIN)
+
+    def leaving(self, claim: ClaimFact, notices: Sequence[Notice]) -> Leaving | None:
+        """Whose pods have to go now, without asking anybody; from here on nobody is told that it is empty."""
+        now, rules = self._now(), self._rules(claim.pool)
+        heard = _takes(notices, now)
+        for one in heard:
+            self._mark(claim, min(one.at, now), now)
+        if claim.deleting or not claim.initialized or not any(leaves_at_once(rules, one.kind) for one in heard):
+            return None
+        nodes = self._caches.nodes_of(claim)
+        if len(nodes) != 1 or nodes[0].deleting:
+            return None
+        (node,) = nodes
+        pods = first_out(self._caches.occupancy.pods(node.name).values(), now)
+        if not pods:
+            return None
+        self._evacuated[claim.name] = now + LEAVES_WITHIN
+        self._caches.evacuate(claim.name, evacuated=True)
+        return Leaving(node=node.name, uid=node.uid, tainted=bool(node.taints), pods=pods)
 
     def marks(self, now: datetime) -> Sequence[UnavailableOffering]:
         """Of the last minutes."""
@@ -62,13 +84,16 @@ class TakenBack:
     @property
     def next(self) -> datetime | None:
         """When to look again though nothing changed."""
-        return min(self._until.values(), default=None)
+        return min((*self._until.values(), *self._evacuated.values()), default=None)
 
     def look(self, now: datetime) -> None:
         """What AWS left standing is as it was before."""
         for name in [name for name, until in self._until.items() if until <= now or name not in self._caches.going]:
             del self._until[name]
             self._caches.take_back(name, taken=False)
+        for name in [name for name, until in self._evacuated.items() if until <= now]:
+            del self._evacuated[name]
+            self._caches.evacuate(name, evacuated=False)
 
     def _take(self, claim: ClaimFact, kind: EventKind, until: datetime) -> None:
         """Unless its NodePool takes no orders from AWS for this."""
@@ -91,3 +116,9 @@ class TakenBack:
         self._marks = {key: one for key, one in self._marks.items() if one in live}
         log.info("capacity pool marked: AWS takes back from it", type=mark.instance_type, zone=mark.zone)
         self._tell(MarksSeen(unavailable=live))
+
+
+def _takes(notices: Sequence[Notice], now: datetime) -> list[Notice]:
+    """What takes capacity back, and may still come true."""
+    announced = (one for one in notices if one.kind in TAKES and one.status == "announced")
+    return [one for one in announced if now < min(one.at, now) + LEAVES_WITHIN]

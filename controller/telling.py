@@ -196,7 +196,9 @@ class Telling:
             nodes=nodes,
             policy=pool.policy if pool else "",
             occupied=any(self._caches.occupancy.occupied(name) for name in names)
-            or (known.unplanned and told_since is None),
+            or (known.unplanned and told_since is None)
+            # Emptied because AWS takes it back: its workflow is told of that, and has no use for this.
+            or claim.name in self._caches.evacuated,
             expected=self._nominations.expected(claim.name),
             expected_until=self._away.lapse(claim, self._nominations, now),
             vacant_since=vacant_since or self._unseen(claim),

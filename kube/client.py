@@ -35,6 +35,7 @@ _CONNECT_TIMEOUT = 5.0
 _TOKEN_CHECK = 60.0
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 Pure rules on facts: `pods.py` applies them to a live list, `controller/digests.py` to the caches.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -84,7 +84,7 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         name=fact.name,
         waits=waited,
         evictable=waited and not fact.deleting and not held,
-        group=(2 if fact.priority_class in CRITICAL else 0) + (1 if fact.daemonset else 0),
+        group=_group(fact),
         reschedulable=reschedulable(fact),
         protected=held and not fact.finished,
         why_not=_why_not(fact, waited, held),
@@ -96,6 +96,30 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         labels=fact.labels,
         ready=_ready(pod),
     )
+
+
+def first_out(pods: Iterable[PodFact], now: datetime) -> tuple[DrainPod, ...]:
+    """Of the pods of a node those that a drain evicts at its first look, as far as the caches tell."""
+    waited = [pod for pod in pods if waits(pod, now)]
+    first = min((_group(pod) for pod in waited), default=0)
+    return tuple(
+        DrainPod(
+            uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            waits=True,
+            evictable=True,
+            group=first,
+            reschedulable=reschedulable(pod),
+            labels=pod.labels,
+        )
+        for pod in waited
+        if _group(pod) == first and not pod.deleting and not protected(pod.do_not_disrupt, pod.started, now)
+    )
+
+
+def _group(pod: PodFact) -> int:
+    return (2 if pod.priority_class in CRITICAL else 0) + (1 if pod.daemonset else 0)
 
 
 def _why_not(fact: PodFact, waited: bool, held: bool) -> str:

@@ -1,6 +1,7 @@
 """The API server's answers and a connection's failures as `model.faults`: the one mapping of this package."""
 
 import json
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -31,6 +32,12 @@ def status_of(body: bytes) -> Json:
     except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) and parsed.get("kind") == "Status" else {}
+
+
+def is_another(code: int, body: bytes) -> bool:
+    """Where a patch names a UID, the API server does not answer with a conflict as for deletions: it says immutable."""
+    causes = (status_of(body).get("details") or {}).get("causes") or ()
+    return code == HTTPStatus.UNPROCESSABLE_ENTITY and any(one.get("field") == "metadata.uid" for one in causes)
 
 
 def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> Fault:

@@ -5,9 +5,10 @@ is decided again when the kubelet wrote in between.
 """
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
-from kube.client import KubeClient
+from kube.client import JSON_PATCH, KubeClient
 from kube.errors import Json
 from kube.facts import node_fact
 from kube.objects import Objects
@@ -20,6 +21,8 @@ from model.kinds import NodeClaim, Taint
 from model.outcomes import NodeState
 
 _LB: Final = labels.EXCLUDE_FROM_LOAD_BALANCERS
+_TAINTS: Final = "/spec/taints"
+_TAINT: Final = {"key": labels.DISRUPTED_TAINT_KEY, "effect": labels.NO_SCHEDULE}
 
 
 class KubeNodes(Annotating):
@@ -58,6 +61,14 @@ class KubeNodes(Annotating):
     async def mark_disrupted(self, name: str) -> NodeState | None:
         node = await self._nodes.change(name, _disruption)
         return node_state(node) if node else None
+
+    async def mark_disrupted_at_once(self, name: str, uid: str, *, tainted: bool) -> bool:
+        patch = _marking(uid, tainted=tainted)
+        answer = await self._client.send("PATCH", NODES.path(name), body=patch, content_type=JSON_PATCH)
+        if answer.ok or answer.code == HTTPStatus.NOT_FOUND:
+            return answer.ok
+        # It is not as it was known: another one, tainted by now, or not any more.
+        return await self._nodes.change(name, _disruption, uid=uid) is not None
 
     async def unmark_disrupted(self, name: str) -> bool:
         return await self._nodes.change(name, _no_disruption) is not None
@@ -138,13 +149,23 @@ def _is_disrupted(taint: Json) -> bool:
     return bool(taint["key"] == labels.DISRUPTED_TAINT_KEY and taint["effect"] == labels.NO_SCHEDULE)
 
 
+def _marking(uid: str, *, tainted: bool) -> list[Json]:
+    """All of it is refused where the Node is not as it was known. What is tested for null is not there."""
+    label = _LB.replace("~", "~0").replace("/", "~1")
+    first = [{"op": "test", "path": _TAINTS, "value": None}, {"op": "add", "path": _TAINTS, "value": [_TAINT]}]
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        *([{"op": "add", "path": f"{_TAINTS}/-", "value": _TAINT}] if tainted else first),
+        {"op": "add", "path": f"/metadata/labels/{label}", "value": labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE},
+    ]
+
+
 def _disruption(node: Json) -> Json | None:
     held = node["spec"].get("taints") or []
     marks = node["metadata"].get("labels") or {}
     patch: Json = {}
     if not any(_is_disrupted(one) for one in held):
-        mine = {"key": labels.DISRUPTED_TAINT_KEY, "effect": labels.NO_SCHEDULE}
-        patch["spec"] = {"taints": [*held, mine]}
+        patch["spec"] = {"taints": [*held, _TAINT]}
     if _LB not in marks:
         patch["metadata"] = {"labels": {_LB: labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE}}
     return patch or None

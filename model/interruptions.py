@@ -60,3 +60,5 @@ class Notices(Message):
 
     instance_id: str
     notices: tuple[Notice, ...]
+    left: tuple[str, ...] = ()
+    """Pods that were told to go already, as `namespace/name`."""

@@ -11,11 +11,14 @@ from model.absence import lasting
 from model.base import Value
 from model.drains import PodsHeld
 from model.interruptions import EventKind
+from model.kinds import LifecycleRules
 from model.kinds.interruption_rules import Action
 from model.labels import SPOT
 from model.lifecycle import ClaimState
 from model.remembered import Event
-from policy.interruption_rules import AWAY, LATER, Times, opening, rules_of, times_of, workloads_of
+from policy.drain import surges
+from policy.hook_rules import hooks_of
+from policy.interruption_rules import AWAY, LATER, TAKES, Times, opening, rules_of, times_of, workloads_of
 from policy.notices import events_of
 
 Doing = Literal["nothing", "wait", "ask", "drain", "terminate", "stop"]
@@ -71,6 +74,15 @@ def live(state: ClaimState) -> tuple[Event, ...]:
 
 def acts(state: ClaimState, now: datetime) -> bool:
     return decide_interruption(state, now).do in ACTING
+
+
+def leaves_at_once(rules: LifecycleRules | None, kind: EventKind) -> bool:
+    """Whether pods of a node that AWS takes back are told to go before the node's workflow is asked: its first look at
+    them would do nothing else. Not where a hook comes before, or a new pod."""
+    ruled = rules_of(rules, kind)
+    if kind not in TAKES or ruled.action != "drain" or ruled.voluntary:
+        return False
+    return not hooks_of(rules, "beforeDrain") and not surges(rules.drain if rules else None)
 
 
 def approvable(state: ClaimState) -> tuple[Event, ...]:

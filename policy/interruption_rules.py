@@ -38,6 +38,8 @@ LATER: Final[frozenset[EventKind]] = frozenset(
     {"rebalanceRecommendation", "scheduledChange", "instanceStatus", "systemStatus"}
 )
 """Kinds that leave time: the others are handled at once, or ignored."""
+TAKES: Final[frozenset[EventKind]] = frozenset({"spotInterruption", "capacityReservationInterruption"})
+"""Kinds by which AWS takes capacity back: Karpenter marks pools for these (reference 5.3)."""
 LEAD: Final = timedelta(minutes=10)
 AWAY: Final = timedelta(minutes=15)
 """Of an instance that Tenure stops and starts."""

@@ -75,17 +75,16 @@ class Scene:
         self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
         self.commands = CommandActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
         self.budgets, self.rollouts = FakeBudgets(), FakeRollouts()
-        self.draining = DrainActivities(
-            DrainPorts(
-                claims=self.claims,
-                nodes=self.nodes,
-                pods=self.pods,
-                instances=self.instances,
-                events=self.events,
-                budgets=self.budgets,
-                rollouts=self.rollouts,
-            )
+        self.drained = DrainPorts(
+            claims=self.claims,
+            nodes=self.nodes,
+            pods=self.pods,
+            instances=self.instances,
+            events=self.events,
+            budgets=self.budgets,
+            rollouts=self.rollouts,
         )
+        self.draining = DrainActivities(self.drained)
         self.repairing = RepairActivities(
             claims=self.claims, nodes=self.nodes, instances=self.instances, events=self.events
         )

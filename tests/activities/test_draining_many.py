@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from activities.drain_ports import DrainPorts
 from activities.draining import LOOK_COSTS, SHARE, DrainActivities
 from activities.ports import DrainPod, Eviction
 from model.steps import ClaimRef, DrainAsked
@@ -86,13 +85,4 @@ def _asked(name: str, patience: float = PATIENCE) -> DrainAsked:
 
 
 def _draining(scene: Scene) -> DrainActivities:
-    ports = DrainPorts(
-        claims=scene.claims,
-        nodes=scene.nodes,
-        pods=scene.pods,
-        instances=scene.instances,
-        events=scene.events,
-        budgets=scene.budgets,
-        rollouts=scene.rollouts,
-    )
-    return DrainActivities(ports, qps=QPS)
+    return DrainActivities(scene.drained, qps=QPS)

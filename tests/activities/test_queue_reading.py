@@ -6,12 +6,17 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities import queue_reading
+from activities.evacuating import Evacuation
+from activities.interruption_ports import Leaving
 from activities.queue_reading import POLLS, QueueReading
 from model.event_messages import EventParsed
 from model.faults import Forbidden, NotFound, TryLater
+from tests.fakes.drains import drain_ports
 from tests.fakes.interruptions import FakeInterruptions, rebalance
+from tests.fakes.kubernetes import FakeNodes, FakePods
 from tests.fakes.turns import turns
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -22,17 +27,35 @@ class Scene(FakeInterruptions):
         super().__init__()
         self.now = datetime.now(UTC)
         self.pauses: list[float] = []
+        self.machines, self.pods = FakeNodes(), FakePods()
         self.reading = QueueReading(
-            "demo", queue=self.queue, nodes=self.nodes, metrics=self.metrics, now=lambda: self.now, sleep=self.sleep
+            "demo",
+            queue=self.queue,
+            nodes=self.nodes,
+            evacuation=Evacuation(drain_ports(nodes=self.machines, pods=self.pods)),
+            metrics=self.metrics,
+            now=lambda: self.now,
+            sleep=self.sleep,
         )
 
+    def takes(self, number: int) -> None:
+        """AWS takes back the instance of a node with a pod."""
+        node = f"node-{number}"
+        self.machines.join(node, f"aws:///us-west-2a/i-{number}")
+        self.pods.place(node, f"pod-{number}")
+        self.nodes.evacuated[f"i-{number}"] = Leaving(
+            node=node, uid=f"uid-{node}", tainted=False, pods=tuple(self.pods.by_node[node])
+        )
+        self.queue.send(f"i-{number}")
+
     async def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
+        if seconds != queue_reading.LOOK_EVERY:
+            self.pauses.append(seconds)
         await asyncio.sleep(0)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[asyncio.Task[None]]:
-        task = asyncio.create_task(self.reading.run())
+        task = asyncio.ensure_future(ActivityEnvironment().run(self.reading.run))
         try:
             yield task
         finally:
@@ -175,6 +198,53 @@ async def test_more_polls_run_while_they_come_back_full(scene: Scene) -> None:
         scene.queue.most_polls = 0
         await scene.until(lambda: len(scene.queue.read) > polled + 2)
     assert scene.queue.most_polls == 1
+
+
+async def test_pods_that_have_to_go_at_once_are_told_before_the_life_is_and_it_hears_which(scene: Scene) -> None:
+    scene.nodes.gate = asyncio.Event()
+    scene.takes(1)
+    async with scene.read():
+        await scene.until(lambda: scene.nodes.under_way == 1)
+        assert scene.pods.evicted == ["pod-1"] and scene.queue.deleted == []
+        scene.nodes.gate.set()
+        await scene.until_done()
+    assert scene.nodes.left["i-1"] == ["default/pod-1"]
+
+
+async def test_of_a_storm_all_pods_are_told_before_any_life_is(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_reading, "LATER_BY", float("inf"))
+    scene.nodes.gate = asyncio.Event()
+    for number in range(500):
+        scene.takes(number)
+    async with scene.read():
+        await scene.until(lambda: scene.nodes.under_way > 0)
+        assert len(scene.pods.evicted) == 500
+        scene.nodes.gate.set()
+        await scene.until_done()
+    assert len({instance for instance, _ in scene.nodes.told}) == 500
+    assert len(scene.queue.deleted) == 500
+
+
+async def test_a_reader_that_is_killed_before_it_told_anyone_loses_nothing(scene: Scene) -> None:
+    for number in range(50):
+        scene.takes(number)
+    async with scene.read():
+        await scene.until(lambda: len(scene.pods.evicted) == 50)
+    assert len(scene.queue.deleted) + len(scene.queue.hidden) + len(scene.queue.visible) == 50
+    scene.queue.show_again()
+    async with scene.read():
+        await scene.until_done()
+    assert len({instance for instance, _ in scene.nodes.told}) == 50
+    assert len(scene.pods.evicted) == 50
+
+
+async def test_where_messages_never_end_lives_are_told_all_the_same(scene: Scene) -> None:
+    scene.takes(1)
+    async with scene.read():
+        for number in range(20_000):
+            scene.queue.send(f"x-{number}")
+        await scene.until(lambda: bool(scene.nodes.heard("i-1")))
+        assert scene.queue.visible
 
 
 async def test_no_more_is_in_memory_than_the_polls_bring(scene: Scene) -> None:

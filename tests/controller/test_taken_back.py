@@ -48,6 +48,12 @@ class Scene(World):
         notice = Notice.model_validate({"kind": kind, "id": "terminate", "at": at(seconds), **more})
         self.taken.hear(self.caches.claims[name], [notice])
 
+    def first_out(self, name: str, kind: str = "spotInterruption", **more: Any) -> list[str] | None:
+        """The pods that have to go before anybody is asked; None where the node's workflow decides."""
+        notice = Notice.model_validate({"kind": kind, "id": "terminate", "at": at(0), **more})
+        found = self.taken.leaving(self.caches.claims[name], [notice])
+        return None if found is None else sorted(pod.name for pod in found.pods)
+
     def wait(self, seconds: float) -> None:
         self.now = at(seconds)
         self.taken.look(self.now)
@@ -227,3 +233,83 @@ def test_a_clock_that_is_behind_aws_s_marks_for_no_longer(scene: Scene) -> None:
     scene.stand("a")
     scene.warn("a", seconds=90)
     assert [one.until for one in scene.told[-1].unavailable] == [scene.now + timedelta(minutes=3)]
+
+
+CALL = [{"name": "deregister", "http": {"url": "http://a.b"}}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "expected"),
+    [
+        ("spotInterruption", None, ["p-a"]),
+        ("capacityReservationInterruption", None, ["p-a"]),
+        ("spotInterruption", {"interruption": {"spotInterruption": {"doNotDisrupt": "override"}}}, ["p-a"]),
+        ("rebalanceRecommendation", None, None),
+        ("rebalanceRecommendation", {"interruption": {"rebalanceRecommendation": {"action": "drain"}}}, None),
+        ("scheduledChange", None, None),
+        ("instanceStatus", None, None),
+        ("spotInterruption", {"interruption": {"spotInterruption": {"action": "ignore"}}}, None),
+        ("spotInterruption", {"interruption": {"spotInterruption": {"action": "terminate"}}}, None),
+        ("spotInterruption", {"drain": {"surgeSingleReplicas": True}}, None),
+        ("spotInterruption", {"hooks": {"beforeDrain": CALL}}, None),
+        (
+            "spotInterruption",
+            {"hooks": {"afterDrain": CALL}},
+            ["p-a"],
+        ),
+    ],
+)
+def test_pods_go_before_anybody_is_asked_where_nothing_is_to_be_asked(
+    scene: Scene, kind: str, rules: dict[str, Any] | None, expected: list[str] | None
+) -> None:
+    scene.rules = LifecycleRules.model_validate(rules) if rules else None
+    scene.stand("a")
+    assert scene.first_out("a", kind) == expected
+
+
+def test_the_first_of_them_are_those_that_a_drain_evicts_first(scene: Scene) -> None:
+    scene.stand("a")
+    more: dict[str, dict[str, Any]] = {
+        "daemon": {"owner": "DaemonSet"},
+        "critical": {"priorityClassName": "system-node-critical"},
+        "kept": {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}},
+        "ended": {"phase": "Succeeded"},
+        "leaving": {"metadata": {"deletionTimestamp": at(0).isoformat()}},
+        "static": {"owner": "Node"},
+        "second": {},
+    }
+    for name, fields in more.items():
+        scene.hear("pods", pod(name, on="n-a", **fields))
+    assert scene.first_out("a") == ["p-a", "second"]
+    for name in ("p-a", "second", "kept", "leaving"):
+        scene.lose("pods", pod(name, on="n-a"))
+    assert scene.first_out("a") == ["daemon"]
+    scene.lose("pods", pod("daemon", on="n-a"))
+    assert scene.first_out("a") == ["critical"]
+
+
+def test_pods_of_a_node_that_goes_or_starts_or_was_left_standing_wait_for_its_workflow(scene: Scene) -> None:
+    scene.stand("a", "b", "c")
+    scene.hear("nodeclaims", claim("a", phase="Initialized", labels=labels(), deleting=True))
+    scene.hear("nodeclaims", claim("b", phase="Registered", labels=labels()))
+    scene.lose("nodes", node("n-c", of="c"))
+    assert [scene.first_out(name) for name in "abc"] == [None, None, None]
+    scene.stand("d")
+    assert scene.first_out("d", status="withdrawn") is None
+    scene.wait(LEAVES_WITHIN.total_seconds())
+    assert scene.first_out("d") is None
+
+
+def test_nobody_is_told_that_a_node_is_empty_whose_pods_were_told_to_go(scene: Scene) -> None:
+    """Its workflow would ask for a permit; unless AWS leaves the node standing."""
+    scene.stand("a")
+    assert scene.first_out("a") == ["p-a"] and len(scene.told) == 1, "its pool is short from now on"
+    assert scene.caches.evacuated == {"a"} and scene.taken.next == at(0) + LEAVES_WITHIN
+    scene.caches.take_dirty()
+    scene.wait(LEAVES_WITHIN.total_seconds())
+    assert not scene.caches.evacuated and scene.caches.take_dirty().claims == {"a"}
+    scene.stand("b")
+    scene.now = at(0)
+    assert scene.first_out("b") == ["p-b"]
+    scene.lose("nodeclaims", claim("b"))
+    assert not scene.caches.evacuated

@@ -151,6 +151,22 @@ def test_a_node_empties_and_is_told_since_when(stage: Stage) -> None:
     assert stage.seen().empty_since == at(5)
 
 
+def test_a_node_whose_pods_were_told_to_go_is_not_told_that_it_is_empty(stage: Stage) -> None:
+    """It hears that AWS takes it back; unless that does not come true."""
+    stage.hear("nodeclaims", claim("c1", phase="Initialized"))
+    stage.hear("nodes", node("n1", of="c1"))
+    stage.hear("pods", pod("p1", on="n1"))
+    stage.tell()
+    told = len(stage.told.to(CLAIM))
+    stage.caches.evacuate("c1", evacuated=True)
+    stage.lose("pods", pod("p1", on="n1"))
+    stage.tell(5)
+    assert len(stage.told.to(CLAIM)) == told
+    stage.caches.evacuate("c1", evacuated=False)
+    stage.tell(300)
+    assert stage.seen().empty
+
+
 def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(stage: Stage) -> None:
     running(stage)
     stage.nominations.renew({"uid-p": "c1"}, at(0))

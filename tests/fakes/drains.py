@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from activities.drain_ports import DrainPorts
 from model.drains import BudgetFact, Rollout
 from model.outcomes import DrainPod
+from tests.fakes.cloud import FakeInstances
 from tests.fakes.faulty import Faulty
+from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodes, FakePods
 
 
 @dataclass
@@ -40,3 +43,17 @@ class FakeRollouts(Faulty):
             self.restarts.append(stamp)
         self.found[found.name] = found.model_copy(update={"restarted_at": stamp})
         return True
+
+
+def drain_ports(**given: Any) -> DrainPorts:
+    """All that a drain touches, each in memory."""
+    made: dict[str, Any] = {
+        "claims": FakeClaims,
+        "nodes": FakeNodes,
+        "pods": FakePods,
+        "instances": FakeInstances,
+        "events": FakeEvents,
+        "budgets": FakeBudgets,
+        "rollouts": FakeRollouts,
+    }
+    return DrainPorts(**{name: given.get(name) or kind() for name, kind in made.items()})

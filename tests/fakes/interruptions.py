@@ -8,12 +8,14 @@ from typing import Any
 
 from temporalio.common import MetricMeter
 
+from activities.drain_ports import DrainPorts
 from activities.interruption_metrics import InterruptionMetrics
-from activities.interruption_ports import Standing
+from activities.interruption_ports import Leaving, Standing
 from activities.interruptions import InterruptionActivities
 from model.event_messages import EventParsed, QueueMessage, Said
 from model.interruptions import Notice
 from model.status_reports import StatusReport
+from tests.fakes.drains import drain_ports
 from tests.fakes.faulty import Faulty
 
 QUICKER = 1000.0
@@ -102,6 +104,10 @@ class FakeTeller:
     standings: dict[str, list[Standing]] = field(default_factory=dict)
     """By instance, answered one after the other before it is told; `*` for any."""
     failing: set[str] = field(default_factory=set)
+    evacuated: dict[str, Leaving] = field(default_factory=dict)
+    """Nodes whose pods have to go before they are told, by instance."""
+    left: dict[str, list[str]] = field(default_factory=dict)
+    """The pods that each was told of."""
     gate: asyncio.Event | None = None
     most_at_once: int = 0
     under_way: int = 0
@@ -109,7 +115,13 @@ class FakeTeller:
     def owns(self, instance_ids: Collection[str]) -> frozenset[str]:
         return frozenset(one for one in instance_ids if not one.startswith("x"))
 
-    async def notice(self, instance_id: str, notices: Sequence[Notice]) -> Standing:
+    def leaving(self, instance_id: str, notices: Sequence[Notice]) -> Leaving | None:
+        if instance_id in self.failing:
+            raise ValueError("told to fail")
+        return self.evacuated.get(instance_id)
+
+    async def notice(self, instance_id: str, notices: Sequence[Notice], left: Sequence[str] = ()) -> Standing:
+        self.left[instance_id] = [*self.left.get(instance_id, ()), *left]
         self.under_way += len(notices)
         self.most_at_once = max(self.most_at_once, self.under_way)
         try:
@@ -173,6 +185,9 @@ class FakeInterruptions:
     statuses: FakeStatuses = field(default_factory=FakeStatuses)
     nodes: FakeTeller = field(default_factory=FakeTeller)
     metrics: Counted = field(default_factory=Counted)
+    drains: DrainPorts = field(default_factory=drain_ports)
 
     def activities(self) -> InterruptionActivities:
-        return InterruptionActivities(queue=self.queue, statuses=self.statuses, nodes=self.nodes, metrics=self.metrics)
+        return InterruptionActivities(
+            queue=self.queue, statuses=self.statuses, nodes=self.nodes, drains=self.drains, metrics=self.metrics
+        )

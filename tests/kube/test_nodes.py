@@ -85,6 +85,33 @@ async def test_disruption_is_marked_once_and_taken_back_whole(kube: KubeAdapters
     assert labels.EXCLUDE_FROM_LOAD_BALANCERS not in cleared.labels
 
 
+@pytest.mark.parametrize("tainted", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_mark_at_once_is_one_request_where_the_node_is_as_known_and_undoes_nobodys_write(
+    kube: KubeAdapters, admin: KubeClient, node: str, tainted: bool, known: bool
+) -> None:
+    theirs = [{"key": "theirs", "effect": "NoSchedule"}] if tainted else None
+    await admin.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}, "spec": {"taints": theirs}})
+    uid = (await admin.request("GET", NODES.path(node)))["metadata"]["uid"]
+    before = kube.client.calls
+    assert await kube.nodes.mark_disrupted_at_once(node, uid, tainted=tainted is known)
+    assert kube.client.calls - before == (1 if known else 3)
+    assert await kube.nodes.mark_disrupted_at_once(node, uid, tainted=True)
+    marked = await kube.nodes.get(node)
+    assert marked is not None and marked.taints.count(disrupted()) == 1
+    assert marked.labels["kubelet"] == "wrote" and ("theirs" in {key for key, _, _ in marked.taints}) == tainted
+    assert marked.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
+    assert await kube.nodes.unmark_disrupted(node)
+
+
+@pytest.mark.parametrize("name", ["", "no-such-node"])
+async def test_another_node_of_the_name_is_not_marked_at_once(kube: KubeAdapters, node: str, name: str) -> None:
+    other = "00000000-0000-0000-0000-000000000009"
+    assert not await kube.nodes.mark_disrupted_at_once(name or node, other, tainted=False)
+    found = await kube.nodes.get(node)
+    assert found is not None and disrupted() not in found.taints
+
+
 async def test_marks_survive_writes_by_the_kubelet_in_between(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
     await kube.nodes.get(node)
     await admin.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}})

@@ -35,7 +35,8 @@ async def notice(
     return said
 
 
-async def tell(fake: World, handle: Handle, *notices: Notice) -> None:
+async def tell(fake: World, handle: Handle, *notices: Notice, left: tuple[str, ...] = ()) -> None:
+    """`left`: pods that were told to go before."""
     provider: str = fake.claims.found["a"]["status"].get("providerID", "/i-unknown")
-    told = Notices(instance_id=provider.rpartition("/")[2], notices=notices)
+    told = Notices(instance_id=provider.rpartition("/")[2], notices=notices, left=left)
     await handle.signal(NodeClaimWorkflow.noticed, told)

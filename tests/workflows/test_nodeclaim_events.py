@@ -7,7 +7,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from model import labels
-from model.interruptions import EventKind
+from model.interruptions import EventKind, Notice
 from model.labels import INTERRUPTIONS, NODECLAIM_TERMINATION_TIMESTAMP
 from model.lifecycle import Phase
 from tests.fakes.worker import World
@@ -58,6 +58,15 @@ async def test_without_a_policy_a_node_is_drained(
             reason,
             "TerminatingOnInterruption",
         ]
+
+
+async def test_pods_that_were_told_to_go_before_are_part_of_its_story(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_under(fake, skipping)
+    spot = Notice(kind="spotInterruption", id="terminate", at=await skipping.get_current_time())
+    await tell(fake, handle, spot, left=("default/gone", "default/web"))
+    assert (await handle.result()).left == ("default/gone", "default/web")
 
 
 @pytest.mark.parametrize("kind", ["instanceStatus", "systemStatus"])

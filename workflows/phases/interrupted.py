@@ -16,6 +16,7 @@ from model.drains import DrainState, PodsHeld
 from model.interruptions import Notice, Notices
 from model.lifecycle import ENDING, ClaimState, Phase
 from model.remembered import NoticesTold
+from model.steps import TOLD_OF
 from policy.interruption import (
     ACTING,
     Interrupted,
@@ -46,6 +47,8 @@ def note_notices(life: Life, told: Notices) -> None:
         if notices != life.state.notices:
             life.change(notices=notices)
             settle(life)
+        if told.left:
+            life.change(left=tuple(dict.fromkeys((*life.state.left, *told.left)))[:TOLD_OF])
 
 
 def settle(life: Life) -> None:
