@@ -136,8 +136,10 @@ class ClusterHost:
         return frozenset(one for one in instance_ids if caches and caches.claim_on(one))
 
     def leaving(self, instance_id: str, notices: Sequence[Notice]) -> Leaving | None:
-        """The instance's node, where its pods have to go before its life is asked."""
-        return self._session.leaving(instance_id, notices) if self._session else None
+        """The instance's node, where its pods have to go before its life is asked. Of nobody while caches are too old:
+        a LifecyclePolicy may say otherwise that is not known."""
+        session, _ = self._able()
+        return session.leaving(instance_id, notices) if session else None
 
     async def notice(self, instance_id: str, notices: Sequence[Notice], left: Sequence[str] = ()) -> Standing:
         """Tell a node's life what AWS says of its instance; caches that are too old still know what they knew."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from temporalio.api.enums.v1 import EventType
@@ -14,12 +15,14 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
+from activities.interruption_ports import Leaving
 from activities.watch import WatchProgress
 from controller.host import ClusterHost
 from controller.settings import HostSettings
 from kube.adapters import KubeAdapters, connect_all
 from kube.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, NODES, PODS
 from model.faults import Forbidden
+from model.interruptions import Notice
 from model.kinds import NodeClaim
 from model.observations import ClaimSeen, DemandSeen
 from model.outcomes import ConditionPatch
@@ -332,6 +335,19 @@ async def test_a_plan_on_caches_that_are_too_old_is_refused(
         await watch.until(lambda: plans(watch))
 
 
+async def test_whoever_knows_too_little_evacuates_nobody(kube: KubeAdapters, temporal: Client) -> None:
+    """A LifecyclePolicy that is not known yet may say that the kind is ignored."""
+    host = idle(kube, temporal)
+    notices = [Notice(kind="spotInterruption", id="terminate", at=datetime.now(UTC))]
+    found, old = Leaving(node="n", uid="u", tainted=False, pods=()), ["lifecyclepolicies"]
+    host._session = SimpleNamespace(stale=lambda within: old, leaving=lambda *asked: found)  # type: ignore[assignment]
+    assert host.leaving("i-a", notices) is None
+    old.clear()
+    assert host.leaving("i-a", notices) is found
+    host._session = None
+    assert host.leaving("i-a", notices) is None
+
+
 async def is_stale(watch: Hosting) -> bool:
     session = watch.host._session
     return session is not None and bool(session.stale(FRESH_WITHIN))
@@ -391,7 +407,14 @@ async def test_another_controller_at_work_stops_the_watch(
 
 
 async def test_a_process_that_does_not_host_the_watch_plans_nothing(kube: KubeAdapters, temporal: Client) -> None:
-    host = ClusterHost(
+    host = idle(kube, temporal)
+    outcome = await host.plan(PlanRequest(plan_id="p"))
+    assert outcome.blocked == "this process does not host the watch"
+
+
+def idle(kube: KubeAdapters, temporal: Client) -> ClusterHost:
+    """Which hosts no watch."""
+    return ClusterHost(
         settings=HostSettings(cluster="idle", task_queue="idle"),
         kube=kube,
         temporal=temporal,
@@ -399,5 +422,3 @@ async def test_a_process_that_does_not_host_the_watch_plans_nothing(kube: KubeAd
         instances=FakeInstances(),
         plan_worker=lambda: pytest.fail("nothing may be planned"),
     )
-    outcome = await host.plan(PlanRequest(plan_id="p"))
-    assert outcome.blocked == "this process does not host the watch"
