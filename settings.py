@@ -204,6 +204,9 @@ class Settings(BaseSettings):
     temporal_namespace: str = Field("default", description="one namespace per cluster")
     temporal_tls: bool = Field(False, description="connect with TLS")
     temporal_api_key: str = Field("", repr=False, description="API key, for Temporal Cloud; with it goes TLS")
+    temporal_api_key_path: str = Field(
+        "", description="file with the API key, instead of it: a new one in it is used within minutes"
+    )
     temporal_tls_server_ca_cert_path: str = Field(
         "",
         description="file in PEM: the authority that signed Temporal's certificate, where the system does not know it",

@@ -1,7 +1,7 @@
 """The worker: entry point and composition root. Settings, clients, adapters, activities, the Temporal worker.
 
 Any number of replicas may run; one of them hosts the watch. It starts with the singletons in place, stops on SIGTERM
-when what is under way has ended, and answers a wrong setting with one line and exit code 2.
+or for new certificates when what is under way has ended, and answers a wrong setting with one line and exit code 2.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import structlog
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 import aws.adapters
@@ -35,21 +35,24 @@ from activities.showing import ShowingActivities
 from activities.upkeep_ports import UpkeepPorts
 from activities.watch import WatchActivities
 from aws.settings import AwsSettings
-from controller import builds, gates, logs, replicas
+from controller import builds, gates, logs, memory, replicas
 from controller import temporal as temporal_service
 from controller.call_measures import CallMeasures
-from controller.health import Health
+from controller.health import Health, Readiness
 from controller.host import ClusterHost
 from controller.offering_gauges import meter_of
 from controller.others import Others
+from controller.refusals import refusal
+from controller.renewal import Renewal
 from controller.schedules import start_schedules
+from controller.search_attributes import register_attributes
 from controller.settings import HostSettings
 from controller.temporal_access import Security
 from kube.dns import dns_address
 from kube.pace import Pace
 from model.coordination import BatchWindow
 from model.faults import BadInput, Fault
-from scheduling.state import PlanSettings
+from scheduling.settings import PlanSettings
 from settings import Settings, SettingsError, help_text, load
 from workflows import ids
 from workflows.names import Names
@@ -73,16 +76,6 @@ DRAINS = 20
 GRACE = timedelta(seconds=20)
 
 
-@dataclass
-class Readiness:
-    """What `/readyz` says; empty when there is nothing to wait for."""
-
-    why_not: str = "starting"
-
-    def wait_for(self, what: str) -> None:
-        self.why_not = what
-
-
 def main(args: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if args is None else args)
     if "--help" in arguments or "-h" in arguments:
@@ -91,9 +84,14 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         settings = load(arguments)
         logs.configure(settings.log_level, settings.log_format)
+        memory.share_arenas()
         asyncio.run(run(settings))
     except (SettingsError, BadInput) as error:
         print(f"tenure: {error}", file=sys.stderr)
+        return 2
+    except RPCError as error:
+        said = refusal(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
+        print(f"tenure: {said}", file=sys.stderr)
         return 2
     return 0
 
@@ -111,10 +109,12 @@ async def run(settings: Settings) -> None:
         raise SettingsError(
             f"HEALTH_PROBE_PORT={settings.health_probe_port}: {error.strerror}; name a free one"
         ) from error
+    way = security(settings)
+    renewal = Renewal(way, stop)
     temporal = await temporal_service.connect(
         settings.temporal_address,
         namespace=settings.temporal_namespace,
-        security=security(settings),
+        security=way,
         metrics_port=settings.metrics_port,
     )
     measures = CallMeasures(meter_of(temporal))
@@ -122,6 +122,7 @@ async def run(settings: Settings) -> None:
     dns = await dns_address(cluster.client)
     cloud = aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.heeded)
     cloud.clients.waited, cloud.clients.throttled = measures.aws, measures.throttled
+    renewing = asyncio.create_task(renewal.keep(temporal), name="renewal")
     try:
         await gates.check(cluster.client, settings.feature_gates)
         await cloud.zones.check()
@@ -131,6 +132,7 @@ async def run(settings: Settings) -> None:
             if not stop.is_set():
                 await serve(settings, temporal, cluster, cloud, others, readiness)
     finally:
+        renewing.cancel()
         await cluster.close()
         cloud.close()
         await health.close()
@@ -141,6 +143,7 @@ def security(settings: Settings) -> Security:
     return Security(
         tls=settings.temporal_tls,
         api_key=settings.temporal_api_key,
+        api_key_path=settings.temporal_api_key_path,
         ca=settings.temporal_tls_server_ca_cert_path,
         cert=settings.temporal_tls_client_cert_path,
         key=settings.temporal_tls_client_key_path,
@@ -158,7 +161,7 @@ async def serve(
     readiness: Readiness,
 ) -> None:
     """Takes work until this process is stopped, or until another controller is at work in the cluster."""
-    await temporal_service.register_attributes(temporal)
+    await register_attributes(temporal)
     host = ClusterHost(
         settings=host_settings(settings),
         kube=cluster,
@@ -177,7 +180,8 @@ async def serve(
             ],
         ),
     )
-    watch, made = WatchActivities(host), ports(settings, temporal, cluster, cloud)
+    watch = WatchActivities(host)
+    made = ports(settings, temporal, cluster, cloud)
     events = InterruptionActivities(
         queue=cloud.queue,
         statuses=cloud.statuses,
@@ -205,6 +209,7 @@ async def serve(
     )
     launches, drains = launch_worker(temporal, settings, made), drain_worker(temporal, settings, made)
     reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
+    giving_back = asyncio.create_task(memory.give_back(), name="memory")
     counted = replicas.counted(temporal, launches.task_queue, cloud.clients.share)
     async with launches, drains, worker:
         async with counted, builds.in_charge(temporal, name, build, readiness.wait_for):
@@ -217,6 +222,7 @@ async def serve(
             await others.come()
             readiness.wait_for("stopping")
             reading.cancel()
+            giving_back.cancel()
             log.info("worker stops")
         # All at once: each gives what is under way its time, and leaving the block would be one after the other.
         await asyncio.gather(*(one.shutdown() for one in (worker, drains, launches)))

@@ -12,8 +12,8 @@ from activities.reading import claim_of
 from model import labels
 from model.faults import Fault
 from model.kinds import NodeClaim
+from model.moments import read_moment
 from model.steps import ClaimRef, Disrupted, DisruptionAsked, Report
-from policy.drain import read_moment
 
 
 class DisruptionActivities:

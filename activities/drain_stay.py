@@ -19,8 +19,9 @@ from model import labels
 from model.drains import DrainVerdict, Hold
 from model.ids import instance_id_of
 from model.kinds import NodeClaim
+from model.moments import read_moment
 from model.steps import TOLD_OF, DrainAsked, Drained
-from policy.drain import decide_verdict, escalation, follows, not_ready_for, read_moment, tightest
+from policy.drain import decide_verdict, escalation, follows, not_ready_for, tightest
 from policy.drain_holds import attached
 
 MIN_DRAIN = 5.0

@@ -7,7 +7,6 @@ has to be remembered: the drain finds the taint and the pods on their way, and d
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -27,18 +26,36 @@ ONCE_IN: Final = timedelta(minutes=2)
 """Of what is repeated nothing follows anew; a node that the first word left standing has its workflow by then."""
 
 
-@dataclass(frozen=True)
-class Evacuated:
-    """`pods` were told to go, as `namespace/name`; `tell` says so of each."""
+class NodeEvacuation:
+    def __init__(self, ports: DrainPorts, leaving: Leaving) -> None:
+        self._ports, self._leaving = ports, leaving
+        asked = DrainAsked(claim=ClaimRef(name="", uid="", node_name=leaving.node))
+        self._evictor = Evictor(ports, asked, "")
 
-    pods: Sequence[str]
-    evictor: Evictor
+    async def run(self, within: float = WITHIN) -> None:
+        """Keep pods away from the node and evict those that are first. What goes wrong is the drain's to try again."""
+        node = self._leaving
+        try:
+            async with asyncio.timeout(within):
+                now = datetime.now(UTC)
+                if await self._ports.nodes.mark_evacuated(node.node, node.uid, tainted=node.tainted, at=now):
+                    await self._evictor.push(node.pods, deadline=None, known=None, now=now)
+        except (Fault, TimeoutError) as error:
+            log.warning("pods not told to go by the first word", node=node.node, error=str(error)[:300])
+        except Exception as error:
+            log.error("node not evacuated; its drain does it", node=node.node, error=str(error)[:300])
+
+    @property
+    def pods(self) -> Sequence[str]:
+        """Told to go so far, as `namespace/name`."""
+        return [f"{pod.namespace}/{pod.name}" for pod in self._evictor.evicted]
 
     async def tell(self) -> None:
+        """Say of each of them that it was evicted."""
         try:
-            await self.evictor.tell()
+            await self._evictor.tell()
         except Fault as fault:
-            log.warning("evictions not said", pods=len(self.pods), fault=str(fault))
+            log.warning("evictions not said", node=self._leaving.node, fault=str(fault))
 
 
 class Evacuation:
@@ -47,22 +64,12 @@ class Evacuation:
         self._begun: dict[str, datetime] = {}
         """By the Node's UID."""
 
-    async def begin(self, leaving: Leaving) -> Evacuated | None:
-        """Keep pods away from the node and evict those that are first. None where there was nothing to do; what goes
-        wrong is the drain's to try again."""
+    def of(self, leaving: Leaving) -> NodeEvacuation | None:
+        """None where there is nothing to do, or where it was begun before."""
         now = datetime.now(UTC)
         if not leaving.pods or not self._is_first(leaving.uid, now):
             return None
-        asked = DrainAsked(claim=ClaimRef(name="", uid="", node_name=leaving.node))
-        evictor = Evictor(self._ports, asked, "")
-        try:
-            async with asyncio.timeout(WITHIN):
-                if await self._ports.nodes.mark_disrupted_at_once(leaving.node, leaving.uid, tainted=leaving.tainted):
-                    await evictor.push(leaving.pods, deadline=None, known=None, now=now)
-        except (Fault, TimeoutError) as error:
-            log.warning("pods not told to go by the first word", node=leaving.node, error=str(error)[:300])
-        pods = [f"{pod.namespace}/{pod.name}" for pod in evictor.evicted]
-        return Evacuated(pods, evictor) if pods else None
+        return NodeEvacuation(self._ports, leaving)
 
     def _is_first(self, uid: str, now: datetime) -> bool:
         self._begun = {one: at for one, at in self._begun.items() if now - at < ONCE_IN}

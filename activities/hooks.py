@@ -29,7 +29,7 @@ from model.hooks import (
 )
 from model.ids import instance_id_of
 from model.kinds import NodeClaim
-from policy.drain import read_moment
+from model.moments import read_moment
 from policy.hook_words import body, env, judged, label
 from policy.hooks import within
 
@@ -54,21 +54,31 @@ class HookActivities:
     @activity.defn
     @faults_mapped
     async def run_hook(self, asked: HookAsked) -> HookAnswer:
-        """Its outcome. Before a drain the node takes no pods any more, and its NodeClaim is being deleted."""
-        count = _Count()
-        async with heartbeating(count.told):
-            if asked.subject.point == "beforeTerminate" and await self._is_gone(asked):
-                return HookAnswer(outcome="skipped", why="its instance is gone already")
-            if asked.subject.point == "beforeDrain":
-                await self._take_out(asked)
-            claim = await claim_of(self._claims, asked.claim.name, asked.claim.uid)
-            grace = grace_end(claim) if claim and not asked.keep else None
-            clock = _Clock(asked, grace)
-            if asked.hook.job is not None:
-                answer = await _Job(self._ports.jobs, asked, clock, count).run()
-            else:
-                answer = await _Call(self._ports.calls, asked, clock, count).run()
-            return answer.model_copy(update={"grace_ends": grace})
+        """Its outcome. Before a drain the node takes no pods any more, and its NodeClaim is being deleted. One that is
+        stopped answers how far it came: whoever is told anew goes on from there."""
+        count = _Count(asked.begun)
+        try:
+            async with heartbeating(count.told):
+                return await self._run(asked, count)
+        except asyncio.CancelledError:
+            why = activity.cancellation_details()
+            if why is None or not why.cancel_requested:
+                raise
+            return HookAnswer(begun=count.begun)
+
+    async def _run(self, asked: HookAsked, count: "_Count") -> HookAnswer:
+        if asked.subject.point == "beforeTerminate" and await self._is_gone(asked):
+            return HookAnswer(outcome="skipped", why="its instance is gone already")
+        if asked.subject.point == "beforeDrain":
+            await self._take_out(asked)
+        claim = await claim_of(self._claims, asked.claim.name, asked.claim.uid)
+        grace = grace_end(claim) if claim and not asked.keep else None
+        clock = _Clock(asked, grace)
+        if asked.hook.job is not None:
+            answer = await _Job(self._ports.jobs, asked, clock, count).run()
+        else:
+            answer = await _Call(self._ports.calls, asked, clock, count).run()
+        return answer.model_copy(update={"grace_ends": grace})
 
     async def _is_gone(self, asked: HookAsked) -> bool:
         return await self._instances.get(instance_id_of(asked.claim.provider_id)) is None
@@ -93,11 +103,11 @@ def grace_end(claim: NodeClaim) -> datetime | None:
 
 
 class _Count:
-    """What was begun, and is known after a kill: calls, or the one Job."""
+    """What was begun, and is known after a kill, or where it is told anew: calls, or the one Job."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: int) -> None:
         before = activity.info().heartbeat_details
-        self.begun = int(before[0]) if before else 0
+        self.begun = int(before[0]) if before else known
 
     def told(self) -> tuple[int, ...]:
         return (self.begun,)

@@ -12,9 +12,10 @@ from model.interruptions import Notice
 from model.outcomes import DrainPod
 from model.status_reports import StatusReport
 
-Standing = Literal["told", "repeated", "over", "foreign", "not yet", "later"]
+Standing = Literal["told", "repeated", "over", "foreign", "not yet", "no workflow", "later"]
 """What became of telling a node. `repeated`: it knows; `over`: its life is, or closes; `foreign`: no instance of this
-cluster; `not yet`: it may be one that is being launched; `later`: nobody can be told at present."""
+cluster; `not yet`: it may be one that is being launched; `no workflow`: it is ours, and its workflow is not there yet,
+or not again; `later`: nobody can be told at present."""
 
 
 class EventQueue(Protocol):

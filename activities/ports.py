@@ -119,9 +119,9 @@ class Nodes(Protocol):
         """Taint karpenter.sh/disrupted:NoSchedule and keep load balancers off. None when the Node is gone."""
         ...
 
-    async def mark_disrupted_at_once(self, name: str, uid: str, *, tainted: bool) -> bool:
-        """The same with one request, where the Node is as it is known: `tainted` by whoever or not. False when no Node
-        with this UID is there."""
+    async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
+        """The same with one request, where the Node is as it is known: `tainted` by whoever or not; and when its pods
+        were told to go. False when no Node with this UID is there."""
         ...
 
     async def unmark_disrupted(self, name: str) -> bool: ...

@@ -51,6 +51,7 @@ from activities.upkeep_claims import ClaimUpkeep
 from activities.upkeep_instances import InstanceUpkeep
 from activities.upkeep_launches import LaunchUpkeep
 from activities.upkeep_leases import LeaseUpkeep
+from activities.upkeep_lists import Lists
 from activities.upkeep_ports import UpkeepPorts
 from activities.upkeep_runs import RunUpkeep
 from activities.upkeep_tags import TagUpkeep
@@ -240,10 +241,12 @@ def _of_pools(ports: Ports) -> list[Callable[..., Any]]:
 def _of_upkeep(ports: Ports) -> list[Callable[..., Any]]:
     claims, found, events, inventory = ports.claims, ports.instances, ports.events, ports.upkeep.inventory
     leftovers = ports.upkeep.leftovers
-    instances = InstanceUpkeep(instances=found, inventory=inventory, groups=ports.upkeep.groups, events=events)
-    objects = ClaimUpkeep(claims=claims, instances=found, inventory=inventory, events=events)
+    lists = Lists(instances=found, inventory=inventory)
+    groups = ports.upkeep.groups
+    instances = InstanceUpkeep(instances=found, inventory=inventory, lists=lists, groups=groups, events=events)
+    objects = ClaimUpkeep(claims=claims, instances=found, inventory=inventory, lists=lists, events=events)
     launches = LaunchUpkeep(instances=found, inventory=inventory, leftovers=leftovers)
-    tags = TagUpkeep(claims=claims, instances=found, inventory=inventory, leftovers=leftovers, events=events)
+    tags = TagUpkeep(claims=claims, instances=found, lists=lists, leftovers=leftovers, events=events)
     leases = LeaseUpkeep(inventory=inventory)
     reserved = ReservationActivities(
         claims=claims, nodes=ports.nodes, instances=found, reservations=ports.reservations, events=events

@@ -15,8 +15,8 @@ from model import labels
 from model.faults import Fault, TryLater
 from model.ids import instance_id_of
 from model.kinds import NodeClaim
+from model.moments import read_moment
 from model.repairs import RepairAsked, Repaired
-from policy.drain import read_moment
 from policy.repair import decide_breaker, is_unhealthy
 
 SAME_EPISODE = timedelta(hours=1)

@@ -1,7 +1,7 @@
 """NodeClaims and Nodes whose instance is gone, of which nobody else takes notice.
 
-A node that is at work has its own workflow, which looks at EC2 by itself; here are those that slipped through. The
-objects are listed before the instances: one that is launched in between is not missed.
+A node that is at work has its own workflow, which looks at EC2 by itself; here are those that slipped through. Of one
+whose instance is not in a list EC2 is asked by name, twice, before it goes.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,18 @@ from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from activities.ports import Claims, Events, Instances
 from activities.upkeep import GARBAGE, Tally
+from activities.upkeep_lists import Lists
 from activities.upkeep_ports import Inventory
 from model.upkeep import ClaimMark, NodeMark, UpkeepAsked, UpkeepDone
 from policy.upkeep import GOING, decide_bereft, decide_speaks_for, decide_stray_nodes
 
 
 class ClaimUpkeep:
-    def __init__(self, *, claims: Claims, instances: Instances, inventory: Inventory, events: Events) -> None:
-        self._claims, self._instances, self._inventory, self._events = claims, instances, inventory, events
+    def __init__(
+        self, *, claims: Claims, instances: Instances, inventory: Inventory, lists: Lists, events: Events
+    ) -> None:
+        self._claims, self._instances, self._inventory = claims, instances, inventory
+        self._lists, self._events = lists, events
 
     @activity.defn
     @faults_mapped
@@ -28,8 +32,8 @@ class ClaimUpkeep:
         """Deletes the NodeClaim; its workflow does the rest. Only at the second look: that workflow may be at it."""
         async with heartbeating():
             tally = Tally(asked)
-            claims = await self._inventory.claims()
-            listed = await self._instances.list_managed()
+            claims = await self._lists.claims.lately()
+            listed = await self._lists.instances.lately()
             tally.looked_at = len(claims)
             bereft = decide_bereft(claims, listed, now=datetime.now(UTC))
             nodes = await self._inventory.nodes() if bereft else ()
@@ -53,7 +57,7 @@ class ClaimUpkeep:
         async with heartbeating():
             tally = Tally(asked)
             nodes = await self._inventory.nodes()
-            claims = await self._inventory.claims()
+            claims = await self._lists.claims.anew()
             tally.looked_at = len(nodes)
             stray = decide_stray_nodes(nodes, claims, now=datetime.now(UTC))
 

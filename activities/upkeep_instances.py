@@ -12,6 +12,7 @@ from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from activities.ports import Events, Instances
 from activities.upkeep import GARBAGE, Tally
+from activities.upkeep_lists import Lists
 from activities.upkeep_ports import Inventory, LaunchGroups
 from model import labels
 from model.faults import Fault
@@ -21,8 +22,11 @@ from policy.upkeep import decide_unowned
 
 
 class InstanceUpkeep:
-    def __init__(self, *, instances: Instances, inventory: Inventory, groups: LaunchGroups, events: Events) -> None:
-        self._instances, self._inventory, self._groups, self._events = instances, inventory, groups, events
+    def __init__(
+        self, *, instances: Instances, inventory: Inventory, lists: Lists, groups: LaunchGroups, events: Events
+    ) -> None:
+        self._instances, self._inventory, self._lists = instances, inventory, lists
+        self._groups, self._events = groups, events
 
     @activity.defn
     @faults_mapped
@@ -30,8 +34,8 @@ class InstanceUpkeep:
         """Asks the workflows that launch before it ends one that a launch group bought; each is looked at again."""
         async with heartbeating():
             tally = Tally(asked)
-            listed = await self._instances.list_managed()
-            claims = await self._inventory.claims()
+            listed = await self._lists.instances.lately()
+            claims = await self._lists.claims.anew()
             tally.looked_at = len(listed)
             unowned = await self._free(_unowned(asked, listed, claims), tally)
             nodes = await self._inventory.nodes() if unowned else ()

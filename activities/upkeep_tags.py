@@ -14,7 +14,8 @@ from activities.errors import faults_mapped
 from activities.heartbeats import heartbeating
 from activities.ports import Claims, Events, Instances
 from activities.upkeep import UNREADABLE, Tally, why
-from activities.upkeep_ports import Inventory, Leftovers
+from activities.upkeep_lists import Lists
+from activities.upkeep_ports import Leftovers
 from model import labels
 from model.faults import Forbidden
 from model.upkeep import ClaimMark, UpkeepAsked, UpkeepDone
@@ -28,9 +29,9 @@ GIVE_UP = 5
 
 class TagUpkeep:
     def __init__(
-        self, *, claims: Claims, instances: Instances, inventory: Inventory, leftovers: Leftovers, events: Events
+        self, *, claims: Claims, instances: Instances, lists: Lists, leftovers: Leftovers, events: Events
     ) -> None:
-        self._claims, self._instances, self._inventory = claims, instances, inventory
+        self._claims, self._instances, self._lists = claims, instances, lists
         self._leftovers, self._events = leftovers, events
 
     @activity.defn
@@ -38,7 +39,7 @@ class TagUpkeep:
     async def tag_instances(self, asked: UpkeepAsked) -> UpkeepDone:
         async with heartbeating():
             tally = Tally(asked)
-            untagged = decide_untagged(await self._inventory.claims())
+            untagged = decide_untagged(await self._lists.claims.lately())
             random.shuffle(untagged)
             tally.looked_at = len(untagged)
             until, refused = time.monotonic() + PATIENCE, 0

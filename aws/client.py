@@ -14,6 +14,7 @@ import boto3
 from botocore.config import Config
 
 from aws.errors import BOTO_ERRORS, fault_of
+from aws.session import session
 from aws.settings import AwsSettings
 from aws.throttle import Buckets
 from model.faults import Throttled
@@ -31,7 +32,7 @@ R = TypeVar("R")
 
 _CONNECT_SECONDS = 5
 _READ_SECONDS = 30
-_LONG_CALLS = 10
+_LONG_CALLS = 16
 """Threads for calls that wait at the service; idle ones are not made."""
 
 
@@ -41,7 +42,7 @@ class AwsClients:
     def __init__(self, settings: AwsSettings) -> None:
         self.region = settings.region
         self._endpoint = settings.endpoint_url or None
-        self._session = boto3.session.Session(region_name=settings.region)
+        self._session = boto3.session.Session(botocore_session=session(), region_name=settings.region)
         self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
         self._waiting = ThreadPoolExecutor(max_workers=_LONG_CALLS, thread_name_prefix="aws-wait")
         self._buckets = Buckets()

@@ -17,6 +17,8 @@ from model.faults import NotFound
 
 MOST: Final = 10
 """Messages that SQS gives, or takes back, in one call."""
+DELETES: Final = 4
+"""Batches under way for one caller."""
 VISIBILITY: Final = 20
 """Seconds for which a message that was read is hidden from others (reference 5.2)."""
 _ATTRIBUTES: Final = ("SentTimestamp", "ApproximateFirstReceiveTimestamp")
@@ -47,15 +49,17 @@ class SqsQueue:
 
     async def delete(self, queue: str, receipts: Sequence[str]) -> int:
         """How many are gone; the others come again. In batches of ten."""
-        url, gone = await self._url(queue), 0
-        for start in range(0, len(receipts), MOST):
-            batch = receipts[start : start + MOST]
+        url, room = await self._url(queue), asyncio.Semaphore(DELETES)
+        sqs = self._clients.sqs
+
+        async def gone(batch: Sequence[str]) -> int:
             entries: Any = [{"Id": str(number), "ReceiptHandle": one} for number, one in enumerate(batch)]
-            answer = await self._clients.long_call(
-                self._clients.sqs.delete_message_batch, QueueUrl=url, Entries=entries
-            )
-            gone += len(answer.get("Successful", ()))
-        return gone
+            async with room:
+                answer = await self._clients.long_call(sqs.delete_message_batch, QueueUrl=url, Entries=entries)
+            return len(answer.get("Successful", ()))
+
+        batches = (receipts[start : start + MOST] for start in range(0, len(receipts), MOST))
+        return sum(await asyncio.gather(*map(gone, batches)))
 
     async def _poll(self, queue: str, wait: int) -> tuple[float, Sequence[QueueMessage]]:
         url = await self._url(queue)

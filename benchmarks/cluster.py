@@ -16,7 +16,8 @@ from model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ON_DE
 from model.plans import PlannedClaim
 from scheduling.disruption.costs import price_of
 from scheduling.facts import Change
-from scheduling.state import ClusterState, PlanSettings
+from scheduling.settings import PlanSettings
+from scheduling.state import ClusterState
 from scheduling.validation import matches
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)

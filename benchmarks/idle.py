@@ -1,6 +1,6 @@
 """Nodes that nothing happens to: what they cost the worker, and whether Temporal hears of them at all.
 
-    python -m benchmarks.idle [--nodes 300] [--pods 10] [--minutes 10] [--json FILE]
+    python -m benchmarks.idle [--nodes 300] [--pods 10] [--minutes 10] [--untagged] [--json FILE]
 
 Kwok renews each node's Lease as a kubelet does. Whether the Leases beat is looked at, and not taken on trust.
 """
@@ -30,6 +30,7 @@ from kube.resources import EC2_NODE_CLASSES, NODE_POOLS
 from model import labels
 from model.story import Phase
 from sandbox.world import Sandbox
+from workflows import ids
 
 TYPE: Final = "m6i.large"
 """Two CPUs, of which the pods of a node take all but what is less than one more of them."""
@@ -69,10 +70,13 @@ def idle(
     pods: Annotated[int, typer.Option(min=1, max=25, help="On each node.")] = 10,
     minutes: Annotated[float, typer.Option(min=1, max=24 * 60)] = 10,
     calm: Annotated[float, typer.Option(min=0, help="Seconds from the last pod that runs to the first look.")] = 120,
+    untagged: Annotated[
+        bool, typer.Option("--untagged", help="Leave out the tagging of new instances, which takes two seconds each.")
+    ] = False,
     file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
 ) -> int:
     """Bring nodes up, leave them alone, and print what that cost. Exit code 1 when a history had an event."""
-    found = in_sandbox(world(), partial(_run, nodes=nodes, pods=pods, minutes=minutes, calm=calm))
+    found = in_sandbox(world(), partial(_run, nodes, pods, minutes, calm, untagged))
     print(f"Measured on {machine()}")
     print(
         f"{found.nodes} idle nodes with {found.pods} pods for {found.seconds / 60:.1f} min, "
@@ -87,8 +91,10 @@ def idle(
     return int(bool(found.events))
 
 
-async def _run(sandbox: Sandbox, nodes: int, pods: int, minutes: float, calm: float) -> Idle:
+async def _run(nodes: int, pods: int, minutes: float, calm: float, untagged: bool, sandbox: Sandbox) -> Idle:
     async with Stage(sandbox, deployment=DEPLOYMENT) as stage:
+        if untagged:
+            await stage.temporal.get_schedule_handle(ids.upkeep(sandbox.plan.cluster_name, "tags")).pause()
         await _fill(stage, nodes, pods)
         print(f"calm for {calm:.0f} s ...", file=sys.stderr, flush=True)
         await asyncio.sleep(calm)

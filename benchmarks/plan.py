@@ -28,7 +28,8 @@ from benchmarks.scenarios import Scenario, scenario
 from cli.simulated import simulation
 from model.catalogue import Catalogue
 from model.plans import Plan
-from scheduling.state import Change, ClusterState, PlanSettings
+from scheduling.settings import PlanSettings
+from scheduling.state import Change, ClusterState
 from scheduling.validation import Given, violations
 
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)

@@ -191,4 +191,4 @@ def _of_instance(subject: str, taken: Taken) -> Iterator[Finding]:
 
 
 def _is_marked(taken: Taken) -> bool:
-    return taken.node is not None and any(one.key == labels.DISRUPTED_TAINT_KEY for one in taken.node.taints)
+    return taken.node is not None and taken.node.being_disrupted

@@ -73,9 +73,8 @@ async def tell_node(client: Client, workflow_id: str, name: str, said: ApproveEv
     """What the NodeClaim's workflow answers. Raises `Refused` with its reason."""
     verb = "approve" if isinstance(said, ApproveEvent) else "reject"
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(workflow_id)
-    return await answered(
-        handle, f"{verb}_event", said, about=f"{verb} {name}", absent=f"no node {name} lives any more"
-    )
+    absent = f"no node {name} lives any more; `tenure why {name}` tells how it ended"
+    return await answered(handle, f"{verb}_event", said, about=f"{verb} {name}", absent=absent)
 
 
 async def tell(client: Client, cluster: str, said: ApproveRollout | RejectRollout) -> str:
@@ -85,6 +84,7 @@ async def tell(client: Client, cluster: str, said: ApproveRollout | RejectRollou
     pool, dash, _ = said.plan.rpartition("-")
     if not dash:
         raise Refused(f"{about}: that is no plan; write its whole name, such as web-3f2a9c")
-    absent = f"there is no NodePool {pool} in cluster {cluster}"
+    named = "an event of its NodePool names a plan, `tenure get` lists the nodes"
+    absent = f"there is no NodePool {pool} in cluster {cluster}; {named}"
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.nodepool(cluster, pool))
     return await answered(handle, verb, said, about=about, absent=absent)

@@ -7,7 +7,8 @@ from aiohttp import web
 
 from cli.exits import Refused
 from controller.codec_server import app as server
-from controller.payload_codec import VARIABLE, Encrypting, read_keys
+from controller.encrypting import Encrypting
+from controller.payload_codec import VARIABLE, read_keys
 from model.faults import BadInput
 
 app = typer.Typer(add_completion=False)

@@ -10,9 +10,11 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
+from temporalio.service import RPCError
 
-from cli.exits import Refused
-from controller.payload_codec import Encrypting, decrypt_all, read_keys
+from cli.exits import Failed, Refused
+from controller.payload_codec import codec_of, decrypt_all
+from controller.refusals import refusal
 from controller.temporal_access import Security, why_not
 from model.faults import BadInput
 
@@ -38,7 +40,7 @@ class Connection:
                 namespace=self.namespace,
                 data_converter=self.security.converter(),
                 tls=self.security.config(),
-                api_key=self.security.api_key or None,
+                api_key=self.security.bearer(),
             )
             return await asyncio.wait_for(connecting, SECONDS)
         except BadInput as wrong:
@@ -52,7 +54,7 @@ class Connection:
         """Events of a history, in the clear. Raises `Refused` for what these keys do not open."""
         if self.security.payload_keys:
             try:
-                decrypted = Encrypting(read_keys(self.security.payload_keys)).decrypted
+                decrypted = codec_of(self.security.payload_keys).decrypted
                 for event in events:
                     decrypt_all(event, decrypted)
             except BadInput as wrong:
@@ -84,6 +86,10 @@ _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
         Annotated[str, _option("--temporal-api-key", "TEMPORAL_API_KEY", "Better in the environment; with TLS.")],
         "",
     ),
+    "api_key_path": (
+        Annotated[str, _option("--temporal-api-key-path", "TEMPORAL_API_KEY_PATH", "File: the API key; with TLS.")],
+        "",
+    ),
     "ca": (
         Annotated[str, _option("--temporal-ca", "TEMPORAL_TLS_SERVER_CA_CERT_PATH", "File: who signs the server.")],
         "",
@@ -107,13 +113,18 @@ _PREFIX: Final = "temporal__"
 
 
 def connected(command: Callable[..., T]) -> Callable[..., T]:
-    """The command as Typer sees it: where its parameter `connection` stands, there are the options for it."""
+    """The command as Typer sees it: where its parameter `connection` stands, there are the options for it.
+
+    What Temporal refuses while the command asks it is told in one place, here: it raises `Failed`."""
 
     @wraps(command)
     def called(**said: Any) -> T:
         way = {name: said.pop(_PREFIX + name) for name in _OPTIONS}
         address, namespace, cluster = way.pop("address"), way.pop("namespace"), way.pop("cluster")
-        return command(connection=Connection(address, namespace, cluster, Security(**way)), **said)
+        try:
+            return command(connection=Connection(address, namespace, cluster, Security(**way)), **said)
+        except RPCError as error:
+            raise Failed(refusal(error, namespace=namespace, address=address)) from error
 
     signature = inspect.signature(command, eval_str=True)
     own = [one for name, one in signature.parameters.items() if name != "connection"]

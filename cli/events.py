@@ -71,7 +71,10 @@ async def _tell(connection: Connection, name: str, pool: str, span: timedelta, o
     lives, tally = await asyncio.gather(hearing.lives(after), hearing.tally())
     found = [one for one in lives if _is_asked_for(one.life, name, pool)]
     if name and not found and not await hearing.knows(name):
-        raise Refused(f"events {name}: no NodeClaim, Node or instance of this name in cluster {connection.cluster}")
+        hint = "`tenure get` lists the nodes, `tenure events` without a name all that was said"
+        raise Refused(
+            f"events {name}: no NodeClaim, Node or instance of this name in cluster {connection.cluster}; {hint}"
+        )
     rows = chosen(found, after)
     if output == "json":
         answer(output, as_json(rows, tally))

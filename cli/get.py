@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import typer
-from temporalio.service import RPCError
 
 from cli.columns import columns
 from cli.connection import Connection, connected
-from cli.exits import Failed, Refused
+from cli.exits import Refused
 from cli.lives import Lives, NodeLife, as_json
 from cli.output import Output, answer
 from cli.spans import since, until
@@ -77,13 +76,10 @@ def condition(pool: str, phase: str, *, overdue: bool) -> str:
 
 
 async def read(connection: Connection, names: Sequence[str], wanted: str) -> list[NodeLife]:
-    """By NodePool and name. Raises `Failed` when Temporal cannot list."""
+    """By NodePool and name."""
     lives = Lives(await connection.client(), connection.cluster)
     running = " AND ".join(filter(None, ("ExecutionStatus = 'Running'", wanted)))
-    try:
-        found = await (lives.named(names, running) if names else lives.all(running))
-    except RPCError as error:
-        raise Failed(f"get: Temporal does not list workflows: {error.message}; see `tenure doctor`") from error
+    found = await (lives.named(names, running) if names else lives.all(running))
     return sorted(found, key=lambda life: (life.pool, life.name))
 
 
@@ -103,7 +99,7 @@ def _row(life: NodeLife, now: datetime) -> tuple[str, ...]:
         life.name,
         life.node_name or "-",
         life.pool or "-",
-        life.phase + (" overdue" if life.overdue else ""),
+        life.phase + (" overdue" if life.overdue else "") + (" paused" if life.paused else ""),
         since(life, now),
         until(life, now),
         life.instance_type or "-",

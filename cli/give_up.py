@@ -60,5 +60,6 @@ async def tell(client: Client, cluster: str, command: str, said: GiveUp) -> str:
     """What the command's workflow answers. Raises `Refused` with its reason, or where there is none."""
     name = command.rpartition("/")[2]
     handle: WorkflowHandle[object, object] = client.get_workflow_handle(ids.disruption(cluster, name))
-    absent = f"no command {name} is being carried out in cluster {cluster}"
+    named = "the condition DisruptionReason of NodeClaims names those that are, `tenure stuck` those that are late"
+    absent = f"no command {name} is being carried out in cluster {cluster}; {named}"
     return await answered(handle, "give_up", said, about=f"give-up {name}", absent=absent)

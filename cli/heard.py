@@ -9,7 +9,6 @@ from pydantic import TypeAdapter, ValidationError
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
-from cli.exits import Failed
 from cli.lives import Lives, NodeLife, merge
 from model.event_records import MEMO, EventRecord, Tally
 from workflows import ids
@@ -31,12 +30,9 @@ class Hearing:
 
     async def lives(self, after: datetime) -> list[Heard]:
         """Nodes that heard something: those that live, and those that ended since then. One list, whatever their
-        number. Raises `Failed` when Temporal cannot list."""
+        number."""
         lately = f"(ExecutionStatus = 'Running' OR CloseTime >= '{after.astimezone(UTC).isoformat()}')"
-        try:
-            found = await Lives(self._client, self._cluster).executions(lately)
-        except RPCError as error:
-            raise Failed(f"events: Temporal does not list workflows: {error.message}") from error
+        found = await Lives(self._client, self._cluster).executions(lately)
         memos = {one.id: one for one in found if MEMO in one.raw_info.memo.fields}
         heard = [one for one in merge(found) if one.workflow_id in memos]
         return [Heard(life, await _records(memos[life.workflow_id])) for life in heard]
@@ -53,7 +49,7 @@ class Hearing:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None
-            raise Failed(f"events: {ids.interruption(self._cluster)} is not answered for: {error.message}") from error
+            raise
         for activity in description.raw_description.pending_activities:
             if activity.activity_type.name == READS and activity.heartbeat_details.payloads:
                 told = await self._client.data_converter.decode(activity.heartbeat_details.payloads)

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import typer
 from temporalio.client import Client
-from temporalio.service import RPCError
 from typer.core import TyperGroup
 
 from cli.archive import archive
 from cli.columns import columns
 from cli.connection import Connection, connected
 from cli.events import span_of
-from cli.exits import FAILED, Failed, Refused
+from cli.exits import FAILED, Refused
 from cli.export import Exported, export
 from cli.happened import Happened, happened
 from cli.lives import Lives
@@ -70,10 +69,7 @@ def summary(done: Exported, to: str) -> str:
 
 
 async def _export(connection: Connection, to: str, after: datetime | None) -> Exported:
-    try:
-        return await export(await connection.client(), connection.cluster, archive(to), after)
-    except RPCError as error:
-        raise Failed(f"history export: Temporal does not list workflows: {error.message}") from error
+    return await export(await connection.client(), connection.cluster, archive(to), after)
 
 
 async def read(connection: Connection, name: str) -> list[tuple[str, list[Happened]]]:

@@ -31,6 +31,8 @@ class NodeLife:
     deadline: datetime | None = None
     overdue: bool = False
     blocked_by: str = ""
+    paused: bool = False
+    """By itself; pauses of its NodePool and of the cluster are theirs."""
     instance_type: str = ""
     instance_id: str = ""
     zone: str = ""
@@ -119,6 +121,7 @@ def life_of(execution: WorkflowExecution, *, events_before: int = 0) -> NodeLife
         deadline=None if closed else found.get(attributes.DEADLINE),
         overdue=not closed and bool(found.get(attributes.OVERDUE)),
         blocked_by="" if closed else found.get(attributes.BLOCKED_BY) or "",
+        paused=not closed and bool(found.get(attributes.PAUSED)),
         instance_type=found.get(attributes.INSTANCE_TYPE) or "",
         instance_id=found.get(attributes.INSTANCE_ID) or "",
         zone=found.get(attributes.ZONE) or "",
@@ -147,6 +150,7 @@ def as_json(life: NodeLife) -> dict[str, Any]:
         "deadline": _iso(life.deadline),
         "overdue": life.overdue,
         "blockedBy": life.blocked_by,
+        "paused": life.paused,
         "instanceType": life.instance_type,
         "zone": life.zone,
         "capacityType": life.capacity_type,

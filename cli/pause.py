@@ -6,6 +6,7 @@ as soon as there is one.
 
 import asyncio
 import getpass
+import os
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -103,7 +104,12 @@ def wanted_pause(lasting: str, until: str, reason: str, by: str, now: datetime) 
 
 
 def myself() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}".replace(",", " ")
+    """By number where the user has no name: the image's has none."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}".replace(",", " ")
 
 
 async def tell(connection: Connection, target: Target, verb: Literal["pause", "resume"], wanted: Pause | Resume) -> str:
@@ -129,5 +135,6 @@ async def _workflow_of(client: Client, cluster: str, target: Target) -> str:
         return ids.nodepool(cluster, target.pool)
     found = await Lives(client, cluster).called(target.node)
     if found is None:
-        raise Refused(f"--node {target.node}: no NodeClaim, Node or instance of this name runs in cluster {cluster}")
+        gone = f"no NodeClaim, Node or instance of this name runs in cluster {cluster}"
+        raise Refused(f"--node {target.node}: {gone}; `tenure get` lists those that do")
     return found.workflow_id

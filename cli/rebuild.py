@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import structlog
 import typer
 from rich.table import Table
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 import kube.adapters
 from cli.connection import Connection
@@ -23,6 +23,7 @@ from cli.drawn import draw
 from cli.exits import DONE, FAILED, Failed, Refused
 from cli.output import Output
 from controller.rebuild import Astray, Rebuild, running
+from controller.refusals import refusal
 from controller.snapshot import read
 from model.faults import BadInput, Fault
 from settings import Settings, SettingsError, load
@@ -77,7 +78,8 @@ async def rebuilt(settings: Settings, *, dry_run: bool) -> list[Astray]:
         if found and not dry_run:
             await _mended(rebuild, found, settings)
     except RPCError as error:
-        raise Refused(f"rebuild: {_why(error, settings)}") from error
+        why = refusal(error, namespace=settings.temporal_namespace, address=settings.temporal_address)
+        raise Refused(f"rebuild: {why}") from error
     except Fault as fault:
         raise Refused(
             f"rebuild: the API server: {fault.message}; see whether KUBECONFIG names the right one"
@@ -95,14 +97,6 @@ async def _mended(rebuild: Rebuild, found: Sequence[Astray], settings: Settings)
     except Fault as fault:
         again = "what was started stays started: run it again for the rest"
         raise Failed(f"rebuild: {fault.message}; {again}") from fault
-
-
-def _why(error: RPCError, settings: Settings) -> str:
-    namespace = settings.temporal_namespace
-    if error.status is RPCStatusCode.NOT_FOUND and "amespace" in error.message:
-        todo = f"make it: temporal operator namespace create --namespace {namespace} --retention 30d"
-        return f"TEMPORAL_NAMESPACE={namespace}: Temporal at {settings.temporal_address} has none of this name; {todo}"
-    return f"Temporal at {settings.temporal_address}: {error.message}; see whether it is up, then run this again"
 
 
 def as_json(one: Astray, dry_run: bool) -> dict[str, Any]:

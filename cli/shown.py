@@ -8,6 +8,7 @@ from typing import Any, Final
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
 
+from controller.refusals import refusal
 from model.showing import ShowAsked, Shown
 from model.verdicts import NodeVerdict
 from workflows import ids
@@ -26,9 +27,12 @@ async def ask(client: Client, cluster: str, name: str = "") -> Shown:
             execution_timeout=PATIENCE,
             result_type=Shown,
         )
-    except (WorkflowFailureError, RPCError) as error:
-        cause = error.cause if isinstance(error, WorkflowFailureError) else error
-        return Shown(blocked=f"no worker answers: {getattr(cause, 'cause', None) or cause}")
+    except WorkflowFailureError as error:
+        cause = getattr(error.cause, "cause", None) or error.cause
+        return Shown(blocked=f"no worker answers: {cause}; `tenure doctor` says whether one runs")
+    except RPCError as error:
+        address = client.service_client.config.target_host
+        return Shown(blocked=refusal(error, namespace=client.namespace, address=address))
     return answer
 
 

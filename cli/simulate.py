@@ -19,7 +19,8 @@ from cli.output import Output
 from cli.portable_types import read_types
 from cli.simulated import Simulation, as_json, as_table, simulation
 from model.catalogue import Catalogue, ReservationRoom
-from scheduling.state import Change, ClusterState, PlanSettings
+from scheduling.settings import PlanSettings
+from scheduling.state import Change, ClusterState
 
 app = typer.Typer(add_completion=False)
 

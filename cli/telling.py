@@ -7,6 +7,7 @@ from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError, Workflo
 from temporalio.service import RPCError, RPCStatusCode
 
 from cli.exits import Refused
+from controller.refusals import lacks_namespace
 from model.base import Message
 from model.messages import Verdict
 
@@ -27,8 +28,8 @@ class Unknown(Exception):
 
 
 async def told(handle: WorkflowHandle[object, object], verb: str, said: Message, *, about: str) -> Verdict:
-    """What the workflow answers. Raises `Unanswered`, `Unknown`, and `Refused`, which begins with `about`, where it or
-    Temporal says no."""
+    """What the workflow answers. Raises `Unanswered`, `Unknown`, `Refused`, which begins with `about`, where it says
+    no, and RPCError where Temporal does."""
     try:
         answer = handle.execute_update(verb, said, result_type=Verdict, rpc_timeout=ANSWER_WITHIN)
         verdict: Verdict = await asyncio.wait_for(answer, ANSWER_WITHIN.total_seconds())
@@ -39,9 +40,9 @@ async def told(handle: WorkflowHandle[object, object], verb: str, said: Message,
     except RPCError as error:
         if error.status in _LATE:
             raise Unanswered from error
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if error.status is RPCStatusCode.NOT_FOUND and not lacks_namespace(error):
             raise Unknown from error
-        raise Refused(f"{about}: {error.message}") from error
+        raise
     return verdict
 
 
@@ -51,7 +52,8 @@ async def answered(handle: WorkflowHandle[object, object], verb: str, said: Mess
     try:
         answer = await told(handle, verb, said, about=about)
     except Unanswered as late:
-        raise Refused(f"{about}: no worker answered {late}, so nothing is said") from None
+        todo = "`tenure doctor` says whether one runs; then say it again"
+        raise Refused(f"{about}: no worker answered {late}, so nothing is said; {todo}") from None
     except Unknown as unknown:
         raise Refused(f"{about}: {absent}") from unknown
     if not answer.accepted:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from temporalio.client import Client, WorkflowFailureError, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from cli.calls import Call, calls
 from cli.connection import Connection, connected
-from cli.exits import Failed, Refused
+from cli.exits import Refused
 from cli.kept import stories
 from cli.lives import Lives, NodeLife
 from cli.output import Output, answer
@@ -29,6 +29,8 @@ from workflows import ids
 app = typer.Typer(add_completion=False)
 PATIENCE: Final = timedelta(seconds=2)
 """That a pause or the calls are worth: the story is told without them."""
+AGAIN_IN: Final = (0.2, 0.5, 1.0)
+"""Seconds."""
 
 Kept = Annotated[Path | None, typer.Option("--from", help="A folder that `tenure history export` wrote.")]
 
@@ -68,10 +70,7 @@ def text_of(found: Sequence[Story | Pod]) -> str:
 async def find(connection: Connection, name: str) -> Sequence[Story | Pod]:
     """All nodes that ever had that name, oldest first. Raises `Refused` when there is none, and no pod has it."""
     client = await connection.client()
-    try:
-        found = await Lives(client, connection.cluster).named([name])
-    except RPCError as error:
-        raise Failed(f"why {name}: Temporal does not list workflows: {error.message}; see `tenure doctor`") from error
+    found = await Lives(client, connection.cluster).named([name])
     if not found:
         return [await _pod(client, connection.cluster, name)]
     return await asyncio.gather(*(_one(connection, client, life) for life in found))
@@ -126,12 +125,25 @@ async def _goes_on(client: Client, cluster: str, life: NodeLife) -> Story:
 async def told_by(client: Client, life: NodeLife) -> Told | str:
     """Or why nothing is told."""
     try:
-        told: Told = await client.get_workflow_handle(life.workflow_id).query("told", result_type=Told)
+        return await _asked(client.get_workflow_handle(life.workflow_id))
     except RPCError as unanswered:
         return f"its story needs a worker, and none answers: {unanswered.message}; start one, see `tenure doctor`"
     except WorkflowQueryFailedError as refused:
         return f"its worker does not tell its story: {refused}; it may be of an older version than this command"
-    return told
+
+
+async def _asked(handle: WorkflowHandle[Any, Any]) -> Told:
+    """Asked again by a worker that has just started and hears of the node for the first time."""
+    for pause in AGAIN_IN:
+        try:
+            told: Told = await handle.query("told", result_type=Told)
+            return told
+        except WorkflowQueryFailedError as refused:
+            if "ask again" not in str(refused):
+                raise
+        await asyncio.sleep(pause)
+    last: Told = await handle.query("told", result_type=Told)
+    return last
 
 
 async def _pauses(client: Client, cluster: str, pool: str) -> tuple[str, ...]:

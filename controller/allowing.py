@@ -12,7 +12,7 @@ from controller.caches import Caches
 from model.disruption import Allowances
 from model.facts import ClaimFact, NodeFact
 from model.kinds import LifecycleRules
-from model.labels import DISRUPTED_TAINT_KEY, ZONE
+from model.labels import ZONE
 from model.policies import ALL_READ, Unread
 from policy.allowances import NodeCounted, PoolWishes, decide_allowances
 from policy.reopening import reopens
@@ -63,5 +63,5 @@ class Allowing:
 
 def is_going(claim: ClaimFact, nodes: Sequence[NodeFact]) -> bool:
     """NotReady, or on its way out. One that lost its Node keeps no other, as where permits are given."""
-    tainted = any(one.key == DISRUPTED_TAINT_KEY for node in nodes for one in node.taints)
-    return claim.deleting or tainted or (bool(nodes) and not any(node.ready for node in nodes))
+    disrupted = any(node.being_disrupted for node in nodes)
+    return claim.deleting or disrupted or (bool(nodes) and not any(node.ready for node in nodes))

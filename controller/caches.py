@@ -68,7 +68,7 @@ class Caches:
         self.occupancy = Occupancy()
         self.on_pod_bound: Callable[[str], None] = lambda uid: None
         """Called with the UID of a pod that was pending and has a node now."""
-        self.on_pod_gone: Callable[[PodFact], None] = lambda pod: None
+        self.on_pod_gone: Callable[[PodFact], object] = lambda pod: None
         """Called with a pod that is not alive any more."""
         self._nodes_by_provider: dict[str, set[str]] = {}
         self._claim_by_instance: dict[str, str] = {}

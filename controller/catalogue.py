@@ -73,9 +73,13 @@ class CatalogueFeed:
 
     def _of_use(self) -> dict[str, EC2NodeClass]:
         """Those that a NodePool or a NodeClaim names and that may be launched from: each costs all instance types."""
-        named = {view.fact.node_class for view in self._caches.pools.values()}
-        named |= {claim.node_class for claim in self._caches.claims.values()}
-        return {name: one for name, one in self._caches.node_classes.items() if name in named and not _is_refused(one)}
+        pools = {view.fact.node_class for view in self._caches.pools.values()}
+
+        def is_named(name: str) -> bool:
+            return name in pools or any(claim.node_class == name for claim in self._caches.claims.values())
+
+        known = self._caches.node_classes
+        return {name: one for name, one in known.items() if not _is_refused(one) and is_named(name)}
 
     async def _ask(self, classes: Sequence[EC2NodeClass], wanted: dict[str, str], now: datetime) -> None:
         if self._failed_at is not None and now - self._failed_at < AGAIN_IN:

@@ -5,9 +5,13 @@ And how much of it could matter for voluntary disruption, which `stirring.py` te
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Final
 
 from model.facts import ClaimFact, PodFact
+from model.labels import CLUSTER_NAME_TAGGED, TAGGED
 from scheduling.facts import Change, Fact, Kind
+
+TAGS: Final = (TAGGED, CLUSTER_NAME_TAGGED)
 
 
 class Changes:
@@ -58,8 +62,12 @@ def timed(claim: ClaimFact, moved: datetime | None) -> ClaimFact:
 
 
 def alters(old: ClaimFact | None, new: ClaimFact) -> bool:
-    """Whether more is another than what this process wrote itself of its pods."""
-    return old is None or new.model_copy(update={"last_pod_event": old.last_pod_event}) != old
+    """Whether more is another than what Tenure wrote itself: when its pods moved, and that its instance is tagged."""
+    if old is None:
+        return True
+    notes = {key: note for key, note in new.annotations.items() if key not in TAGS}
+    notes |= {key: note for key, note in old.annotations.items() if key in TAGS}
+    return new.model_copy(update={"last_pod_event": old.last_pod_event, "annotations": notes}) != old
 
 
 def matters(old: PodFact | None, new: PodFact | None) -> bool:

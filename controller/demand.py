@@ -54,6 +54,12 @@ def wanting(caches: Caches, now: datetime) -> Iterator[PodFact]:
         yield from (pod for pod in caches.occupancy.pods(node).values() if is_reschedulable(pod, now))
 
 
+def wants_a_plan(caches: Caches, now: datetime) -> bool:
+    """Before the first: a pod has no place, also one that kube-scheduler has not come to yet, or loses its own."""
+    untried = (pod for pod in caches.pending.values() if pod.untried and not (pod.daemonset or shuns_pools(pod)))
+    return any(untried) or any(wanting(caches, now))
+
+
 def waiting_for(caches: Caches, volume_claims: Collection[str]) -> list[str]:
     """UIDs of the pods without a node that use one of these PersistentVolumeClaims (`namespace/name`)."""
     if not volume_claims:

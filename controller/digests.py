@@ -27,6 +27,9 @@ from scheduling.grace import Grace
 SETTLE: Final = timedelta(seconds=10)
 """What holds up a node that just became Ready is not worth a signal before it has held for so long."""
 
+AWAITED_FOR: Final = timedelta(minutes=1)
+"""A node that is up waits so long for its pods before it is worth a signal."""
+
 UNHEALTHY_FOR: Final = timedelta(minutes=1)
 """So long, or for half of what is tolerated, a node that starts may be unhealthy before it is worth a signal."""
 
@@ -44,6 +47,10 @@ class View:
     """Pods are nominated to it."""
     expected_until: datetime | None = None
     """When the last nomination ends, or ended; None with `expected` means no end in sight."""
+    awaits: str = ""
+    """Which pods those are."""
+    awaits_since: datetime | None = None
+    """Since when they could be there."""
     vacant_since: datetime | None = None
     """The latest moment at which the last such pod can have left."""
     drift: Drift | None = None
@@ -57,6 +64,8 @@ class View:
     """What LifecyclePolicies say of its NodePool's nodes."""
     event_policies: dict[str, str] = field(default_factory=dict)
     """Which of them say something of AWS's events, by kind."""
+    events_unread: str = ""
+    """What of that nobody can read."""
     repaired: bool = False
     """The gate NodeRepair is on."""
 
@@ -88,7 +97,12 @@ def claim_digest(view: View, now: datetime) -> Digest:
 
 
 def _bare(view: View) -> ClaimSeen:
-    return ClaimSeen(rules=view.rules, event_policies=view.event_policies, pause=_pause(view))
+    return ClaimSeen(
+        rules=view.rules,
+        event_policies=view.event_policies,
+        events_unread=view.events_unread,
+        pause=_pause(view),
+    )
 
 
 def _pause(view: View) -> str:
@@ -120,11 +134,20 @@ def _running(view: View, joined: ClaimSeen, node: NodeFact, now: datetime) -> Di
     if view.kept_for:
         return Digest(seen.model_copy(update={"kept_for": view.kept_for}))
     if view.expected and (view.expected_until is None or now < view.expected_until):
-        return Digest(seen, again=view.expected_until)
+        return _awaiting(view, seen, now)
     moments = (view.vacant_since, view.claim.initialized_at, view.expected_until)
     since = max((moment for moment in moments if moment), default=now)
     unseen = view.unseen and since == view.vacant_since
     return Digest(seen.model_copy(update={"empty": True, "empty_since": since, "empty_since_unseen": unseen}))
+
+
+def _awaiting(view: View, seen: ClaimSeen, now: datetime) -> Digest:
+    """Pods are expected there. One that is away says that instead."""
+    told = view.awaits_since + AWAITED_FOR if view.awaits_since and not seen.away_since else None
+    if told is None or now < told:
+        moments = (view.expected_until, told)
+        return Digest(seen, again=min((one for one in moments if one), default=None))
+    return Digest(seen.model_copy(update={"awaits": view.awaits}), again=view.expected_until)
 
 
 def _with_health(digest: Digest, view: View, node: NodeFact, now: datetime) -> Digest:

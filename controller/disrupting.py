@@ -62,8 +62,8 @@ class Seen:
 
 
 class Disrupting:
-    """`paused`: what people hold up by annotations, which no workflow says. `passed` is told of every pass, `decided`
-    of what it found."""
+    """`paused`: what people hold up by annotations, which no workflow says; `evacuated`: what AWS takes back. `passed`
+    is told of every pass, `decided` of what it found."""
 
     def __init__(
         self,
@@ -80,12 +80,13 @@ class Disrupting:
         graces: Callable[[], Mapping[str, timedelta]],
         now: Callable[[], datetime],
         paused: Callable[[datetime], Sequence[Hold]] = lambda now: (),
+        evacuated: Callable[[datetime], Sequence[Hold]] = lambda now: (),
         decided: Callable[[Decision], None] = lambda decision: None,
         passed: Callable[[Seen], None] = lambda seen: None,
         births: Births | None = None,
     ) -> None:
         self._caches, self._filling, self._nominations = caches, filling, nominations
-        self._away, self._allowing, self._paused = away, allowing, paused
+        self._away, self._allowing, self._paused, self._evacuated = away, allowing, paused, evacuated
         self._decided, self._passed = decided, passed
         self._replacements = Replacements(
             caches=caches,
@@ -209,7 +210,7 @@ class Disrupting:
 
     def _told(self, asked: DecideAsked, now: datetime) -> dict[str, object]:
         """What the Cluster workflow says beyond what the cluster shows."""
-        kept = self._kept(asked.holds, asked.bounced, now)
+        kept = self._kept((*asked.holds, *self._evacuated(now)), asked.bounced, now)
         return {"kept": kept, "unsold": unsold(asked.bounced, now), "first": asked.first}
 
     def _kept(
@@ -232,7 +233,7 @@ class Disrupting:
     def _moments(self, asked: DecideAsked, decision: Decision, now: datetime) -> list[datetime | None]:
         """When time changes something that no verdict has a moment for."""
         kept_back = any(one.eligible and one.rejected for one in decision.nodes)
-        holds = (*asked.holds, *self._paused(now))
+        holds = (*asked.holds, *self._paused(now), *self._evacuated(now))
         ends = (*(one.until for one in asked.bounced), *(one.until for one in holds))
         return [*ends, *self._lapses(now).values(), self._allowing.reopens(now) if kept_back else None]
 

@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import timedelta
 from typing import Final
 
-from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
@@ -13,6 +13,8 @@ from temporalio.service import RPCError
 
 from controller.builds import current_build
 from controller.doctor_service import check_service
+from controller.refusals import lacks_namespace, make_namespace
+from controller.search_attributes import KINDS, how_to_make, is_there
 from model.findings import Finding, advice, ok, problem, unknown
 from model.reading import InterruptionState
 from workflows import attributes, ids
@@ -24,8 +26,8 @@ _SHORT: Final = timedelta(days=3)
 
 
 async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", build: str = "") -> list[Finding]:
-    """Each check by itself: one that the service refuses hides no other. `queue` and `build`: the settings
-    INTERRUPTION_QUEUE and TEMPORAL_WORKER_BUILD_ID."""
+    """Each check by itself: one that the service refuses hides no other. Where the namespace is not there, that alone.
+    `queue` and `build`: the settings INTERRUPTION_QUEUE and TEMPORAL_WORKER_BUILD_ID."""
 
     async def service(temporal: Client, _: str) -> list[Finding]:
         return await check_service(temporal, build)
@@ -38,6 +40,9 @@ async def check_temporal(temporal: Client, cluster: str, *, queue: str = "", bui
         try:
             found += await check(temporal, cluster)
         except RPCError as error:
+            if lacks_namespace(error):
+                subject = f"namespace {temporal.namespace}"
+                return [problem(AREA, subject, "Temporal has none of this name", make_namespace(temporal.namespace))]
             todo = f"let these credentials read the namespace {temporal.namespace}"
             found.append(unknown(AREA, check.__name__.strip("_"), error.message, todo))
     return found
@@ -60,14 +65,18 @@ async def _attributes(temporal: Client, _: str) -> list[Finding]:
     answer = await temporal.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=temporal.namespace)
     )
-    missing = [
-        f"{name} ({kind})" for name, kind in attributes.ALL.items() if answer.custom_attributes.get(name) != _kind(kind)
-    ]
-    if missing:
-        todo = "start the worker once with rights to make them, or `temporal operator search-attribute create`"
+    found = answer.custom_attributes
+    wrong = [f"{name} ({kind})" for name, kind in attributes.ALL.items() if not is_there(name, found)]
+    if wrong:
+        missing = [name for name in attributes.ALL if name not in found]
+        todo = (
+            f"start the worker once with rights to make them, or: {how_to_make(temporal.namespace, missing)}"
+            if missing
+            else "give this cluster a namespace of its own"
+        )
         if full := _full(dict(answer.custom_attributes)):
             todo = f"{todo}; but {full}: give this cluster a namespace of its own"
-        return [problem(AREA, "search attributes", f"missing or of another type: {', '.join(missing)}", todo)]
+        return [problem(AREA, "search attributes", f"missing or of another type: {', '.join(wrong)}", todo)]
     return [ok(AREA, "search attributes", f"all {len(attributes.ALL)} are there")]
 
 
@@ -130,14 +139,10 @@ def _full(custom: dict[str, int]) -> str:
     """The types of which others' attributes leave too few on a SQL store; Elasticsearch has no such bound."""
     ours = Counter(attributes.ALL.values())
     others = Counter(kind for name, kind in custom.items() if name not in attributes.ALL)
-    tight = [name for name, wanted in ours.items() if others[_kind(name)] + wanted > attributes.ROOM[name]]
+    tight = [name for name, wanted in ours.items() if others[KINDS[name]] + wanted > attributes.ROOM[name]]
     return (
         f"others' attributes of type {', '.join(tight)} leave too little room for them on PostgreSQL" if tight else ""
     )
-
-
-def _kind(name: str) -> int:
-    return int(IndexedValueType.Value(f"INDEXED_VALUE_TYPE_{name.upper()}"))
 
 
 def _days(length: timedelta) -> str:

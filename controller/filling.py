@@ -22,7 +22,7 @@ from model.catalogue import ReservationRoom, UnavailableOffering
 from model.faults import Fault
 from model.learnt import Learnt
 from scheduling.facts import Change
-from scheduling.state import PlanSettings
+from scheduling.settings import PlanSettings
 
 log = structlog.get_logger(__name__)
 

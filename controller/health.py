@@ -1,8 +1,19 @@
 """`/healthz` and `/readyz`: whether the process lives, and whether it may be relied on, with the reason when not."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from aiohttp import web
+
+
+@dataclass
+class Readiness:
+    """What `/readyz` says; empty when there is nothing to wait for."""
+
+    why_not: str = "starting"
+
+    def wait_for(self, what: str) -> None:
+        self.why_not = what
 
 
 class Health:

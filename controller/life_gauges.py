@@ -5,14 +5,15 @@ process that hosts the watch no more. `karpenter_nodepools_cost_total` is Karpen
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from temporalio.common import MetricGauge, MetricGaugeFloat, MetricMeter
+from temporalio.common import MetricMeter
 
 from controller.brake import ClusterBrake
 from controller.caches import Caches
 from controller.dirty import Dirty
+from controller.told_gauge import ToldGauge
 from model import labels
 from model.catalogue import Catalogue, InstanceType
 from model.facts import ClaimFact
@@ -38,12 +39,14 @@ class _Claim(NamedTuple):
 class LifeGauges:
     def __init__(self, caches: Caches, brake: ClusterBrake, meter: MetricMeter) -> None:
         self._caches, self._brake = caches, brake
-        self._nodes = _Told(meter.create_gauge(NODES, "NodeClaims, by phase"), "phase", "nodepool", "capacity_type")
-        self._waiting = _Told(
+        self._nodes = ToldGauge(meter.create_gauge(NODES, "NodeClaims, by phase"), "phase", "nodepool", "capacity_type")
+        self._waiting = ToldGauge(
             meter.create_gauge(WAITING, "NodeClaims whose drain waits for pods or volumes"), "nodepool"
         )
-        self._paused = _Told(meter.create_gauge(PAUSED, "What is paused: the cluster, NodePools, NodeClaims"), "kind")
-        self._cost = _Told(
+        self._paused = ToldGauge(
+            meter.create_gauge(PAUSED, "What is paused: the cluster, NodePools, NodeClaims"), "kind"
+        )
+        self._cost = ToldGauge(
             meter.create_gauge_float(COST, "Price of a NodePool's instances, dollars an hour"), "nodepool"
         )
         self._claims: dict[str, _Claim] = {}
@@ -117,19 +120,3 @@ def phase_of(claim: ClaimFact) -> Phase:
     if claim.registered:
         return Phase.INITIALIZATION
     return Phase.REGISTRATION if claim.launched else Phase.LAUNCH
-
-
-class _Told:
-    """A gauge of which only changes are told, and 0 of what is no more."""
-
-    def __init__(self, gauge: MetricGauge | MetricGaugeFloat, *names: str) -> None:
-        self._gauge, self._names = gauge, names
-        self._shown: Mapping[tuple[str, ...], float] = {}
-
-    def show(self, now: Mapping[tuple[str, ...], float]) -> None:
-        for place in now.keys() | self._shown.keys():
-            value = now.get(place, 0)
-            if value != self._shown.get(place, 0):
-                # A gauge of whole numbers is given none but those.
-                self._gauge.set(value, dict(zip(self._names, place, strict=True)))  # type: ignore[arg-type]
-        self._shown = dict(now)

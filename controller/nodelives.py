@@ -12,6 +12,7 @@ from controller.dirty import Dirty
 from controller.life_gauges import LifeGauges
 from controller.overdue_gauges import OverdueGauges
 from controller.policies import Policies
+from controller.pool_gauges import PoolGauges
 from controller.rooms import Rooms
 from controller.startup import Startup
 
@@ -21,7 +22,7 @@ class NodeLives:
         self,
         policies: Policies,
         startup: Startup,
-        gauges: Sequence[OverdueGauges | LifeGauges],
+        gauges: Sequence[OverdueGauges | LifeGauges | PoolGauges],
         brake: ClusterBrake,
         rooms: Rooms,
     ) -> None:

@@ -1,8 +1,9 @@
 """Which pending pods are answered, and by which node or NodeClaim: memory of the last plans.
 
 While a pod is expected somewhere it is no demand, and the place is not empty. On a node that is up the expectation
-lapses after a while, since then the kube-scheduler evidently thinks otherwise; on one that is still coming it lasts
-until a while after the node is initialized.
+lapses after a while, since then the kube-scheduler evidently thinks otherwise, or is late; on one that is still coming
+it lasts until a while after the node is initialized. The pod is demand then, and likely to be expected there again: its
+place waits for the plan that says so.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,12 +14,17 @@ from typing import Final
 VALID: Final = timedelta(seconds=20)
 """max(2 x the longest batch window, 10 s), as Karpenter has it (reference 2.17)."""
 
+ANSWERED_WITHIN: Final = timedelta(seconds=90)
+"""From a pod's lapse until a plan has surely said where it goes (`calling.RENEW_SLOWEST`); empty where none did."""
+
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
     target: str
     """The name of a Node or a NodeClaim."""
     at: datetime
+    since: datetime
+    """The first of the plans in a row that said so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,14 @@ class Nominations:
     def renew(self, answered: Mapping[str, str], now: datetime) -> None:
         """What a plan decided: pod UID to target. Earlier answers for the same pods are replaced."""
         for pod, target in answered.items():
+            earlier = self._by_pod.get(pod)
             self.bound(pod, now)
-            self._expect(pod, target, now)
+            self._expect(pod, target, now, earlier.since if earlier and earlier.target == target else now)
+
+    def unplaced(self, pods: Iterable[str], now: datetime) -> None:
+        """Plans know no place for these any more, whatever they said before."""
+        for pod in pods:
+            self.bound(pod, now)
 
     def bound(self, pod: str, now: datetime) -> str:
         """The pod has a node: the name of the place that no longer expects it; empty when none did."""
@@ -55,12 +67,15 @@ class Nominations:
             self._ended[nomination.target] = now
         return nomination.target
 
-    def gone(self, pod: str, owner: str, now: datetime) -> None:
-        """The pod is no more. Its place is still expected to fill: a successor is likely on its way."""
+    def gone(self, pod: str, owner: str, now: datetime) -> str:
+        """The pod is no more: the name of the place that expected it; empty when none did. That is still expected to
+        fill: a successor is likely on its way."""
         nomination = self._take(pod)
-        if nomination is not None:
-            recent = [one for one in self._left.get(nomination.target, ()) if now < one.at + VALID]
-            self._left[nomination.target] = [*recent, _Left(owner, now)]
+        if nomination is None:
+            return ""
+        recent = [one for one in self._left.get(nomination.target, ()) if now < one.at + VALID]
+        self._left[nomination.target] = [*recent, _Left(owner, now)]
+        return nomination.target
 
     def came(self, pod: str, target: str, now: datetime) -> str:
         """The pod has come to this target. kube-scheduler heeds no plan: where it has put a pod into the place of one
@@ -73,7 +88,7 @@ class Nominations:
         stead = own.target if own else self._leave(owner, target, now)
         if stead:
             self._take(mate)
-            self._expect(mate, stead, now)
+            self._expect(mate, stead, now, now)
         return stead
 
     def _leave(self, owner: str, other: str, now: datetime) -> str:
@@ -105,13 +120,15 @@ class Nominations:
 
     def lapse(self, target: str, initialized_at: datetime | None) -> datetime | None:
         """When the last expectation on this target ends, or ended; None when there is none, or no end in sight."""
-        moments = [self._by_pod[pod].at for pod in self._by_target.get(target, ())]
-        moments += [one.at for one in self._left.get(target, ())]
-        if not moments:
+        pods = [self._by_pod[pod] for pod in self._by_target.get(target, ())]
+        left = [one.at for one in self._left.get(target, ())]
+        if not pods and not left:
             return self._ended.get(target)
         if initialized_at is None:
             return None
-        return max(*moments, initialized_at) + VALID
+        lapses = [self.lapses(one, initialized_at) + ANSWERED_WITHIN for one in pods]
+        lapses += [max(at, initialized_at) + VALID for at in left]
+        return max(lapses)
 
     def expected(self, target: str) -> bool:
         """Whether any pod is written down for it, lapsed or not."""
@@ -120,8 +137,8 @@ class Nominations:
     def lapses(self, nomination: Nomination, initialized_at: datetime) -> datetime:
         return max(nomination.at, initialized_at) + VALID
 
-    def _expect(self, pod: str, target: str, now: datetime) -> None:
-        self._by_pod[pod] = Nomination(target, now)
+    def _expect(self, pod: str, target: str, now: datetime, since: datetime) -> None:
+        self._by_pod[pod] = Nomination(target, now, since)
         self._by_target.setdefault(target, set()).add(pod)
 
     def _take(self, pod: str) -> Nomination | None:

@@ -90,7 +90,7 @@ class Noticing:
                 await handle.signal("noticed", said, rpc_timeout=_RPC_TIMEOUT)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
-                return "over" if claim.deleting else "not yet"
+                return "over" if claim.deleting else "no workflow"
             if error.status in _FOR_GOOD:
                 raise
             log.warning("node not told what AWS says", workflow=workflow_id, error=str(error))

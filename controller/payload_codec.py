@@ -4,68 +4,41 @@ Search attributes stay readable, since Temporal searches by them. What was store
 """
 
 import binascii
-import os
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DataConverter, PayloadCodec
+from temporalio.converter import DataConverter
 
 from model.faults import BadInput
+
+if TYPE_CHECKING:
+    from controller.encrypting import Encrypting
 
 VARIABLE: Final = "TEMPORAL_PAYLOAD_KEYS_PATH"
 ENCODING: Final = b"binary/encrypted"
 """As Temporal's own samples mark such payloads."""
 KEY_ID: Final = "encryption-key-id"
-_NONCE: Final = 12
 _BYTES: Final = (16, 24, 32)
 _WRITE: Final = "write lines of a name and a key, such as `2026-01 $(openssl rand -base64 32)`, the newest first"
-
-
-class Encrypting(PayloadCodec):
-    """AES-GCM. `keys` by name: the first encrypts, each decrypts what it once encrypted."""
-
-    def __init__(self, keys: Mapping[str, bytes]) -> None:
-        self._keys = {name: AESGCM(key) for name, key in keys.items()}
-        self._newest = next(iter(keys))
-
-    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return [self._encrypted(one) for one in payloads]
-
-    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Raises ValueError for what was encrypted by a key that is not there, or was altered."""
-        return [self.decrypted(one) for one in payloads]
-
-    def _encrypted(self, payload: Payload) -> Payload:
-        nonce, name = os.urandom(_NONCE), self._newest.encode()
-        data = nonce + self._keys[self._newest].encrypt(nonce, payload.SerializeToString(), name)
-        return Payload(metadata={"encoding": ENCODING, KEY_ID: name}, data=data)
-
-    def decrypted(self, payload: Payload) -> Payload:
-        if payload.metadata.get("encoding") != ENCODING:
-            return payload
-        name = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
-        key = self._keys.get(name)
-        if key is None:
-            raise ValueError(f"encrypted by the key {name!r}, which {VARIABLE} has not: add it")
-        try:
-            plain = key.decrypt(payload.data[:_NONCE], payload.data[_NONCE:], name.encode())
-        except InvalidTag as error:
-            raise ValueError(f"{VARIABLE}: {name!r} is another key than the one that encrypted this") from error
-        return Payload.FromString(plain)
 
 
 def converter_of(path: str) -> DataConverter:
     """How payloads are written, by the file with keys; plain without one. Raises `BadInput`."""
     if not path:
         return pydantic_data_converter
-    return replace(pydantic_data_converter, payload_codec=Encrypting(read_keys(path)))
+    return replace(pydantic_data_converter, payload_codec=codec_of(path))
+
+
+def codec_of(path: str) -> "Encrypting":
+    """By the file with keys. Raises `BadInput`."""
+    from controller.encrypting import Encrypting  # noqa: PLC0415 - its library takes 7 MB, and few encrypt
+
+    return Encrypting(read_keys(path))
 
 
 def read_keys(path: str) -> dict[str, bytes]:

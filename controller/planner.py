@@ -4,13 +4,8 @@
 """
 
 import asyncio
-import contextlib
 import multiprocessing
-import os
 import pickle
-import signal
-import time
-import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -27,13 +22,12 @@ from model.learnt import Learnt
 from model.plans import Plan, PlannedClaim
 from scheduling.facts import Change
 from scheduling.overlays import Verdict
-from scheduling.state import ClusterState, PlanSettings
+from scheduling.settings import PlanSettings
 
 log = structlog.get_logger(__name__)
 
 LONGEST_PLAN: Final = 60.0
 """Seconds; a planner that takes longer is ended and replaced."""
-_NICE: Final = 5
 
 
 class PlannerProcess:
@@ -43,7 +37,7 @@ class PlannerProcess:
         context = multiprocessing.get_context("spawn")
         self._pipe, child = context.Pipe()
         self._process: BaseProcess = context.Process(
-            target=serve, args=(child, settings), name="tenure-planner", daemon=True
+            target=_child, args=(child, settings), name="tenure-planner", daemon=True
         )
         self._process.start()
         child.close()
@@ -131,22 +125,7 @@ class PlannerProcess:
         return answer
 
 
-def serve(pipe: Connection, settings: PlanSettings) -> None:
-    """The child: answers until its parent is gone. What is sent to the whole group is for the parent to heed."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    os.nice(_NICE)
-    state = ClusterState(settings)
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while True:
-            method, args, kwargs = pickle.loads(pipe.recv_bytes())
-            pipe.send_bytes(pickle.dumps(_answer(state, method, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL))
+def _child(pipe: Connection, settings: PlanSettings) -> None:
+    from controller.planner_child import serve  # noqa: PLC0415 - what it plans with takes 15 MB, and is the child's alone
 
-
-def _answer(state: ClusterState, method: str, args: Any, kwargs: Any) -> tuple[Any, float, str]:
-    began = time.perf_counter()
-    try:
-        answer = getattr(state, method)(*args, **kwargs)
-    except Exception:
-        return None, 0.0, traceback.format_exc(limit=-4)
-    return answer, time.perf_counter() - began, ""
+    serve(pipe, settings)

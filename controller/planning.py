@@ -19,6 +19,7 @@ from controller.buffers import Buffers
 from controller.caches import Caches
 from controller.demand import place_of, wanting
 from controller.filling import Filling
+from controller.leaving import is_settled
 from controller.limits import within_limits
 from controller.naming import claim_names, drafts, group_ids, node_claim
 from controller.nominations import Nominations
@@ -27,7 +28,7 @@ from controller.overruled import Overruled
 from controller.plan_measures import PlanMeasures
 from controller.planner import PlannerProcess
 from controller.sizes import Sizes
-from controller.slicing import STORM, dealt
+from controller.slicing import dealt
 from kube.facts import claim_fact
 from model import labels
 from model.faults import Fault
@@ -35,7 +36,7 @@ from model.kinds import NodeClaim
 from model.plans import Plan, PlannedClaim, PlanOutcome, PlanRequest, Unplaced
 from model.quantity import format_amount
 from scheduling.facts import Change
-from scheduling.state import PlanSettings
+from scheduling.settings import PlanSettings
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +77,8 @@ class Planning:
         self._claims, self._events = claims, events
         self.sizes = Sizes(caches, nominations, self.learning, began=now())
         self._grace, self._graces, self._now = not_ready_grace, graces, now
+        self.storm: Callable[[datetime], datetime | None] = lambda now: None
+        """Until when so many nodes are taken back that what is bought is spread."""
         self.passes = 0
 
     async def close(self) -> None:
@@ -127,7 +130,7 @@ class Planning:
                     pool_graces=self._graces(),
                     reservations=goods.reservations,
                 )
-                return await self._carry_out(request.plan_id, plan, process)
+                return await self._carry_out(request, plan, process)
             except Fault:
                 await self.close()
                 raise
@@ -141,16 +144,18 @@ class Planning:
         alive = [claim for claim in found if claim is not None]
         return PlanOutcome(plan_id=plan_id, drafts=drafts(alive), created=len(alive), planned_at=self._now())
 
-    async def _carry_out(self, plan_id: str, plan: Plan, process: PlannerProcess) -> PlanOutcome:
+    async def _carry_out(self, request: PlanRequest, plan: Plan, process: PlannerProcess) -> PlanOutcome:
+        plan_id = request.plan_id
         allowed, refused = await within_limits(plan.claims, self._caches, self._claims)
         names = claim_names(plan_id, allowed)
         planned = dict(zip(names, allowed, strict=True))
         await process.commit(planned, now=self._now())
-        made = await self._create(plan_id, planned)
+        made = await self._create(plan_id, planned, spread=self._storms(request))
         await self._take_back(process, set(names) - {claim.name for claim in made})
         left = self._expected_of(plan)
         answered = self._nominate(plan, {claim.name: planned[claim.name] for claim in made})
         unplaced = (*plan.unplaced, *refused)
+        self._nominations.unplaced((one.pod_uid for one in unplaced), self._now())
         await self._say(answered, unplaced)
         await self._overruled.say({claim.pool for claim in allowed}, left, self._now())
         await self._say_short()
@@ -173,9 +178,14 @@ class Planning:
             planned_at=self._now(),
         )
 
-    async def _create(self, plan_id: str, planned: Mapping[str, PlannedClaim]) -> list[NodeClaim]:
-        ones, storm = list(planned.values()), len(self._caches.going) >= STORM
-        slices = dealt(ones, self._zones_of) if storm else [None] * len(ones)
+    def _storms(self, request: PlanRequest) -> bool:
+        """As far as is known here, or was known to the worker before."""
+        now = self._now()
+        return any(until is not None and now < until for until in (self.storm(now), request.storm))
+
+    async def _create(self, plan_id: str, planned: Mapping[str, PlannedClaim], *, spread: bool) -> list[NodeClaim]:
+        ones = list(planned.values())
+        slices = dealt(ones, self._zones_of) if spread else [None] * len(ones)
         groups = group_ids(plan_id, ones, slices)
         launches = dict(zip(planned, zip(groups, slices, strict=True), strict=True))
 
@@ -213,7 +223,9 @@ class Planning:
         """Pod UID to the Node or NodeClaim where it is expected now."""
         answered = {pod: place_of(target, self._caches) for pod, target in plan.nominations.items()}
         answered.update({pod: name for name, claim in made.items() for pod in claim.pods})
-        self._nominations.renew(answered, self._now())
+        # Some were bound or deleted while the plan was made, and nobody will say so again.
+        here = {pod: place for pod, place in answered.items() if not is_settled(self._caches, pod)}
+        self._nominations.renew(here, self._now())
         return answered
 
     async def _say(self, answered: Mapping[str, str], unplaced: Sequence[Unplaced]) -> None:

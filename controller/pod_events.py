@@ -1,7 +1,7 @@
 """NodeClaims' `status.lastPodEventTime`: when a pod came to the node or left it last, for whoever watches next.
 
 `consolidateAfter` counts from it. As with Karpenter it is written at once, and again ten seconds later at the soonest
-(reference 3.9); what happens in between is written then.
+(reference 3.9); what happens in between is written then. While AWS takes a node back nobody asks how long it was calm.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class PodEvents:
         """Those whose turn it is."""
         now = self._now()
         self._tried = {name: at for name, at in self._tried.items() if now - at < EVERY}
-        ready = sorted(self._waiting - self._tried.keys())
+        ready = sorted(self._waiting - self._tried.keys() - self._caches.evacuated - self._caches.going)
         self._waiting -= {*ready}
         turns = asyncio.Semaphore(AT_ONCE)
 

@@ -86,7 +86,8 @@ class Policies:
         self._unsaid.set()
         for pool in self._labels:
             other = before.get(pool) != self._rules.get(pool)
-            if other or named_before.get(pool) != self._event_policies.get(pool):
+            unread = held_before.get(pool, ALL_READ).interruption != self.unread_of(pool).interruption
+            if other or unread or named_before.get(pool) != self._event_policies.get(pool):
                 dirty.claims |= {claim.name for claim in self._caches.claims_of_pool(pool)}
             if other:
                 dirty.pods = True
@@ -119,7 +120,7 @@ class Policies:
         return dict(self._event_policies.get(pool, {}))
 
     def unread_of(self, pool: str) -> Unread:
-        """What they say of voluntary disruption and nobody can read: it holds that."""
+        """What they say of its nodes and nobody can read: it holds them."""
         return self._unread.get(pool, ALL_READ)
 
     def deadlines_of(self, pool: str) -> Deadlines:

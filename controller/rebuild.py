@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Literal
 
-from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from controller.resync import needs_life, open_coordinators, open_lives, retire
 from controller.schedules import start_schedules
+from controller.search_attributes import listed, register_attributes
 from controller.signaller import AT_ONCE, Signaller
 from controller.snapshot import Snapshot
-from controller.temporal import register_attributes, start_singletons
+from controller.temporal import start_singletons
 from model.base import Value
 from model.coordination import BatchWindow
 from model.facts import ClaimFact
@@ -96,8 +96,10 @@ class Rebuild:
     # --- what is missing ---
 
     async def _attributes(self) -> list[Astray]:
-        request = ListSearchAttributesRequest(namespace=self._temporal.namespace)
-        there = (await self._temporal.operator_service.list_search_attributes(request)).custom_attributes
+        """None where these credentials may not see them, as a worker's need not."""
+        there = await listed(self._temporal)
+        if there is None:
+            return []
         return [Astray(kind="SearchAttribute", name=name) for name in attributes.ALL if name not in there]
 
     async def _singletons(self) -> list[Astray]:

@@ -71,8 +71,9 @@ class Replacements:
             await process.apply([Change(kind="claim", key=name, fact=None) for name in names])
             return Replaced(outcome="not now", why=f"a replacement could not be made: {fault}")
         expected = {pod: name for name, claim in planned.items() for pod in claim.pods}
+        before = {found.target for pod in expected if (found := self._nominations.of(pod))}
         self._nominations.renew(expected, self._now())
-        for name in names:
+        for name in {*names, *before}:
             self._caches.touch_claim(name)
         log.info("replacements made", workflow=asked.workflow_id, claims=names)
         return Replaced(outcome="made", claims=tuple(names))

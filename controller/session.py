@@ -16,6 +16,7 @@ from activities.interruption_ports import Leaving
 from activities.ports import Instances, Offerings
 from controller import gates
 from controller.asking import Asking
+from controller.awaited import Awaited, AwaitedGauge
 from controller.away import Away
 from controller.births import Births
 from controller.brake import ClusterBrake
@@ -37,6 +38,7 @@ from controller.placing import Placing
 from controller.plan_measures import PlanMeasures
 from controller.planning import Planning
 from controller.policies import Policies
+from controller.pool_gauges import PoolGauges
 from controller.resync import mend, open_coordinators, open_lives, retire
 from controller.rooms import Rooms
 from controller.settings import HostSettings
@@ -44,13 +46,15 @@ from controller.signaller import Signal, Signaller, Start
 from controller.startup import Startup
 from controller.taken_back import TakenBack
 from controller.teaching import Teaching
-from controller.telling import UNPLANNED, Known, Telling
+from controller.telling import Known, Telling
+from controller.unplanned import Unplanned
 from controller.voluntary import Voluntary
 from kube import resources
 from kube.adapters import KubeAdapters
 from kube.listwatch import Delta, ListWatch
 from model.coordination import ProvisioningState
 from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
+from model.facts import PodFact
 from model.interruptions import Notice
 from model.observations import DemandSeen, MarksSeen
 from model.plans import PlanOutcome, PlanRequest
@@ -104,20 +108,26 @@ class Session:
         self._brake = ClusterBrake(settings.namespace, self.caches, self._awake.set)
         meter = meter_of(temporal)
         self._living = LifeGauges(self.caches, self._brake, meter)
-        gauges = (OverdueGauges(self.caches, meter), self._living)
+        gauges = (OverdueGauges(self.caches, meter), self._living, PoolGauges(self.caches, meter))
         startup = Startup(self.caches, self._policies.deadlines_of)
         rooms = Rooms(self.caches, rules_of=self._policies.rules_of, drifted=lambda one: bool(self._drifting.of(one)))
         self._lives = NodeLives(self._policies, startup, gauges, self._brake, rooms)
         self.caches.on_pod_bound = self._pod_bound
-        self.caches.on_pod_gone = lambda pod: self._nominations.gone(pod.uid, pod.owner_uid, self._now())
+        self.caches.on_pod_gone = self._pod_gone
         self._away = Away(self.caches, self._policies.grace_of)
+        self._awaited = AwaitedGauge(Awaited(self.caches, self._nominations, self._away), meter)
         self._signaller = Signaller(temporal, settings.task_queue, sent)
         self._began = now()
         self._telling = self._teller()
         self._asking = Asking(self.caches, self._nominations, self._away, self._buffers, self._demand)
         self._planning = self._planner(kube, offerings)
+        self._unplanned = Unplanned(
+            self.caches,
+            planned=lambda: self._planning.passes > 0,
+            unsure=lambda: self._buffers is not None and self._buffers.unsure,
+        )
         self._taken = TakenBack(self.caches, self._policies.rules_of, self._mark, now)
-        self._planning.filling.taken = self._taken.marks
+        self._planning.filling.taken, self._planning.storm = self._taken.marks, self._taken.storm.until
         feed = self._planning.catalogue
         self._drifting = Drifting(
             caches=self.caches, types=feed.types_of, instances=instances, events=kube.events, now=now
@@ -202,6 +212,7 @@ class Session:
                 group.create_task(self._watch_buffers(self._buffers), name="watch-buffers")
 
     async def close(self) -> None:
+        self._awaited.close()
         await self._joined.close()
         await self._planning.close()
 
@@ -264,11 +275,12 @@ class Session:
             retire(coordinators, cluster, self.caches, self._telling)
 
     async def _plan(self, request: PlanRequest) -> PlanOutcome:
+        before = self._nominations.targets()
         outcome = await self._planning.plan(request)
         if self._teaching.check():
             self._awake.set()
         first = self._planning.passes == 1
-        for name in tuple(self.caches.claims) if first else self._nominations.targets():
+        for name in tuple(self.caches.claims) if first else {*before, *self._nominations.targets()}:
             self.caches.touch_claim(name)
         self.caches.touch_pods()
         return outcome
@@ -300,6 +312,7 @@ class Session:
             self._lives.look(dirty, known.policies, counted=known.claims and known.nodes and known.pods)
             self._voluntary.look(gone=bool(dirty.gone_claims))
             self._telling.tell(dirty, known, now)
+            self._awaited.show(now)
             if known.pauses:
                 self._brake.tell(self._settings.cluster, self._signaller, time.time_ns())
             if known.claims and known.nodes and known.node_classes:
@@ -341,8 +354,6 @@ class Session:
 
     def _known(self) -> Known:
         synced = {name: watch.synced.is_set() for name, watch in self._watches.items()}
-        young = self._now() - self._began < UNPLANNED
-        unsure = self._buffers is not None and self._buffers.unsure
         return Known(
             claims=synced["nodeclaims"],
             nodes=synced["nodes"],
@@ -351,7 +362,9 @@ class Session:
             node_classes=synced["ec2nodeclasses"],
             policies=synced["lifecyclepolicies"] and synced["nodepools"],
             pauses=synced["namespaces"],
-            unplanned=young and (unsure or (self._planning.passes == 0 and bool(self.caches.pending))),
+            unplanned=self._unplanned.until(
+                self._now(), synced=all(synced[one] for one in ("nodeclaims", "nodes", "pods", "nodepools"))
+            ),
         )
 
     def _hearer(self, kind: str) -> Callable[[list[Delta]], None]:
@@ -373,3 +386,8 @@ class Session:
         for target in (stead, self._nominations.bound(uid, now)):
             if target:
                 self.caches.touch_claim(target)
+
+    def _pod_gone(self, pod: PodFact) -> None:
+        target = self._nominations.gone(pod.uid, pod.owner_uid, self._now())
+        if target:
+            self.caches.touch_claim(target)

@@ -6,7 +6,7 @@ from typing import Final
 
 from model.coordination import BatchWindow
 from model.lifecycle import Deadlines
-from scheduling.state import PlanSettings
+from scheduling.settings import PlanSettings
 
 OTHERS_LEASE: Final = "karpenter-leader-election"
 

@@ -14,7 +14,7 @@ from controller.nominations import Nominations
 from model.facts import ClaimFact
 from model.labels import INSTANCE_TYPE
 from model.resources import MEMORY, Resources, largest, total
-from scheduling.inflight import claim_as_learnt
+from scheduling.learnt import claim_as_learnt
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,11 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE, ZONE_ID
 from model.plans import PlannedClaim
 from model.pool_slices import PoolSlice, slices
 from model.requirements import Requirements
-
-STORM: Final = 10
-"""Nodes that AWS takes back at the same time. Fewer are replaced as cheaply as any others."""
 
 
 def dealt(planned: Sequence[PlannedClaim], zones_of: Callable[[str], Sequence[str]]) -> list[PoolSlice | None]:

@@ -13,6 +13,7 @@ from controller import gates
 from controller.away import Away
 from controller.brake import ClusterBrake
 from controller.caches import Caches
+from controller.demand import wants_a_plan
 from controller.dirty import Dirty
 from controller.nodelives import NodeLives
 from controller.nominations import Nominations
@@ -22,6 +23,7 @@ from controller.settings import HostSettings
 from controller.signaller import Signaller
 from controller.startup import Startup
 from controller.telling import Known, Telling
+from controller.unplanned import UNPLANNED
 from kube import resources
 from kube.adapters import KubeAdapters
 from kube.errors import Json
@@ -81,8 +83,8 @@ class Snapshot:
     @property
     def known(self) -> Known:
         """All of it; but no plan has said yet where pods that wait will go."""
-        waits = bool(self.caches.pending)
-        return Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=waits)
+        until = self.now + UNPLANNED if wants_a_plan(self.caches, self.now) else None
+        return Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=until)
 
     def start(self, telling: Telling, claims: Sequence[ClaimFact], pools: set[str], node_classes: set[str]) -> None:
         """Workflows of these, each with what there is to tell it; those that run meanwhile know it already."""

@@ -13,6 +13,7 @@ import structlog
 
 from activities.interruption_ports import Leaving
 from controller.caches import Caches
+from controller.storm import ANEW_AFTER, Storm
 from kube.drain import first_out
 from model.catalogue import UnavailableOffering
 from model.facts import ClaimFact
@@ -27,8 +28,6 @@ log = structlog.get_logger(__name__)
 
 LEAVES_WITHIN: Final = timedelta(minutes=5)
 """AWS gives two minutes. What stands for longer is there to stay, whatever was said."""
-ANEW_AFTER: Final = timedelta(seconds=30)
-"""A pool is marked once for many interruptions, and anew when more of them come for longer than that."""
 
 _Pool = tuple[str, str, str, str]
 
@@ -44,6 +43,7 @@ class TakenBack:
         now: Callable[[], datetime],
     ) -> None:
         self._caches, self._rules, self._tell, self._now = caches, rules, tell, now
+        self.storm = Storm()
         self._marks: dict[_Pool, UnavailableOffering] = {}
         self._until: dict[str, datetime] = {}
         """By NodeClaim, until when it is taken to be leaving."""
@@ -53,17 +53,13 @@ class TakenBack:
     def hear(self, claim: ClaimFact, notices: Sequence[Notice]) -> None:
         """Repeats are harmless, and what comes too late is nothing."""
         now = self._now()
-        for one in _takes(notices, now):
-            said = min(one.at, now)
-            self._mark(claim, said, now)
-            self._take(claim, one.kind, said + LEAVES_WITHIN)
+        for one in self._heed(claim, notices, now):
+            self._take(claim, one.kind, min(one.at, now) + LEAVES_WITHIN)
 
     def leaving(self, claim: ClaimFact, notices: Sequence[Notice]) -> Leaving | None:
         """Whose pods have to go now, without asking anybody; from here on nobody is told that it is empty."""
         now, rules = self._now(), self._rules(claim.pool)
-        heard = _takes(notices, now)
-        for one in heard:
-            self._mark(claim, min(one.at, now), now)
+        heard = self._heed(claim, notices, now)
         if claim.deleting or not claim.initialized or not any(leaves_at_once(rules, one.kind) for one in heard):
             return None
         nodes = self._caches.nodes_of(claim)
@@ -97,25 +93,40 @@ class TakenBack:
 
     def _take(self, claim: ClaimFact, kind: EventKind, until: datetime) -> None:
         """Unless its NodePool takes no orders from AWS for this."""
-        if claim.deleting or claim.name in self._until or rules_of(self._rules(claim.pool), kind).action == "ignore":
+        if claim.deleting or claim.name in self._until or self._ignores(claim, kind):
             return
         self._until[claim.name] = until
         self._caches.take_back(claim.name, taken=True)
 
-    def _mark(self, claim: ClaimFact, said: datetime, now: datetime) -> None:
-        """The pool is short whatever becomes of the node."""
+    def _ignores(self, claim: ClaimFact, kind: EventKind) -> bool:
+        return rules_of(self._rules(claim.pool), kind).action == "ignore"
+
+    def _heed(self, claim: ClaimFact, notices: Sequence[Notice], now: datetime) -> list[Notice]:
+        """What takes its capacity back; pools that are short by that, and storms, are told of."""
+        found = _takes(notices, now)
+        for one in found:
+            said = min(one.at, now)
+            if not self._ignores(claim, one.kind):
+                self.storm.count(claim.uid, said + LEAVES_WITHIN)
+            is_marked = self._mark(claim, said, now)
+            if self.storm.is_news(now) or is_marked:
+                self._tell(MarksSeen(unavailable=tuple(self.marks(now)), storm=self.storm.until(now)))
+        return found
+
+    def _mark(self, claim: ClaimFact, said: datetime, now: datetime) -> bool:
+        """The pool is short whatever becomes of the node. False where that is no news."""
         mark = mark_of_taken(claim.labels, said)
         if mark is None or mark.until <= now:
-            return
+            return False
         pool = (mark.instance_type, mark.zone, mark.capacity_type, mark.reservation_id)
         known = self._marks.get(pool)
         if known is not None and mark.until < known.until + ANEW_AFTER:
-            return
+            return False
         self._marks[pool] = mark
         live = tuple(self.marks(now))
         self._marks = {key: one for key, one in self._marks.items() if one in live}
         log.info("capacity pool marked: AWS takes back from it", type=mark.instance_type, zone=mark.zone)
-        self._tell(MarksSeen(unavailable=live))
+        return True
 
 
 def _takes(notices: Sequence[Notice], now: datetime) -> list[Notice]:

@@ -5,25 +5,27 @@ what depends on them.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
 
+from controller.awaited import Awaited
 from controller.away import Away
 from controller.caches import Caches
 from controller.digests import Digest, View, claim_digest, fingerprint, node_class_digest, pool_digest
 from controller.dirty import Dirty
 from controller.due import Due
+from controller.evacuated import evacuated_until
 from controller.naming import alike
 from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.signaller import Signal, Signaller, Start
 from model.base import Message
 from model.coordination import NodeClassState, PoolState
-from model.facts import ClaimFact
+from model.facts import ClaimFact, NodeFact
 from model.labels import LAUNCH_GROUP, NODECLASS, REPLACES, WHY
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
@@ -43,15 +45,15 @@ _GONE: Final = "gone"
 
 @dataclass(frozen=True)
 class Known:
-    """Which kinds are synced, and whether pods may still be expected on nodes that look empty."""
+    """Which kinds are synced, and for how long pods may still be expected on nodes that look empty."""
 
     claims: bool
     nodes: bool
     pods: bool
     pools: bool
     node_classes: bool
-    unplanned: bool
-    """This host is new, pods are pending or buffers there, and no plan has said yet where they go."""
+    unplanned: datetime | None
+    """Until then: this host is new, pods are pending or buffers there, and no plan has said yet where they go."""
     policies: bool = True
     """LifecyclePolicies, and the NodePools that they select."""
     pauses: bool = True
@@ -80,7 +82,7 @@ class Telling:
         self._cluster, self._deadlines = cluster, deadlines
         self._caches, self._nominations, self._signaller = caches, nominations, signaller
         self._began, self._number, self._drift, self._kept_for = began, number, drift, kept_for
-        self._away, self._lives = away, lives
+        self._away, self._awaited, self._lives = away, Awaited(caches, nominations, away), lives
         self._static_capacity, self._node_repair = static_capacity, node_repair
         self._due = Due()
         self._held: dict[str, set[str]] = {}
@@ -164,7 +166,7 @@ class Telling:
             return
         workflow_id = self.workflow_id(claim)
         digest = claim_digest(self._view(claim, workflow_id, known, now), now)
-        self._due.set(f"claim/{name}", self._again(digest, claim, known))
+        self._due.set(f"claim/{name}", self._again(digest, claim, known, now))
         identity = self.identity(claim)
         start = Start(
             "NodeClaimWorkflow",
@@ -186,21 +188,21 @@ class Telling:
 
     def _view(self, claim: ClaimFact, workflow_id: str, known: Known, now: datetime) -> View:
         nodes = self._caches.nodes_of(claim)
-        names = [node.name for node in nodes]
         told_since = _since(self._signaller.told(workflow_id))
-        vacated = [moment for name in names if (moment := self._caches.occupancy.vacated(name))]
+        vacated = [moment for node in nodes if (moment := self._caches.occupancy.vacated(node.name))]
         pool = self._caches.pools.get(claim.pool)
         vacant_since = max(vacated) if vacated else told_since
+        occupied = (known.unplanned and told_since is None) or self._occupied(claim, nodes, now)
+        expected = self._awaited.of(claim, now, occupied=occupied)
         return View(
             claim=claim,
             nodes=nodes,
             policy=pool.policy if pool else "",
-            occupied=any(self._caches.occupancy.occupied(name) for name in names)
-            or (known.unplanned and told_since is None)
-            # Emptied because AWS takes it back: its workflow is told of that, and has no use for this.
-            or claim.name in self._caches.evacuated,
-            expected=self._nominations.expected(claim.name),
-            expected_until=self._away.lapse(claim, self._nominations, now),
+            occupied=occupied,
+            expected=expected.any,
+            expected_until=expected.until,
+            awaits=expected.words,
+            awaits_since=expected.since,
             vacant_since=vacant_since or self._unseen(claim),
             drift=self._drift(claim),
             unseen=vacant_since is None,
@@ -208,18 +210,25 @@ class Telling:
             away=self._away.of(claim),
             rules=self._lives.policies.rules_of(claim.pool) if self._lives else None,
             event_policies=self._lives.policies.event_policies_of(claim.pool) if self._lives else {},
+            events_unread=self._lives.policies.unread_of(claim.pool).interruption if self._lives else "",
             repaired=self._node_repair,
         )
+
+    def _occupied(self, claim: ClaimFact, nodes: Sequence[NodeFact], now: datetime) -> bool:
+        """So is one that is emptied because AWS takes it back: its workflow is told of that, and needs nothing else."""
+        if claim.name in self._caches.evacuated or evacuated_until(nodes, now) is not None:
+            return True
+        return any(self._caches.occupancy.occupied(node.name) for node in nodes)
 
     def _unseen(self, claim: ClaimFact) -> datetime | None:
         """A node that was up before this process watched may have lost its last pod up to that moment."""
         before = claim.initialized_at is not None and claim.initialized_at < self._began
         return self._began if before else None
 
-    def _again(self, digest: Digest, claim: ClaimFact, known: Known) -> datetime | None:
-        if known.unplanned and claim.initialized:
-            return self._began + UNPLANNED
-        return digest.again
+    def _again(self, digest: Digest, claim: ClaimFact, known: Known, now: datetime) -> datetime | None:
+        unplanned = known.unplanned if claim.initialized else None
+        moments = (unplanned, digest.again, evacuated_until(self._caches.nodes_of(claim), now))
+        return min((one for one in moments if one), default=None)
 
     def _bury(self, dirty: Dirty, now: datetime) -> None:
         for claim in dirty.gone_claims.values():
@@ -275,10 +284,6 @@ class Telling:
         )
         numbered = seen.model_copy(update={"number": self._number()})
         self._signaller.offer(Signal(ids.nodeclass(self._cluster, name), "seen", numbered, fingerprint(seen), start))
-
-
-UNPLANNED: Final = timedelta(seconds=30)
-"""For so long a new host believes that pending pods may be on their way to nodes that look empty."""
 
 
 def _each(names: Iterable[str], tell: Callable[[str], None]) -> None:

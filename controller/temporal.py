@@ -1,16 +1,16 @@
-"""Temporal as the worker needs it: a client that measures itself, search attributes, the workflows that are one each.
+"""Temporal as the worker needs it: a client that measures itself, and the workflows that are one each.
 
-`worker.py` calls these at its start, in this order. What a person has to mend is a `BadInput` that names the setting.
+`worker.py` calls these at its start, in this order, and what is in `search_attributes.py` between them. What a person
+has to mend is a `BadInput` that names the setting.
 """
 
+import socket
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
 import structlog
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy
@@ -24,7 +24,7 @@ from model.commands import DisruptionState
 from model.coordination import BatchWindow, ProvisioningState
 from model.faults import BadInput
 from model.reading import InterruptionState, QueueNamed
-from workflows import attributes, ids, measures
+from workflows import ids, measures
 from workflows.cluster import ClusterWorkflow
 from workflows.interruption import InterruptionWorkflow
 from workflows.provisioning import ProvisioningWorkflow
@@ -33,12 +33,6 @@ from workflows.watch import WatchWorkflow
 log = structlog.get_logger(__name__)
 
 FREE_WITHIN = timedelta(seconds=3)
-_KINDS = {
-    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
-    "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
-    "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
-}
 
 
 async def connect(address: str, *, namespace: str, security: Security, metrics_port: int) -> Client:
@@ -49,7 +43,7 @@ async def connect(address: str, *, namespace: str, security: Security, metrics_p
             address,
             namespace=namespace,
             tls=security.config(),
-            api_key=security.api_key or None,
+            api_key=security.bearer(),
             data_converter=security.converter(),
             runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics)),
         )
@@ -65,6 +59,8 @@ def metrics_at(port: int) -> PrometheusConfig:
     """How the worker's metrics are offered to Prometheus."""
     buckets = {
         measures.STARTUP: measures.STARTUP_BUCKETS,
+        measures.CLAIM_ENDED: measures.ENDED_BUCKETS,
+        measures.NODE_ENDED: measures.ENDED_BUCKETS,
         pass_gauges.DURATION: pass_gauges.DURATION_BUCKETS,
         interruption_metrics.DURATION: interruption_metrics.DURATION_BUCKETS,
         plan_measures.DURATION: plan_measures.DURATION_BUCKETS,
@@ -72,23 +68,19 @@ def metrics_at(port: int) -> PrometheusConfig:
         call_measures.KUBERNETES: call_measures.BUCKETS,
     }
     return PrometheusConfig(
-        bind_address=f"0.0.0.0:{port}", durations_as_seconds=True, histogram_bucket_overrides=buckets
+        bind_address=f"{anywhere()}:{port}", durations_as_seconds=True, histogram_bucket_overrides=buckets
     )
 
 
-async def register_attributes(temporal: Client) -> None:
-    """A missing search attribute would stall every workflow task, so they are made before any work is taken."""
-    for name, kind in attributes.ALL.items():
-        request = AddSearchAttributesRequest(namespace=temporal.namespace, search_attributes={name: _KINDS[kind]})
-        try:
-            await temporal.operator_service.add_search_attributes(request)
-        except RPCError as error:
-            if error.status == RPCStatusCode.ALREADY_EXISTS:
-                continue
-            raise BadInput(
-                f"TEMPORAL_NAMESPACE={temporal.namespace!r}: search attribute {name} ({kind}) cannot be made: "
-                f"{error.message}; make it with `temporal operator search-attribute create`"
-            ) from error
+def anywhere() -> str:
+    """All addresses of this machine: IPv6's where IPv4 gets in by them too, as by default; else IPv4's."""
+    try:
+        with socket.socket(socket.AF_INET6) as tried:
+            alone = tried.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+            tried.bind(("::", 0))
+    except OSError:
+        return "0.0.0.0"
+    return "0.0.0.0" if alone else "[::]"
 
 
 async def start_singletons(

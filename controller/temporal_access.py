@@ -19,6 +19,8 @@ class Security:
 
     tls: bool = False
     api_key: str = field(default="", repr=False)
+    api_key_path: str = ""
+    """File with the API key, which comes before one that is given itself: a file can be renewed."""
     ca: str = ""
     """Files in PEM: of the authority that signed the server's certificate, and the client's own two."""
     cert: str = ""
@@ -33,6 +35,7 @@ class Security:
         said = {
             "TEMPORAL_TLS": "true" if self.tls else "",
             "TEMPORAL_API_KEY": self.api_key,
+            "TEMPORAL_API_KEY_PATH": self.api_key_path,
             "TEMPORAL_TLS_SERVER_CA_CERT_PATH": self.ca,
             "TEMPORAL_TLS_CLIENT_CERT_PATH": self.cert,
             "TEMPORAL_TLS_CLIENT_KEY_PATH": self.key,
@@ -40,6 +43,26 @@ class Security:
             "TEMPORAL_PAYLOAD_KEYS_PATH": self.payload_keys,
         }
         return {name: value for name, value in said.items() if value}
+
+    def files(self) -> dict[str, str]:
+        """Of TLS: path by the variable that names it."""
+        named = {
+            "TEMPORAL_TLS_SERVER_CA_CERT_PATH": self.ca,
+            "TEMPORAL_TLS_CLIENT_CERT_PATH": self.cert,
+            "TEMPORAL_TLS_CLIENT_KEY_PATH": self.key,
+        }
+        return {name: path for name, path in named.items() if path}
+
+    def bearer(self) -> str | None:
+        """The API key as it is now, where there is one. Raises `BadInput` for a file that has none."""
+        if not self.api_key_path:
+            return self.api_key or None
+        found = (
+            (_read("TEMPORAL_API_KEY_PATH", self.api_key_path, "an API key") or b"").decode(errors="replace").strip()
+        )
+        if not found:
+            raise BadInput(f"TEMPORAL_API_KEY_PATH={self.api_key_path}: no API key is in it")
+        return found
 
     def converter(self) -> DataConverter:
         """How payloads are written. Raises `BadInput` for a file that is none of keys."""
@@ -60,7 +83,7 @@ class Security:
                 client_cert=_read("TEMPORAL_TLS_CLIENT_CERT_PATH", self.cert),
                 client_private_key=_read("TEMPORAL_TLS_CLIENT_KEY_PATH", self.key),
             )
-        return self.tls or bool(self.api_key)
+        return self.tls or bool(self.api_key or self.api_key_path)
 
 
 def why_not(said: str) -> str:
@@ -73,6 +96,8 @@ def why_not(said: str) -> str:
         ("NotValidForName", "its certificate is for another name: give that as TEMPORAL_TLS_SERVER_NAME"),
         ("CertificateRequired", "it asks for a client's certificate: give TEMPORAL_TLS_CLIENT_CERT_PATH and "
          "TEMPORAL_TLS_CLIENT_KEY_PATH"),
+        ("operation was canceled", "it hung up at once: where it asks for a client's certificate, give "
+         "TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH"),
         ("InvalidContentType", "it does not speak TLS: leave TEMPORAL_TLS, TEMPORAL_API_KEY and the files out"),
     )  # fmt: skip
     for sign, meaning in signs:
@@ -81,10 +106,10 @@ def why_not(said: str) -> str:
     return " ".join(said.split())[:160]
 
 
-def _read(name: str, path: str) -> bytes | None:
+def _read(name: str, path: str, what: str = "PEM") -> bytes | None:
     if not path:
         return None
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise BadInput(f"{name}={path}: {error.strerror}; name a file in PEM that can be read") from error
+        raise BadInput(f"{name}={path}: {error.strerror}; name a file with {what} that can be read") from error

@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from temporalio.common import MetricMeter
 
@@ -16,6 +17,7 @@ from controller.births import Births
 from controller.brake import ClusterBrake
 from controller.caches import Caches
 from controller.disrupting import Disrupting, settings
+from controller.evacuated import holds
 from controller.holding import Holding
 from controller.nominations import Nominations
 from controller.pass_gauges import PassGauges
@@ -62,6 +64,7 @@ class Voluntary:
             graces=policies.graces,
             now=now,
             paused=Holding(caches, brake),
+            evacuated=partial(holds, caches),
             decided=self.verdicts.take,
             passed=lambda seen: self._gauges.take(seen.allowances, seen.consuming, seen.seconds),
             births=Births(meter),

@@ -55,14 +55,12 @@ def _datasource() -> dict[str, Any]:
 
 
 def _pools() -> dict[str, Any]:
-    query = "label_values(tenure_nodeclaims, nodepool)"
     return {
         "name": "nodepool",
         "label": "NodePool",
         "type": "query",
         "datasource": _SOURCE,
-        "definition": query,
-        "query": {"query": query, "refId": "nodepool"},
+        "query": {"query": "label_values(tenure_nodeclaims, nodepool)", "refId": "nodepool"},
         "refresh": 2,
         "sort": 1,
         "multi": True,

@@ -1,7 +1,8 @@
 """The parts of the Helm charts that are written from elsewhere, so that each thing is said once.
 
-Rights come from `deploy/rbac`, kinds from `deploy/crds`, alerts and dashboards from the folders of those names, and
-what settings may be from `settings.py`. `generate.py` writes them; everything else in the charts is written by hand.
+Rights come from `deploy/rbac`, kinds from `deploy/crds`, alerts from `deploy/alerts`, the dashboard from
+`dashboard.py`, and what settings may be from `settings.py`. `generate.py` writes them; everything else in the charts
+is written by hand.
 """
 
 import json
@@ -9,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy import dashboard
 from deploy.settings_schema import settings_schema
 
 HERE = Path(__file__).parent
@@ -26,10 +28,11 @@ _LABELS = '  labels:\n    {{- include "tenure.labels" . | nindent 4 }}\n'
 
 def files(crds: Mapping[str, str]) -> dict[Path, str]:
     """What each written file of the charts holds. `crds`: texts of `deploy/crds`, by the file's name."""
-    copied = [*sorted((HERE / "alerts").glob("*.yaml")), *sorted((HERE / "dashboards").glob("*.json"))]
+    copied = {one: one.read_text() for one in sorted((HERE / "alerts").glob("*.yaml"))}
+    copied[dashboard.FILE] = dashboard.text()
     return (
         {CHART / "templates" / "rights" / f"{name}.yaml": _rights(name) for name in RIGHTS}
-        | {CHART / "files" / one.parent.name / one.name: one.read_text() for one in copied}
+        | {CHART / "files" / one.parent.name / one.name: text for one, text in copied.items()}
         | {CRD_CHART / "templates" / name: _crd(name, text) for name, text in crds.items()}
         | {SCHEMA: _schema()}
     )

@@ -36,6 +36,12 @@ MEASURES: Final = tuple(
                 "nodepool",
                 "NodeClaims whose drain waits for pods or volumes; `tenure why` says for which",
             ),
+            _measure(
+                "tenure_pods_not_bound",
+                "gauge",
+                "nodepool",
+                "pods planned onto nodes that are up, and not bound there by kube-scheduler for over a minute",
+            ),
             _measure("tenure_paused", "gauge", "kind", "what is paused: `Cluster`, `NodePool`, `NodeClaim`"),
             _measure("tenure_overdue_total", "counter", "phase nodepool", "deadlines that passed"),
             _measure(
@@ -74,7 +80,7 @@ MEASURES: Final = tuple(
                 "karpenter_nodeclaims_disrupted_total",
                 "counter",
                 "reason nodepool capacity_type",
-                "nodes that go for what AWS says, by what",
+                "NodeClaims deleted for a disruption, a deadline, or what AWS says",
             ),
             _measure(
                 "karpenter_nodeclaims_created_total",
@@ -92,11 +98,30 @@ MEASURES: Final = tuple(
                 "nodepool capacity_type zone",
                 "NodeClaims that are over",
             ),
+            _measure(
+                "karpenter_nodeclaims_termination_duration_seconds",
+                "histogram",
+                "nodepool",
+                "how long NodeClaims took to go, drain included",
+            ),
+            _measure(
+                "karpenter_nodes_termination_duration_seconds",
+                "histogram",
+                "nodepool",
+                "the same of those whose Node had registered",
+            ),
             _measure("karpenter_nodes_drained_total", "counter", "nodepool", "nodes whose pods and volumes have left"),
             _measure("karpenter_pods_drained_total", "counter", "reason", "pods that were told to leave their node"),
             _measure(
                 "karpenter_pods_eviction_requests_total", "counter", "code", "evictions asked for, by the answer's code"
             ),
+            _measure(
+                "karpenter_nodepools_usage",
+                "gauge",
+                "nodepool resource_type",
+                "capacity of a pool's nodes: cores, bytes, counts",
+            ),
+            _measure("karpenter_nodepools_limit", "gauge", "nodepool resource_type", "what a pool's limits allow"),
             _measure(
                 "karpenter_nodepools_cost_total",
                 "gauge",
@@ -218,14 +243,13 @@ TEMPORALS: Final[tuple[tuple[str, str, str], ...]] = (
 
 KARPENTER_ONLY: Final = (
     "nodeclaims_unhealthy_disrupted_total: `NodeClaim` events `Unhealthy` tell them",
-    "nodeclaims_instance_termination_duration_seconds, nodeclaims_termination_duration_seconds, "
-    "nodes_termination_duration_seconds, nodes_lifetime_duration_seconds, nodes_current_lifetime_seconds: "
+    "nodeclaims_instance_termination_duration_seconds, nodes_lifetime_duration_seconds, "
+    "nodes_current_lifetime_seconds: "
     "`tenure why` tells one node's times, Temporal lists them all",
     "pods_disruption_initiated_total",
     "nodes_allocatable, nodes_total_pod_requests, nodes_total_pod_limits, nodes_total_daemon_requests, "
     "nodes_total_daemon_limits, nodes_system_overhead, cluster_utilization_percent, pods_state: "
     "kube-state-metrics has them",
-    "nodepools_usage, nodepools_limit: they stand in the NodePool's status and spec; "
     "nodepools_cost_tracker_errors_total",
     "pods_startup_duration_seconds and the other durations and ages of pods",
     "scheduler_queue_depth, scheduler_unfinished_work_seconds, scheduler_ignored_pods_count, "

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from controller.search_attributes import commands
 from deploy.event_reasons import REASONS
 from deploy.measures import KARPENTER_ONLY, MEASURES, TEMPORALS
 from model import labels
@@ -135,7 +136,17 @@ def _attributes() -> str:
     return (
         WRITTEN.format(source="workflows/attributes.py and deploy/pages.py")
         + "# Search attributes\n\nOf the workflows, in Temporal's UI and `temporal workflow list --query`. The worker "
-        f"registers them at its start; `tenure doctor` says which are missing.\n\n{rows}\n## Queries\n{queries}"
+        "registers what is missing at its start, [where it may](#by-hand); `tenure doctor` says which are missing."
+        f"\n\n{rows}\n## Queries\n{queries}\n## By hand\n{_by_hand()}"
+    )
+
+
+def _by_hand() -> str:
+    """How an administrator makes all of them, for workers that may not."""
+    own, cloud = commands("NAMESPACE", attributes.ALL)
+    return (
+        "A worker that may not make them runs with those that somebody else made. On a service of your own:\n\n"
+        f"    {own}\n\nIn Temporal Cloud, where it was not tried:\n\n    {cloud}\n"
     )
 
 

@@ -121,6 +121,11 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 (("max(karpenter_scheduler_unschedulable_pods_count)", "pods"),),
             ),
             Panel(
+                "Pods beside their node",
+                "That has room, and kube-scheduler does not bind them. Runbook: docs/runbooks/pods-not-bound.md.",
+                ((f"max by (nodepool) (tenure_pods_not_bound{{{_POOL}}})", "{{nodepool}}"),),
+            ),
+            Panel(
                 "Deadlines that passed",
                 "Per hour.",
                 ((f"3600 * {_rate('tenure_overdue_total', 'phase', _POOL)}", "{{phase}}"),),

@@ -25,7 +25,7 @@ class KubeClaims(Annotating):
         return _read(await self._claims.get(name))
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]:
-        return [NodeClaim.from_object(item) for item in await self._claims.list(labels)]
+        return [NodeClaim.from_object(item) async for item in self._claims.each(labels)]
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
         return NodeClaim.from_object(await self._claims.create(claim.to_object()))

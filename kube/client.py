@@ -19,6 +19,7 @@ import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
+from pydantic_core import from_json
 
 from kube.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
 from kube.pace import Pace
@@ -51,7 +52,7 @@ class Answer:
         return 200 <= self.code < 300
 
     def json(self) -> Json:
-        parsed: Json = json.loads(self.body) if self.body else {}
+        parsed: Json = from_json(self.body) if self.body else {}
         return parsed
 
 

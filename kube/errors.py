@@ -1,10 +1,9 @@
 """The API server's answers and a connection's failures as `model.faults`: the one mapping of this package."""
 
-import json
-from http import HTTPStatus
 from typing import Any
 
 import aiohttp
+from pydantic_core import from_json
 
 from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
@@ -28,16 +27,10 @@ _BY_STATUS: dict[int, type[Fault]] = {
 def status_of(body: bytes) -> Json:
     """The Status object of a refused request; empty when the answer is something else, as from a proxy."""
     try:
-        parsed = json.loads(body)
+        parsed = from_json(body)
     except ValueError:
         return {}
     return parsed if isinstance(parsed, dict) and parsed.get("kind") == "Status" else {}
-
-
-def is_another(code: int, body: bytes) -> bool:
-    """Where a patch names a UID, the API server does not answer with a conflict as for deletions: it says immutable."""
-    causes = (status_of(body).get("details") or {}).get("causes") or ()
-    return code == HTTPStatus.UNPROCESSABLE_ENTITY and any(one.get("field") == "metadata.uid" for one in causes)
 
 
 def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> Fault:

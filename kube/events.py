@@ -1,12 +1,13 @@
 """Kubernetes events, deduplicated, sent behind the caller's back, never failing it (reference 5.2).
 
-Satisfies `activities.ports.Events`. An event lost in a crash is lost; the conditions tell the same story.
+Satisfies `activities.ports.Events`. An event lost in a crash is lost, and so is one that the API server does not take
+for a minute; the conditions tell the same story.
 """
 
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -26,7 +27,7 @@ from kube.resources import (
     NODES,
     PODS,
 )
-from model.faults import Fault
+from model.faults import Conflict, Fault, Throttled, TryLater
 from model.lanes import LANE
 
 log = structlog.get_logger(__name__)
@@ -43,6 +44,8 @@ _NOMINATED_BURST: Final = 10.0
 _WAITING: Final = 5000
 """A storm of 500 nodes says some five things of each."""
 _SENDERS: Final = 4
+_AGAIN_IN: Final = (1.0, 4.0, 15.0, 40.0)
+"""Seconds before each further try of one that the API server did not take."""
 _MESSAGE_LIMIT: Final = 1024
 _API_VERSIONS: Final = {
     one.kind: one.api_version
@@ -63,9 +66,14 @@ _API_VERSIONS: Final = {
 class KubeEvents:
     """`publish` decides and queues; a few tasks send. `close` sends what is left, for a moment."""
 
-    def __init__(self, client: KubeClient, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._client = client
-        self._clock = clock
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._client, self._clock, self._sleep = client, clock, sleep
         self._waiting: asyncio.Queue[Json] = asyncio.Queue(_WAITING)
         self._senders: list[asyncio.Task[None]] = []
         self._last: dict[tuple[str, str], tuple[float, str]] = {}
@@ -142,11 +150,25 @@ class KubeEvents:
         while True:
             event = await self._waiting.get()
             try:
-                await self._client.request("POST", EVENTS.path(namespace=event["metadata"]["namespace"]), body=event)
+                await self._post(event)
+            except Conflict:
+                pass  # A try before was cut off and had arrived: no other event has its name.
             except Fault as fault:
-                log.debug("event lost", reason=event["reason"], fault=str(fault))
+                log.warning("event lost", reason=event["reason"], fault=str(fault))
             finally:
                 self._waiting.task_done()
+
+    async def _post(self, event: Json) -> None:
+        """Raises the fault of the last try."""
+        path = EVENTS.path(namespace=event["metadata"]["namespace"])
+        for pause in (*_AGAIN_IN, None):
+            try:
+                await self._client.request("POST", path, body=event)
+                return
+            except (TryLater, Throttled):
+                if pause is None:
+                    raise
+                await self._sleep(pause)
 
 
 def _event(kind: str, name: str, uid: str, reason: str, message: str, warning: bool, namespace: str) -> Json:

@@ -84,6 +84,7 @@ def claim_fact(claim: Json) -> ClaimFact:
             "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
             "consistent": condition_of(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
             "disruption": reason.get("reason", ""),
+            "disrupted_by": reason.get("message", ""),
             "drifted": drifted.get("reason", ""),
             "drifted_message": drifted.get("message", ""),
             "drifted_at": drifted.get("lastTransitionTime"),

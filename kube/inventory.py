@@ -20,7 +20,6 @@ NODE_LEASES: Final = "kube-node-lease"
 _LEASE_SECONDS: Final = 40
 """What kubelets ask for by default."""
 _AT_LEAST: Final = timedelta(minutes=1)
-_PAGE: Final = "500"
 
 
 class KubeInventory:
@@ -29,20 +28,20 @@ class KubeInventory:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._claims, self._nodes = Objects(client, NODE_CLAIMS), Objects(client, NODES)
-        self._classes = Objects(client, EC2_NODE_CLASSES)
+        self._classes, self._leases = Objects(client, EC2_NODE_CLASSES), Objects(client, LEASES, NODE_LEASES)
 
     async def claims(self) -> Sequence[ClaimMark]:
-        return [claim_mark(one) for one in await self._claims.list()]
+        return [claim_mark(one) async for one in self._claims.each()]
 
     async def nodes(self) -> Sequence[NodeMark]:
-        return [node_mark(one) for one in await self._nodes.list()]
+        return [node_mark(one) async for one in self._nodes.each()]
 
     async def node(self, name: str) -> NodeMark | None:
         found = await self._client.get(NODES.path(name))
         return node_mark(found) if found else None
 
     async def node_classes(self) -> Sequence[NodeClassMark]:
-        return [node_class_mark(one) for one in await self._classes.list()]
+        return [node_class_mark(one) async for one in self._classes.each()]
 
     async def delete_node(self, node: NodeMark) -> bool:
         if not await self._nodes.delete(node.name, uid=node.uid):
@@ -51,15 +50,7 @@ class KubeInventory:
         return True
 
     async def leases(self) -> Sequence[LeaseMark]:
-        found: list[Json] = []
-        params = {"limit": _PAGE}
-        while True:
-            answer = await self._client.request("GET", LEASES.path(namespace=NODE_LEASES), params=params)
-            found += answer.get("items") or ()
-            more = answer["metadata"].get("continue")
-            if not more:
-                return [lease_mark(one) for one in found]
-            params = {"limit": _PAGE, "continue": more}
+        return [lease_mark(one) async for one in self._leases.each()]
 
     async def node_lease(self, name: str) -> LeaseMark | None:
         found = await self._client.get(LEASES.path(name, namespace=NODE_LEASES))

@@ -1,5 +1,6 @@
 """LifecyclePolicies: read for the watch, and the verdict on each of them written down."""
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from kube.patches import patch_status
 from kube.resources import LIFECYCLE_POLICIES
 from kube.turns import Teller
 from model.kinds import LifecyclePolicy
+from model.kinds.interruption_rules import InterruptionRules
 from model.kinds.lifecyclepolicy import PoolSelector
 from model.labels import LIFECYCLEPOLICY_CONDITIONS, VALIDATION_SUCCEEDED
 from model.outcomes import ConditionPatch
@@ -80,7 +82,7 @@ def _selected(chosen: PoolSelector | None) -> dict[str, Any]:
 
 
 def _in_part(spec: Any) -> dict[str, Any]:
-    """Of a spec that cannot be read as a whole: whom it selects, and what it says of voluntary disruption. A selector
+    """Of a spec that cannot be read as a whole: whom it selects, and the sections that count all the same. A selector
     that cannot be read selects nobody."""
     written = spec if isinstance(spec, dict) else {}
     try:
@@ -89,14 +91,25 @@ def _in_part(spec: Any) -> dict[str, Any]:
         return {}
     rules: dict[str, Any] = {}
     unread: dict[str, str] = {}
-    for section in ("disruption", "rollout", "hooks"):
+    for section in ("disruption", "rollout", "hooks", "interruption"):
         try:
             found = LifecyclePolicy.from_object({"spec": _only(written, section)}).spec
         except ValidationError as error:
             unread[section] = _problem(error)
         else:
             rules |= found.rules.to_object()
+    if "interruption" in unread:
+        rules["interruption"] = _readable(written["interruption"])
     return {**_selected(chosen), "rules": rules, "unread": Unread.model_validate(unread)}
+
+
+def _readable(events: Any) -> Json:
+    """The entries of `interruption` that can be read by themselves."""
+    found: dict[str, Any] = {}
+    for kind, said in events.items() if isinstance(events, dict) else ():
+        with suppress(ValidationError):
+            found |= InterruptionRules.model_validate({kind: said}).to_object()
+    return found
 
 
 def _only(spec: Json, section: str) -> Json:

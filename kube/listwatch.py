@@ -5,13 +5,13 @@ whatever the server says about a lost version lead to a new list, whose differen
 """
 
 import asyncio
-import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
+from pydantic_core import from_json
 
 from kube.client import KubeClient
 from kube.errors import Json
@@ -104,6 +104,8 @@ class ListWatch:
         while True:
             answer = await self.client.request("GET", self.resource.path(), params=page, timeout=60.0)
             for item in answer.get("items") or ():
+                # Half of what a pod takes as Python objects, and all of a kind is held until the last page is there.
+                item["metadata"].pop("managedFields", None)
                 objects[item["metadata"]["uid"]] = item
             metadata = answer["metadata"]
             if not metadata.get("continue"):
@@ -134,7 +136,7 @@ class ListWatch:
         async with self.client.lines(self.resource.path(), params=params, silence=self.silence) as lines:
             self.cut_since = None
             async for line in lines:
-                self._hear(json.loads(line))
+                self._hear(from_json(line))
 
     def _hear(self, event: dict[str, Any]) -> None:
         kind, item = event["type"], event["object"]

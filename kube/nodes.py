@@ -5,6 +5,7 @@ is decided again when the kubelet wrote in between.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ class KubeNodes(Annotating):
         return [node_state(node) for node in await self._all() if node["spec"].get("providerID") == provider_id]
 
     async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
-        return [node_state(node) for node in await self._nodes.list(labels)]
+        return [node_state(node) async for node in self._nodes.each(labels)]
 
     async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
         """Once: a Node that is labelled registered is left as it is, since what users changed since then is theirs."""
@@ -62,13 +63,14 @@ class KubeNodes(Annotating):
         node = await self._nodes.change(name, _disruption)
         return node_state(node) if node else None
 
-    async def mark_disrupted_at_once(self, name: str, uid: str, *, tainted: bool) -> bool:
-        patch = _marking(uid, tainted=tainted)
+    async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
+        stamp = at.isoformat(timespec="seconds")
+        patch = _marking(uid, tainted=tainted, stamp=stamp)
         answer = await self._client.send("PATCH", NODES.path(name), body=patch, content_type=JSON_PATCH)
         if answer.ok or answer.code == HTTPStatus.NOT_FOUND:
             return answer.ok
         # It is not as it was known: another one, tainted by now, or not any more.
-        return await self._nodes.change(name, _disruption, uid=uid) is not None
+        return await self._nodes.change(name, lambda node: _evacuation(node, stamp), uid=uid) is not None
 
     async def unmark_disrupted(self, name: str) -> bool:
         return await self._nodes.change(name, _no_disruption) is not None
@@ -149,14 +151,15 @@ def _is_disrupted(taint: Json) -> bool:
     return bool(taint["key"] == labels.DISRUPTED_TAINT_KEY and taint["effect"] == labels.NO_SCHEDULE)
 
 
-def _marking(uid: str, *, tainted: bool) -> list[Json]:
+def _marking(uid: str, *, tainted: bool, stamp: str) -> list[Json]:
     """All of it is refused where the Node is not as it was known. What is tested for null is not there."""
-    label = _LB.replace("~", "~0").replace("/", "~1")
+    label, evacuated = (one.replace("/", "~1") for one in (_LB, labels.EVACUATED))
     first = [{"op": "test", "path": _TAINTS, "value": None}, {"op": "add", "path": _TAINTS, "value": [_TAINT]}]
     return [
         {"op": "test", "path": "/metadata/uid", "value": uid},
         *([{"op": "add", "path": f"{_TAINTS}/-", "value": _TAINT}] if tainted else first),
         {"op": "add", "path": f"/metadata/labels/{label}", "value": labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE},
+        {"op": "add", "path": f"/metadata/annotations/{evacuated}", "value": stamp},
     ]
 
 
@@ -171,6 +174,11 @@ def _disruption(node: Json) -> Json | None:
     return patch or None
 
 
+def _evacuation(node: Json, stamp: str) -> Json:
+    patch = _disruption(node) or {}
+    return {**patch, "metadata": {**patch.get("metadata", {}), "annotations": {labels.EVACUATED: stamp}}}
+
+
 def _no_disruption(node: Json) -> Json | None:
     held = node["spec"].get("taints") or []
     kept = [one for one in held if not _is_disrupted(one)]
@@ -180,4 +188,6 @@ def _no_disruption(node: Json) -> Json | None:
         patch["spec"] = {"taints": kept}
     if marks.get(_LB) == labels.EXCLUDE_FROM_LOAD_BALANCERS_VALUE:
         patch["metadata"] = {"labels": {_LB: None}}
+    if labels.EVACUATED in (node["metadata"].get("annotations") or {}):
+        patch.setdefault("metadata", {})["annotations"] = {labels.EVACUATED: None}
     return patch or None

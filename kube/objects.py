@@ -5,8 +5,9 @@ else wrote meanwhile the server answers 409 and the change is decided again on a
 never decides anything: before concluding that nothing is to be written, the object is read.
 """
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 
 from kube.client import KubeClient
@@ -14,9 +15,11 @@ from kube.errors import Json
 from kube.resources import Resource
 from model.faults import Conflict, NotFound
 
-REMEMBERED: Final = 512
+REMEMBERED: Final = 256
+REMEMBERED_FOR: Final = 60.0
+"""Seconds, twice that at most: a change follows a read soon or never, and a Node takes 30 KB as Python objects."""
 TRIES: Final = 6
-_PAGE: Final = 500
+_PAGE: Final = 250
 
 Decide = Callable[[Json], Json | None]
 """From the object as it is to a merge patch without resourceVersion; None when nothing is to be written."""
@@ -29,25 +32,30 @@ class Objects:
         self.client = client
         self.resource = resource
         self._namespace = namespace
-        self._seen: OrderedDict[str, Json] = OrderedDict()
+        self._seen: OrderedDict[str, tuple[float, Json]] = OrderedDict()
+        """Each with when it was seen, on the event loop's clock; the oldest first."""
+        self._forgetting: asyncio.TimerHandle | None = None
 
     async def get(self, name: str) -> Json | None:
         found = await self.client.get(self._path(name))
         return self._remember(name, found)
 
-    async def list(self, labels: Mapping[str, str] | None = None) -> list[Json]:
-        """All of them, from a consistent read."""
+    async def each(self, labels: Mapping[str, str] | None = None) -> AsyncIterator[Json]:
+        """All of them, from a consistent read, of which one page at a time is held."""
         params = {"limit": str(_PAGE)}
         if labels:
             params["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
-        items: list[Json] = []
-        while True:
+        more = "first"
+        while more:
             answer = await self.client.request("GET", self._path(), params=params)
-            items += answer.get("items") or ()
-            more = answer["metadata"].get("continue")
-            if not more:
-                return items
-            params["continue"] = more
+            for item in answer.get("items") or ():
+                yield item
+            more = params["continue"] = answer["metadata"].get("continue") or ""
+            answer, item = {}, None
+
+    async def list(self, labels: Mapping[str, str] | None = None) -> list[Json]:
+        """All of them at once, for kinds of which there are few."""
+        return [item async for item in self.each(labels)]
 
     async def create(self, body: Json) -> Json:
         """The object that has this name now: ours, or the one that an earlier try made."""
@@ -65,7 +73,7 @@ class Objects:
 
     async def change(self, name: str, decide: Decide, *, uid: str = "", sub: str = "") -> Json | None:
         """The object after the change; None when it, or the one with this UID, is gone. Raises Conflict in the end."""
-        base = self._seen.get(name)
+        _, base = self._seen.get(name, (0.0, None))
         fresh = base is None or (uid != "" and base["metadata"]["uid"] != uid)
         if fresh:
             base = await self.get(name)
@@ -136,10 +144,18 @@ class Objects:
     def _remember(self, name: str, item: Json | None) -> Json | None:
         self._seen.pop(name, None)
         if item is not None:
-            self._seen[name] = item
+            loop = asyncio.get_running_loop()
+            self._seen[name] = (loop.time(), item)
             if len(self._seen) > REMEMBERED:
                 self._seen.popitem(last=False)
+            self._forgetting = self._forgetting or loop.call_later(REMEMBERED_FOR, self._forget, loop)
         return item
+
+    def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
+        long_ago = loop.time() - REMEMBERED_FOR
+        for name in [name for name, (seen, _) in self._seen.items() if seen <= long_ago]:
+            del self._seen[name]
+        self._forgetting = loop.call_later(REMEMBERED_FOR, self._forget, loop) if self._seen else None
 
 
 def merge_patch(old: Json, wanted: Mapping[str, object]) -> Json:

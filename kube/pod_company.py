@@ -5,6 +5,7 @@ labels, so that planning meets plain selectors only.
 """
 
 from collections.abc import Iterable, Mapping
+from sys import intern
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -17,7 +18,7 @@ def company(metadata: Json, spec: Json) -> dict[str, Any]:
     labels = metadata.get("labels") or {}
     affinity = spec.get("affinity") or {}
     found = {
-        "labels": labels,
+        "labels": {shared(key): shared(value) for key, value in labels.items()},
         "spreads": [_spread(one, labels) for one in spec.get("topologySpreadConstraints") or ()],
         "affinity": _terms(affinity.get("podAffinity") or {}, labels),
         "anti_affinity": _terms(affinity.get("podAntiAffinity") or {}, labels),
@@ -102,3 +103,8 @@ def _volumes(metadata: Json, spec: Json) -> list[str]:
         elif volume.get("ephemeral"):
             found.append(f"{metadata['name']}-{volume['name']}")
     return found
+
+
+def shared(value: Any) -> Any:
+    """Strings that many pods have in common are kept once. What is no string is for the model to refuse."""
+    return intern(value) if type(value) is str else value

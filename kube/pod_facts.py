@@ -4,16 +4,18 @@ Called for every pod event by `controller/caches.py`, so it builds one plain dic
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
-from kube.pod_company import company, host_ports
+from kube.pod_company import company, host_ports, shared
 from kube.requests import pod_requests
 from model import labels
-from model.facts import DaemonSetFact, PodFact
+from model.facts import DaemonSetFact, PodFact, Toleration
 
 Json = Mapping[str, Any]
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+_TOLERATION: Final = {name: name for name in ("key", "operator", "value", "effect")} | {"seconds": "tolerationSeconds"}
 
 
 def pod_fact(pod: Json) -> PodFact:
@@ -25,19 +27,19 @@ def pod_fact(pod: Json) -> PodFact:
     return PodFact.model_validate(
         {
             "uid": metadata["uid"],
-            "namespace": metadata["namespace"],
+            "namespace": shared(metadata["namespace"]),
             "name": metadata["name"],
             "requests": pod_requests(spec, status),
             "created": metadata["creationTimestamp"],
-            "node_name": spec.get("nodeName", ""),
+            "node_name": shared(spec.get("nodeName", "")),
             **_nomination(status),
-            "phase": status.get("phase", "Pending"),
+            "phase": shared(status.get("phase", "Pending")),
             "deleting": "deletionTimestamp" in metadata,
             "deletion_deadline": metadata.get("deletionTimestamp"),
             "unschedulable": _unschedulable(status),
             "untried": not spec.get("schedulingGates") and _said(status) is None,
-            "owner_kind": owner.get("kind", ""),
-            "owner_uid": owner.get("uid", ""),
+            "owner_kind": shared(owner.get("kind", "")),
+            "owner_uid": shared(owner.get("uid", "")),
             "daemonset": any(one.get("kind") == "DaemonSet" for one in owners),
             "mirror": MIRROR_ANNOTATION in annotations or any(one.get("kind") == "Node" for one in owners),
             "do_not_disrupt": annotations.get(labels.DO_NOT_DISRUPT, ""),
@@ -119,14 +121,17 @@ def expressions(term: Json) -> list[dict[str, Any]]:
     ]
 
 
-def _toleration(one: Json) -> dict[str, Any]:
-    return {
-        "key": one.get("key", ""),
-        "operator": one.get("operator") or "Equal",
-        "value": one.get("value", ""),
-        "effect": one.get("effect", ""),
-        "seconds": one.get("tolerationSeconds"),
-    }
+def _toleration(one: Json) -> Toleration | dict[str, Any]:
+    said = {name: one.get(key) for name, key in _TOLERATION.items()}
+    given = {name: value for name, value in said.items() if value not in (None, "")}
+    plain = all(type(value) is (int if name == "seconds" else str) for name, value in given.items())
+    return _kept(*given.items()) if plain else given
+
+
+@lru_cache(maxsize=1024)
+def _kept(*given: tuple[str, str | int]) -> Toleration:
+    """Nearly all pods have the same two: they are kept once."""
+    return Toleration.model_validate(dict(given))
 
 
 def controller(owners: Iterable[Json]) -> Json:

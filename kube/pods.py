@@ -6,11 +6,12 @@ Satisfies `activities.ports.Pods` and `controller.placing.Nominator`; `drain.py`
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 from kube.client import STRATEGIC_MERGE, Answer, KubeClient
 from kube.drain import drain_pod
-from kube.errors import Json, fault_of, is_another, status_of
+from kube.errors import Json, fault_of, status_of
 from kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
 from kube.shared import SharedRead
 from model.facts import PodFact
@@ -72,7 +73,7 @@ class KubePods:
             "status": {"nominatedNodeName": node, "conditions": [{**condition, "lastTransitionTime": stamp}]},
         }
         answer = await self._client.send("PATCH", path, body=body, content_type=STRATEGIC_MERGE)
-        if answer.ok or answer.code in _GONE or is_another(answer.code, answer.body):
+        if answer.ok or answer.code in _GONE or _is_another(answer):
             return answer.ok
         what = f"nominating {node} for {pod.namespace}/{pod.name}"
         raise fault_of(answer.code, answer.body, what=what, retry_after=answer.retry_after)
@@ -125,6 +126,12 @@ def _claim_names(pod: Mapping[str, Any]) -> Iterable[str]:
 def _volume(attachment: Json) -> str:
     name: str = attachment["spec"].get("source", {}).get("persistentVolumeName", "")
     return name
+
+
+def _is_another(answer: Answer) -> bool:
+    """Where a patch names a UID, the API server does not answer with a conflict as for deletions: it says immutable."""
+    causes = (status_of(answer.body).get("details") or {}).get("causes") or ()
+    return answer.code == HTTPStatus.UNPROCESSABLE_ENTITY and any(one.get("field") == "metadata.uid" for one in causes)
 
 
 def _budget(answer: Answer) -> str:

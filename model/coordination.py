@@ -33,6 +33,8 @@ class ProvisioningState(Message):
     NodeClaims before its host was lost, and they have to be launched."""
     demand: DemandSeen | None = None
     unavailable: tuple[UnavailableOffering, ...] = ()
+    storm: datetime | None = None
+    """Until when what is bought is spread, as the watch said last: a worker that takes over reads no message again."""
     kept: LearntKept = LearntKept()
     """What nodes have shown of their machines; outlives them."""
     drafts: tuple[LaunchDraft, ...] = ()

@@ -6,6 +6,7 @@
 from datetime import datetime
 
 from model.base import Value
+from model.labels import DISRUPTED_TAINT_KEY
 
 
 class Taint(Value):
@@ -184,6 +185,11 @@ class NodeFact(Value):
     finalizers: tuple[str, ...] = ()
     created: datetime | None = None
 
+    @property
+    def being_disrupted(self) -> bool:
+        """Somebody keeps pods away from it, since it goes."""
+        return any(one.key == DISRUPTED_TAINT_KEY for one in self.taints)
+
 
 class ClaimFact(Value):
     """A NodeClaim."""
@@ -228,6 +234,8 @@ class ClaimFact(Value):
     """The phase that its condition says is past its deadline."""
     disruption: str = ""
     """The reason of the condition DisruptionReason, while it is True."""
+    disrupted_by: str = ""
+    """The workflow of the command whose candidate it is; empty where it goes for itself."""
     drain_waits: bool = False
     """Its drain waits, and says for what: pods, or volumes that are attached."""
     deleting: bool = False

@@ -31,6 +31,8 @@ class HookRun(Message):
     since: datetime
     outcome: Outcome | None = None
     """None: it runs."""
+    begun: int = 0
+    """Calls that were made, or 1 for a Job: known where it was told anew."""
     why: str = ""
     ended: datetime | None = None
     past: bool = False
@@ -87,12 +89,16 @@ class HookAsked(Message):
     """That it still has, of its own time-out and of AWS's time."""
     since: datetime | None = None
     """When its point began."""
+    begun: int = 0
+    """As in `HookRun`."""
     keep: bool = False
     """The NodeClaim is not to be deleted yet."""
 
 
 class HookAnswer(Message):
-    outcome: Outcome
+    outcome: Outcome | None = None
+    """None where it was stopped, to be told anew."""
+    begun: int = 0
     why: str = ""
     grace_ends: datetime | None = None
 

@@ -352,6 +352,8 @@ ROLLED_BACK: Final = "RolledBack"
 IMAGE_GONE: Final = "ImageGone"
 ROLLOUT: Final = "tenure.sh/rollout"
 """Annotation of a NodePool: how far its roll-out is, for a workflow that has lost it."""
+EVACUATED: Final = "tenure.sh/evacuated"
+"""Annotation of a Node: when pods were told to go from it, since AWS takes it back, before its workflow was told."""
 DISRUPTED_LATELY: Final = "tenure.sh/disrupted-lately"
 """Annotation of a NodePool: nodes that went voluntarily, as far back as rates look, for a workflow that lost it."""
 AWS_ANSWERS: Final = "AWSAnswers"
@@ -384,10 +386,8 @@ def normalize(key: str) -> str:
 
 
 def is_restricted(key: str) -> bool:
-    """Whether users may not set this label: a reserved domain or subdomain, or the hostname.
-
-    Well-known keys are never restricted. Kubernetes' own domains are allowed.
-    """
+    """Whether users may not set this label: the hostname, or in a reserved domain or subdomain and not well-known.
+    Kubernetes' own domains are allowed."""
     if key in WELL_KNOWN:
         return False
     domain = domain_of(key)

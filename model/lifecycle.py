@@ -115,6 +115,8 @@ class ClaimState(Message):
     """How often it was asked for again, having been refused."""
     disruption: str = ""
     """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
+    counted: bool = False
+    """That it goes was counted."""
     pause: Pause | None = None
     mirror: Mirror = Mirror()
     """Of the pause, as an annotation of the NodeClaim."""

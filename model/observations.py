@@ -64,12 +64,16 @@ class ClaimSeen(Message):
     drift_message: str = ""
     kept_for: str = ""
     """The CapacityBuffer, with its namespace, that needs the room on a node that would be empty without it."""
+    awaits: str = ""
+    """The pods that a node that would be empty without them has waited for, for a while, and why they are not there."""
     unhealthy: tuple[Unhealthy, ...] = ()
     """The Node's conditions that repair counts at present; none while the gate NodeRepair is off."""
     rules: LifecycleRules | None = None
     """What LifecyclePolicies say of its NodePool's nodes; None where none says anything."""
     event_policies: dict[str, str] = {}
     """By kind of AWS's events: the names of the policies that say something of it."""
+    events_unread: str = ""
+    """What they say of AWS's events and nobody can read: which policy and field, and what to write."""
     pause: str = ""
     """The annotation tenure.sh/pause of the NodeClaim, or else of its Node."""
 
@@ -156,6 +160,8 @@ class Joining(Message):
 
 
 class MarksSeen(Message):
-    """Signal to Provisioning: what EC2 could not give to a NodeClaim that launches itself."""
+    """Signal to Provisioning: what EC2 could not give to a NodeClaim that launches itself, or took back."""
 
     unavailable: tuple[UnavailableOffering, ...]
+    storm: datetime | None = None
+    """Until when AWS takes back so many nodes that what replaces them is spread."""

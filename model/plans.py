@@ -59,6 +59,8 @@ class PlanRequest(Message):
 
     plan_id: str
     unavailable: tuple[UnavailableOffering, ...] = ()
+    storm: datetime | None = None
+    """Until when what is bought is spread."""
     learnt: Learnt = Learnt()
     """What nodes have shown, also those that are gone: the planning host adds what it sees itself."""
 

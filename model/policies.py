@@ -12,7 +12,7 @@ from model.kinds import LifecycleRules
 
 
 class Unread(Value):
-    """What LifecyclePolicies say of voluntary disruption and nobody can read: it holds what it would have narrowed."""
+    """What LifecyclePolicies say and nobody can read: it holds what it would have narrowed."""
 
     disruption: str = ""
     """Which policy and field, what stands there, what to write; empty when all can be read."""
@@ -20,6 +20,8 @@ class Unread(Value):
     """Likewise of roll-outs."""
     hooks: str = ""
     """Likewise of hooks, which a node would go without."""
+    interruption: str = ""
+    """Likewise of AWS's events: it holds those that leave time."""
 
     def words(self, reason: str) -> str:
         """Why no node goes for this reason; empty when nothing keeps them."""

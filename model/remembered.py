@@ -28,6 +28,10 @@ class Remembered(Message):
     """When it was told first."""
     moved_from: datetime | None = None
     """When AWS meant to act before it moved that."""
+    moved: datetime | None = None
+    """When it was told that AWS did, last."""
+    own: Notice | None = None
+    """What its source said itself last, where the other source has told since that AWS moved the event."""
     answer: Answer | None = None
     done: bool = False
     """What its policy has for it was done, and the node was kept."""
@@ -48,6 +52,7 @@ class Event(Value):
     text: str = ""
     status: Literal["announced", "withdrawn", "over"] = "announced"
     moved_from: datetime | None = None
+    moved: datetime | None = None
     answer: Answer | None = None
     done: bool = False
 

@@ -18,7 +18,8 @@ def problem_of(state: ClaimState, by: str, reason: str) -> str:
         return f"reason: {reason[:60]!r} of {len(reason)} characters; write at most {LONGEST}"
     if not approvable(state):
         name = state.identity.name
-        return f"NodeClaim {name} has no event that waits for approval, in phase {state.phase.value}"
+        events = f"`tenure events {name}` says what AWS announced"
+        return f"NodeClaim {name} has no event that waits for approval, in phase {state.phase.value}; {events}"
     return ""
 
 

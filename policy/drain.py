@@ -12,6 +12,7 @@ from model.base import Value
 from model.drains import BLOCKING, DrainState, DrainVerdict, Hold, Rollout
 from model.durations import DurationError, parse_duration
 from model.kinds.lifecycle_rules import DrainRules
+from model.moments import read_moment
 from model.outcomes import DrainPod
 
 NODE_NOT_READY: Final = timedelta(minutes=5)
@@ -95,15 +96,6 @@ def follows(rules: DrainRules | None, blocked_since: datetime | None, *, keep: b
 def again_at(rules: DrainRules | None, now: datetime) -> datetime:
     """Until when a node whose drain was given up just now is left alone."""
     return now + max(blocked_for(rules) or AGAIN_AT_LEAST, AGAIN_AT_LEAST)
-
-
-def read_moment(text: str) -> datetime | None:
-    """A termination timestamp as it is written in the annotation; None for what is no moment with a time zone."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
 
 
 def tightest(*deadlines: datetime | None) -> datetime | None:

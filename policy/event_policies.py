@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from model.interruptions import EventKind
 from model.policies import PolicyFact
 from policy.interruption_rules import DEFAULTS, said_of
-from policy.rules import problem_of
+from policy.narrowing import narrowed, problem_in
 
 
 def event_policies(
@@ -16,7 +16,7 @@ def event_policies(
 ) -> Mapping[str, Mapping[str, str]]:
     """By NodePool and kind of AWS's events the names of those that say something of it, the most precise first."""
     everyone = sorted(policies, key=lambda one: (-one.precision, one.created, one.name))
-    heeded = [one for one in everyone if one.rules.interruption and not (one.problem or problem_of(one.rules))]
+    heeded = [narrowed(one) if problem_in(one) else one for one in everyone]
     found: dict[str, dict[str, str]] = {}
     for pool, labels in pools.items():
         chosen = [one for one in heeded if one.selects(pool, labels)]

@@ -27,7 +27,7 @@ def refusal_of(state: CommandState, said: GiveUp) -> str:
         )
     if state.step in ("Undo", "Over"):
         how = f"{state.over.ending}: {state.over.why}" if state.over else "as it was to end"
-        return f"the command has ended already ({how})"
+        return f"the command has ended already ({how}); `tenure why NODE` says what became of a node"
     return ""
 
 

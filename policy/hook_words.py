@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 from model.hooks import NAMESPACE, AwsEvent, CallAnswer, HookRun, HookSubject, Outcome, Point
 from model.kinds.hook_rules import Hook
 from model.lifecycle import ClaimState
-from policy.interruption import drained_for, live, moment
+from policy.interruption import drained_for, live
+from policy.interruption_times import moment
 
 
 def key_of(uid: str, point: Point, name: str, number: int) -> str:

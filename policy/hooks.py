@@ -14,7 +14,9 @@ from model.lifecycle import ClaimState
 from model.remembered import Event
 from policy.hook_rules import hooks_of, timeout_of
 from policy.hook_words import words
-from policy.interruption import live, moment
+from policy.interruption import live
+from policy.interruption_rules import TAKES
+from policy.interruption_times import moment
 
 AT_LEAST: Final = timedelta(seconds=10)
 """That the hooks of a point have together, however late it is: a call is made at least once."""
@@ -24,7 +26,6 @@ AGAIN_FIRST: Final = timedelta(minutes=1)
 AGAIN_SLOWEST: Final = timedelta(minutes=10)
 WORDS: Final = 200
 """Characters of why one failed."""
-_TAKEN: Final = ("spotInterruption", "capacityReservationInterruption")
 _GOING: Final = ("instanceStopping", "instanceTerminating")
 _WHAT: Final[dict[Point, str]] = {
     "beforeDrain": "the drain",
@@ -122,7 +123,7 @@ def taken_at(state: ClaimState) -> datetime | None:
 
 
 def _taken_at(event: Event) -> datetime | None:
-    if event.kind in _TAKEN:
+    if event.kind in TAKES:
         return event.starts or event.heard + NOTICE
     if event.kind in _GOING:
         return event.heard
@@ -152,6 +153,13 @@ def begun(hooks: Hooks, point: Point, hook: Hook, number: int, now: datetime) ->
     if found is not None and found.number == number and not found.past:
         return hooks
     return _with(hooks, HookRun(point=point, name=hook.name, number=number, since=now))
+
+
+def stopped(hooks: Hooks, point: Point, name: str, answer: HookAnswer) -> Hooks:
+    """The memory with how far it came until it was to be told anew."""
+    run = run_of(hooks, point, name)
+    assert run is not None
+    return _with(hooks, run.model_copy(update={"begun": answer.begun}))
 
 
 def ended(hooks: Hooks, point: Point, name: str, answer: HookAnswer, now: datetime) -> Hooks:

@@ -12,13 +12,13 @@ from model.base import Value
 from model.drains import PodsHeld
 from model.interruptions import EventKind
 from model.kinds import LifecycleRules
-from model.kinds.interruption_rules import Action
 from model.labels import SPOT
 from model.lifecycle import ClaimState
-from model.remembered import Event
+from model.remembered import Event, StopStart
 from policy.drain import surges
 from policy.hook_rules import hooks_of
-from policy.interruption_rules import AWAY, LATER, TAKES, Times, opening, rules_of, times_of, workloads_of
+from policy.interruption_rules import AWAY, LATER, TAKES, Times, rules_of, times_of, workloads_of
+from policy.interruption_times import Timely, last_moment, moment, timely_for
 from policy.notices import events_of
 
 Doing = Literal["nothing", "wait", "ask", "drain", "terminate", "stop"]
@@ -26,7 +26,6 @@ ACTING: Final[tuple[Doing, ...]] = ("drain", "terminate", "stop")
 _RANK: Final[dict[Doing, int]] = {"terminate": 5, "drain": 4, "ask": 3, "stop": 2, "wait": 1, "nothing": 0}
 AROUND: Final = timedelta(minutes=10)
 """AWS may act so much before it said; a node that goes away then is taken to be away for that."""
-APPROVE: Final = "tenure approve {name} lets it go"
 
 
 class Interrupted(Value):
@@ -46,30 +45,34 @@ class Interrupted(Value):
     """What it waits for."""
 
 
-class Timely(Value):
-    """Whether something is due. `leave`: it never will be."""
-
-    do: Literal["go", "wait", "leave"]
-    until: datetime | None = None
-    why: str = ""
-
-
 def decide_interruption(state: ClaimState, now: datetime) -> Interrupted:
-    """Of several events the one that asks for most; of those that wait, the one that waits least."""
+    """Of several events the one that asks for most, before others one that leaves no time; of those that wait, the one
+    that waits least."""
     found = [decide_event(state, event, now) for event in live(state)]
     if not found:
         return Interrupted()
-    most = max(_RANK[one.do] for one in found)
-    first = [one for one in found if _RANK[one.do] == most]
+    most = max(map(_urgency, found))
+    first = [one for one in found if _urgency(one) == most]
     return min(first, key=lambda one: (one.until is None, one.until))
 
 
+def _urgency(one: Interrupted) -> tuple[int, bool]:
+    return _RANK[one.do], one.do in ACTING and one.kind not in LATER
+
+
 def live(state: ClaimState) -> tuple[Event, ...]:
-    """What AWS has said of this node and not taken back, and nobody has done."""
+    """What AWS has said of this node and not taken back, and nobody has done. A stop for it is seen to its end: the
+    status of a stopped instance is not listed, which reads as if its event were over."""
     if not state.notices:
         return ()
     found = [event for event in events_of(state.notices) if not event.done]
-    return tuple(event for event in found if event.status == "announced")
+    return tuple(event for event in found if event.status == "announced" or _stop_for(state, event))
+
+
+def _stop_for(state: ClaimState, event: Event) -> StopStart | None:
+    """The stop and start of the instance for this event, from when it is asked for until it is back."""
+    stop = state.stop
+    return stop if stop and stop.key == event.key and stop.step in ("stop", "start", "back", "failed") else None
 
 
 def acts(state: ClaimState, now: datetime) -> bool:
@@ -99,10 +102,14 @@ def _is_approvable(state: ClaimState, event: Event) -> bool:
 
 def decide_event(state: ClaimState, event: Event, now: datetime) -> Interrupted:
     """What one event asks for."""
+    if stop := _stop_for(state, event):
+        return _verdict(event, "drain" if stop.step == "failed" else "stop")
     ruled = rules_of(state.seen.rules, event.kind)
     if ruled.action == "ignore":
         return _ignored(state, event, now)
-    timely = _timely(ruled.action, ruled.times, event, state.identity.name, now)
+    if ruled.action != "notify" and (held := _unread(state, event, ruled.times, now)):
+        return _verdict(event, "wait" if held.do == "wait" else "drain", held.until, held.why)
+    timely = timely_for(ruled.action, ruled.times, event, state.identity.name, now)
     if timely.do != "go":
         do: Doing = "wait" if timely.do == "wait" else "nothing"
         return _verdict(event, do, timely.until, timely.why)
@@ -117,12 +124,21 @@ def decide_event(state: ClaimState, event: Event, now: datetime) -> Interrupted:
     return _verdict(event, "drain")
 
 
+def _unread(state: ClaimState, event: Event, times: Times, now: datetime) -> Timely | None:
+    """What a policy says of an event that leaves time and nobody can read may be to wait, so that it does until then:
+    until AWS acts. None where all can be read."""
+    why = state.seen.events_unread
+    if not why or event.kind not in LATER:
+        return None
+    last = last_moment(event, times)
+    if last is not None and now >= last:
+        return Timely(do="go")
+    return Timely(do="wait", until=last, why=f"{why}; it is drained at {moment(last)} all the same" if last else why)
+
+
 def _may_cycle(state: ClaimState, event: Event, now: datetime) -> bool:
-    """Whether its instance may be stopped and started: one that begins is emptied before AWS acts, and what has failed
-    once is not tried again. A spot instance does not come back."""
-    stop = state.stop if state.stop and state.stop.key == event.key else None
-    if stop and stop.step != "drain":
-        return stop.step != "failed"
+    """Whether its instance may be stopped and started: one that begins is emptied before AWS acts. A spot instance does
+    not come back."""
     spot = state.launched is not None and state.launched.capacity_type == SPOT
     return not spot and (event.starts is None or now < event.starts)
 
@@ -130,72 +146,6 @@ def _may_cycle(state: ClaimState, event: Event, now: datetime) -> bool:
 def _verdict(event: Event, do: Doing, until: datetime | None = None, why: str = "") -> Interrupted:
     said = f"{words(event)}: {why}" if why else words(event)
     return Interrupted(do=do, until=until, key=event.key, kind=event.kind, reason=event.reason, why=said, what=why)
-
-
-def _timely(action: Action, times: Times, event: Event, name: str, now: datetime) -> Timely:
-    match action:
-        case "notify" | "ignore":
-            return Timely(do="leave")
-        case "deferUntilEventStart":
-            return _deferred(times, event, now)
-        case "window":
-            return _windowed(times, event, now)
-        case "waitForApproval":
-            return _approved(times, event, name, now)
-        case "stopStart" if times.windows:
-            return _windowed(times, event, now)
-        case _:
-            return Timely(do="go")
-
-
-def last_moment(event: Event, times: Times) -> datetime | None:
-    """The last at which a drain has its lead; None where nobody knows when AWS acts."""
-    return event.starts - times.lead if event.starts else None
-
-
-def _deferred(times: Times, event: Event, now: datetime) -> Timely:
-    last = last_moment(event, times)
-    if last is None or now >= last:
-        return Timely(do="go")
-    return Timely(do="wait", until=last, why=f"deferred until {moment(last)}")
-
-
-def _windowed(times: Times, event: Event, now: datetime) -> Timely:
-    last, opens = last_moment(event, times), opening(times.windows, now)
-    if opens is not None and opens <= now:
-        return Timely(do="go")
-    if last is not None and now >= last:
-        return Timely(do="leave" if times.leave else "go")
-    if last is not None and (opens is None or opens >= last):
-        then = "then it is left to AWS" if times.leave else "it is drained then"
-        return Timely(do="wait", until=last, why=f"no window opens before {moment(last)}, {then}")
-    why = f"waits for its window, which opens at {moment(opens)}" if opens else "no window ever opens"
-    return Timely(do="wait", until=opens, why=why)
-
-
-def _approved(times: Times, event: Event, name: str, now: datetime) -> Timely:
-    """A refusal ends the waiting for a person, not AWS's own time."""
-    answer, last = event.answer, last_moment(event, times)
-    if answer and answer.approved:
-        return Timely(do="go")
-    own = event.heard + times.deadline if times.deadline and answer is None else None
-    until = min((moment for moment in (own, last) if moment), default=None)
-    if until is not None and now >= until:
-        return Timely(do="leave" if times.leave else "go")
-    said = f"rejected by {answer.by}" + (f": {answer.reason}" if answer.reason else "") if answer else ""
-    if until is None:
-        waits = f"waits for approval: {APPROVE.format(name=name)}"
-        return Timely(do="leave", why=said) if answer else Timely(do="wait", why=waits)
-    if answer and times.leave:
-        return Timely(do="leave", why=said)
-    then = "then it is left to AWS" if times.leave else "it is drained then"
-    if answer:
-        return Timely(do="wait", until=until, why=f"{said}; AWS acts soon after {moment(until)}, {then}")
-    return Timely(
-        do="wait",
-        until=until,
-        why=f"waits for approval until {moment(until)}, {then}; {APPROVE.format(name=name)}",
-    )
 
 
 # --- instances that come back ----------------------------------------------------------------------------
@@ -240,13 +190,29 @@ def drained_for(state: ClaimState) -> Event | None:
     return next((one for one in live(state) if one.key == state.interrupted), None)
 
 
+def overtaking(state: ClaimState, now: datetime) -> Interrupted | None:
+    """What makes a node that is being drained already go more urgently than that does; None for nothing. Of one whose
+    NodeClaim is being deleted, and whose pods none of this would move sooner, nothing does."""
+    verdict, known = decide_interruption(state, now), drained_for(state)
+    event = next((one for one in live(state) if one.key == verdict.key), None)
+    if event is None or verdict.do not in ("drain", "terminate"):
+        return None
+    if known and _urgency(verdict) <= _urgency(decide_event(state, known, now)):
+        return None
+    kept = state.drain is not None and state.drain.keep
+    holds = known is not None and any(one.held for one in held_pods(state, known, now))
+    forces = verdict.do == "terminate" or (overrides_for(state, event) and not overrides(state))
+    return verdict if kept or holds or forces else None
+
+
 def held_pods(state: ClaimState, event: Event, now: datetime) -> tuple[PodsHeld, ...]:
     """Classes of pods that wait while the others leave, in the policy's order."""
     if event.kind not in LATER or rules_of(state.seen.rules, event.kind).action == "terminate":
         return ()
     found = []
     for number, one in enumerate(workloads_of(state.seen.rules)):
-        timely = _timely(one.action, times_of(one), event, state.identity.name, now)
+        times = times_of(one)
+        timely = _unread(state, event, times, now) or timely_for(one.action, times, event, state.identity.name, now)
         why = f"{words(event)}: interruption.workloads[{number}] {timely.why or 'is left to AWS'}"
         held = timely.do != "go"
         found.append(PodsHeld(match_labels=one.match_labels, held=held, until=timely.until, why=why if held else ""))
@@ -276,7 +242,3 @@ def words(event: Event) -> str:
     """What AWS says, in a line."""
     code = f" {event.code}" if event.code else ""
     return f"{event.kind}{code}" + (f" at {moment(event.starts)}" if event.starts else "")
-
-
-def moment(at: datetime | None) -> str:
-    return at.isoformat(timespec="seconds") if at else "-"

@@ -43,6 +43,8 @@ TAKES: Final[frozenset[EventKind]] = frozenset({"spotInterruption", "capacityRes
 LEAD: Final = timedelta(minutes=10)
 AWAY: Final = timedelta(minutes=15)
 """Of an instance that Tenure stops and starts."""
+_UNASKED: Final = ("terminate", "stopStart")
+"""Actions that go past budgets: the API server lets none of them be voluntary, since there is a rule for it."""
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -71,14 +73,21 @@ def rules_of(rules: LifecycleRules | None, kind: EventKind) -> Ruled:
     one = said_of((rules.interruption if rules else None) or InterruptionRules(), kind)
     if one is None:
         return Ruled(action=DEFAULTS[kind])
-    action: Action = one.action or DEFAULTS[kind]
+    voluntary = isinstance(one, TimedRules | ScheduledRules) and one.voluntary is True
     return Ruled(
-        action="drain" if action == "terminate" and one.do_not_disrupt == "honour" else action,
+        action=_gently(one.action or DEFAULTS[kind], honour=one.do_not_disrupt == "honour", voluntary=voluntary),
         times=times_of(one) if isinstance(one, Timing) else Times(),
         do_not_disrupt=one.do_not_disrupt,
-        voluntary=isinstance(one, TimedRules | ScheduledRules) and one.voluntary is True,
+        voluntary=voluntary,
         away=_span(one.away) if isinstance(one, StoppingRules | ScheduledRules) else None,
     )
+
+
+def _gently(action: Action, *, honour: bool, voluntary: bool) -> Action:
+    """Only a drain can be held by pods, and ask budgets; the one may be a policy's word, and the action another's."""
+    if action == "terminate" and (honour or voluntary):
+        return "drain"
+    return "drain" if action == "stopStart" and voluntary else action
 
 
 def ignored_by_all(rules: Iterable[LifecycleRules | None]) -> frozenset[EventKind]:
@@ -156,6 +165,11 @@ def problems_of(rules: InterruptionRules, field: str = "interruption") -> Iterat
     for name, timing in named:
         if timing is not None:
             yield from _of_timing(timing, f"{field}.{name}")
+        if isinstance(timing, TimedRules | ScheduledRules) and timing.voluntary and timing.action in _UNASKED:
+            yield (
+                f"{field}.{name}.voluntary: action {timing.action} asks no budget; write action: drain, or leave "
+                "voluntary out"
+            )
     yield from _of_workloads(rules.workloads or (), f"{field}.workloads")
 
 

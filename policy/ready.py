@@ -142,7 +142,7 @@ def _held(state: ClaimState) -> str:
     if not state.seen.empty:
         if state.seen.drift:
             return f"drifted: {state.seen.drift}, {REPLACED_LATER}"
-        return f"room for CapacityBuffer {state.seen.kept_for}" if state.seen.kept_for else ""
+        return f"room for CapacityBuffer {state.seen.kept_for}" if state.seen.kept_for else state.seen.awaits
     if state.seen.do_not_disrupt:
         return "the annotation karpenter.sh/do-not-disrupt on the Node"
     if not state.seen.policy:

@@ -31,10 +31,12 @@ def refusal_of(state: RolloutState, said: ApproveRollout | RejectRollout, now: d
     plan, halted = state.plan, state.halted
     current = halted.plan if halted else plan.id if plan and not state.finished else ""
     if said.plan != current:
-        waits = f"{current} is the one that counts now" if current else "no roll-out goes on there"
+        listed = "no roll-out goes on there; `tenure stuck` lists what waits for a person"
+        waits = f"{current} is the one that counts now; name that one" if current else listed
         return f"plan {said.plan!r} is stale or was never there: {waits}"
     if halted is None and plan is not None and plan.approvers and now >= plan.until:
-        return f"plan {said.plan} has expired at {plan.until.isoformat(timespec='minutes')}: another one is made"
+        expired = f"plan {said.plan} has expired at {plan.until.isoformat(timespec='minutes')}"
+        return f"{expired}: another one is made, and an event of its NodePool names it"
     if isinstance(said, RejectRollout) and said.roll_back:
         back, no_way = images_back(state)
         return "" if back else f"plan {said.plan} cannot be rolled back: {no_way}; write the spec as it was"

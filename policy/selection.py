@@ -2,7 +2,7 @@
 
 The more precise selection counts, field by field: names before labels before all. Of two as precise that say different
 things of one field the older counts, and both say so. One that makes no sense hurts only itself: it is not heeded, but
-for what it says of voluntary disruption and hooks. That counts, or holds its NodePools where it cannot be read.
+for what `policy/narrowing.py` keeps of it. That counts, or holds its NodePools where it cannot be read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +16,9 @@ from model.kinds import LifecycleRules
 from model.labels import CONFLICT, RUNTIME_VALIDATION
 from model.lifecycle import Deadlines
 from model.policies import PolicyFact, PolicyVerdict, Unread
-from policy import allowances, hook_rules
+from policy.narrowing import narrowed, problem_in
 from policy.rollout_rules import problems_of
-from policy.rules import deadlines_of, leaves, problem_of, same, spans
+from policy.rules import deadlines_of, leaves, same, spans
 
 NODE_POOL_NOT_FOUND: Final = "NodePoolNotFound"
 DEADLINE_CUT: Final = "DeadlineCut"
@@ -32,10 +32,18 @@ NOT_HEEDED: Final = (
     "the policy is not heeded, and what it said before holds no more: its NodePools follow other policies, or the "
     "defaults"
 )
-STILL_HEEDED: Final = "; what it says of disruption, roll-outs and hooks counts all the same"
-HELD: Final = "; until disruption can be read no node of them goes voluntarily"
-HOOKS_HELD: Final = "; until hooks can be read no node of them goes voluntarily"
-DRIFT_HELD: Final = "; until rollout can be read no node of them goes for drift"
+STILL_HEEDED: Final = "; what it says of disruption, roll-outs, hooks and interruption counts all the same"
+HELD: Final[Mapping[str, str]] = {
+    "disruption": "; until disruption can be read no node of them goes voluntarily",
+    "hooks": "; until hooks can be read no node of them goes voluntarily",
+    "rollout": "; until rollout can be read no node of them goes for drift",
+    "interruption": (
+        "; until interruption can be read nodes of them wait with maintenance, recommendations and failing checks, and "
+        "of the other kinds those alone are ignored whose own entry says so"
+    ),
+}
+_WAITS: Final = {"interruption": "maintenance, recommendations and failing checks wait until it can"}
+"""By section; of the others nothing goes."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +68,8 @@ class _Told:
 def resolve(policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str]], usual: Deadlines) -> Resolved:
     """`pools`: the labels of each NodePool; `usual`: the settings, which hold where nothing is said."""
     everyone = sorted(policies, key=lambda one: (-one.precision, one.created, one.name))
-    problems = {one.name: one.problem or _in_spec(problem_of(one.rules)) for one in everyone}
-    heeded = [_narrowing(one) if problems[one.name] else one for one in everyone]
+    problems = {one.name: problem_in(one) for one in everyone}
+    heeded = [narrowed(one) if problems[one.name] else one for one in everyone]
     told = {one.name: _Told() for one in heeded}
     rules, unread = {}, {}
     for pool in sorted(pools):
@@ -79,40 +87,22 @@ def resolve(policies: Iterable[PolicyFact], pools: Mapping[str, Mapping[str, str
     return Resolved({pool: found for pool, found in rules.items() if leaves(found)}, verdicts, unread)
 
 
-def _narrowing(refused: PolicyFact) -> PolicyFact:
-    """What counts of one that is not heeded: without it more nodes would go than were to."""
-    said, unread = refused.rules, refused.unread
-    wrong = allowances.problems_of(said.disruption) if said.disruption else ()
-    kept: dict[str, object] = {}
-    if said.disruption is not None and not wrong:
-        kept["disruption"] = said.disruption.to_object()
-    if said.rollout is not None:
-        kept["rollout"] = said.rollout.to_object()
-    if wrong:
-        unread = unread.model_copy(update={"disruption": wrong[0]})
-    if said.hooks is not None:
-        if bad := next(hook_rules.problems_of(said.hooks), ""):
-            unread = unread.model_copy(update={"hooks": bad})
-        else:
-            kept["hooks"] = said.hooks.to_object()
-    return refused.model_copy(update={"rules": LifecycleRules.model_validate(kept), "unread": unread})
-
-
 def _unread(pool: str, chosen: Sequence[PolicyFact], told: Mapping[str, _Told]) -> Unread | None:
     """The most precise of them is named."""
     found: dict[str, str] = {}
     for one in chosen:
         for section, why in one.unread.model_dump(exclude_defaults=True).items():
             told[one.name].pools.add(pool)
-            held = f"LifecyclePolicy {one.name} cannot be read, and nothing goes until it can: {why}"
+            waits = _WAITS.get(section, "nothing goes until it can")
+            held = f"LifecyclePolicy {one.name} cannot be read, and {waits}: {why}"
             found.setdefault(section, held)
     return Unread.model_validate(found) if found else None
 
 
 def _refused(one: PolicyFact, problem: str, told: _Told) -> PolicyVerdict:
     """`one` without what is not heeded of it."""
-    unread = one.unread
-    held = HELD if unread.disruption else HOOKS_HELD if unread.hooks else DRIFT_HELD if unread.rollout else ""
+    unread = one.unread.model_dump()
+    held = "".join(words for section, words in HELD.items() if unread[section])
     said = held or (STILL_HEEDED if leaves(one.rules) else "")
     return PolicyVerdict(
         refused=True,
@@ -192,7 +182,3 @@ def _verdict(one: PolicyFact, told: _Told, pools: Mapping[str, object]) -> Polic
 def _listed(lines: Sequence[str]) -> str:
     shown = ". ".join(lines[:SAID])
     return f"{shown}. And {len(lines) - SAID} more" if len(lines) > SAID else shown
-
-
-def _in_spec(problem: str) -> str:
-    return f"spec.{problem}" if problem else ""

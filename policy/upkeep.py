@@ -52,7 +52,8 @@ def _is_ours(instance: InstanceFacts, cluster: str) -> bool:
 
 
 def decide_bereft(claims: Iterable[ClaimMark], instances: Iterable[InstanceFacts], *, now: datetime) -> list[ClaimMark]:
-    """NodeClaims that joined and whose instance is not listed (reference 3.8). Read the NodeClaims first.
+    """NodeClaims that joined and whose instance is not listed (reference 3.8). Read in any order: of each EC2 is still
+    to be asked.
 
     One that never joined has its own deadline; one that is being deleted is on its way.
     """

@@ -19,7 +19,7 @@ from sandbox.errors import ApiError
 from sandbox.health import http_ok
 from sandbox.kubeapi import KubeApi
 from sandbox.kubeconfig import write_kubeconfig
-from sandbox.processes import Process
+from sandbox.processes import Process, with_lazy_garbage_collection
 
 TOKEN_SECONDS = 24 * 3600
 
@@ -131,6 +131,7 @@ class Kubernetes:
             command_of(name, layout),
             log=self._logs / f"{name}.log",
             health=http_ok(layout.health_url(name), token=self._token()),
+            environment=with_lazy_garbage_collection(),
         )
         self._parts[name] = part
         await part.start()

@@ -17,12 +17,17 @@ AUTOGROUP = pathlib.Path("/proc/self/autogroup")
 """Where Linux shares the processors out by session, niceness counts within one only, and a new one has none."""
 
 
+def give_way() -> None:
+    """Of this process's session: no more of the processors than its niceness says."""
+    with contextlib.suppress(OSError):
+        AUTOGROUP.write_text(str(os.nice(0)))
+
+
 def main(parent: int, command: list[str]) -> None:
     """Never returns: the process is replaced, or ends when its parent is already gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        with contextlib.suppress(OSError):
-            AUTOGROUP.write_text(str(os.nice(0)))
+        give_way()
     if os.getppid() != parent:
         sys.exit("the parent ended before the part began")
     os.execvp(command[0], command)

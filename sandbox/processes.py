@@ -21,6 +21,10 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 TAIL_LINES = 12
 POLL_SECONDS = 0.03
 
+LAZY = "300"
+"""Percent by which a Go program's memory may grow before it collects garbage. With 100 a control plane spends a seventh
+of its time on that in a storm of 150 nodes. With 1,000 nodes and 10,000 pods the API server has 3.5 GB at most."""
+
 HealthCheck = Callable[[], Awaitable[str | None]]
 """Answers None when the part is healthy, else what is still wrong with it."""
 
@@ -133,6 +137,11 @@ class Process:
             return await asyncio.wait_for(self._health(), timeout=5)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
+
+
+def with_lazy_garbage_collection() -> dict[str, str]:
+    """This process's environment, in which a Go program spends memory for time. A GOGC of the user's own holds."""
+    return {"GOGC": LAZY, **os.environ}
 
 
 def tied_to_us(command: Sequence[str]) -> list[str]:

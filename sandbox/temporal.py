@@ -11,7 +11,7 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
 from controller.temporal_access import Security
-from sandbox.processes import HealthCheck, PartFailed, Process
+from sandbox.processes import HealthCheck, PartFailed, Process, with_lazy_garbage_collection
 
 PRAGMAS = ("journal_mode=wal", "synchronous=0")
 """Without the first the server is several times slower and times out under load."""
@@ -53,7 +53,13 @@ class Temporal:
         self.address = f"127.0.0.1:{ports['temporal']}"
         self.ui = f"http://127.0.0.1:{ports['temporal-ui']}"
         self.security = Security()
-        self.process = Process("temporal", self._command(), log=logs / "temporal.log", health=self._health())
+        self.process = Process(
+            "temporal",
+            self._command(),
+            log=logs / "temporal.log",
+            health=self._health(),
+            environment=with_lazy_garbage_collection(),
+        )
 
     @property
     def processes(self) -> list[Process]:

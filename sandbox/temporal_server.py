@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 from temporalio.service import ConnectConfig, ServiceClient
 
-from controller.temporal import register_attributes
+from controller.search_attributes import register_attributes
 from controller.temporal_access import Security
 from sandbox.certificates import MutualTls, ensure_mutual_tls
 from sandbox.controlplane.tools import SCHEMA_TOOL, SERVER, TEMPORAL, temporal_server

@@ -5,7 +5,6 @@ The last step after `scheduling/priced/packing.py`; `controller/` gives the clai
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -23,10 +22,9 @@ from model.labels import (
 from model.plans import PlannedClaim
 from model.requirements import Requirements, one_of
 from scheduling.pools import INTERNAL, Offer, Option, Refusal, without_internal
+from scheduling.settings import MAX_INSTANCE_TYPES
 from scheduling.typetable import Amounts, Indices, Mask
 from scheduling.variety import STRICT, missing_variety
-
-MAX_INSTANCE_TYPES: Final = 600
 
 
 @dataclass(frozen=True, slots=True, eq=False)

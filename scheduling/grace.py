@@ -13,6 +13,7 @@ from typing import Final, Literal
 from model.absence import Absence, lasting, read
 from model.facts import ClaimFact, NodeFact, Taint
 from model.labels import AWAY, EXPECTED_BACK, NOT_READY_TAINT_KEY, UNREACHABLE_TAINT_KEY
+from model.moments import read_moment
 from model.taints import passes
 
 WINDOW: Final = 6
@@ -41,7 +42,7 @@ class Grace:
         if claim:
             self._declared = {one.name for one in claim.startup_taints}
             self._record = read(claim.annotations.get(AWAY, ""))
-            self._back = _moment(claim.annotations.get(EXPECTED_BACK, ""))
+            self._back = read_moment(claim.annotations.get(EXPECTED_BACK, ""))
         self._since = self._beginning(claim.initialized_at if claim else None)
 
     @property
@@ -95,15 +96,6 @@ class Grace:
 
     def _passing(self) -> Iterable[Taint]:
         return (taint for taint in self._node.taints if passes(taint.key) or taint.name in self._declared)
-
-
-def _moment(text: str) -> datetime | None:
-    """Until when an instance that was stopped is expected, as its NodeClaim's workflow wrote it."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else None
 
 
 def _missing(node: NodeFact, claim: ClaimFact) -> list[str]:

@@ -9,10 +9,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from model.facts import ClaimFact, DaemonSetFact, NodeFact, PodFact, Taint
-from model.labels import INITIALIZED, INSTANCE_TYPE, NODECLASS_HASH, NODEPOOL, REGISTERED
-from model.learnt import Learnt
+from model.labels import INITIALIZED, NODEPOOL, REGISTERED
 from model.requirements import Requirements
-from model.resources import MEMORY, subtract, total
+from model.resources import subtract, total
 from scheduling.daemons import still_to_come
 from scheduling.facts import Facts
 from scheduling.grace import Grace, Standing
@@ -60,19 +59,6 @@ def homes(
 def _is_nameless(node: NodeFact) -> bool:
     """A pool's Node that has no provider id yet: its NodeClaim counts until it is known whose it is."""
     return NODEPOOL in node.labels and not node.provider_id
-
-
-def claim_as_learnt(claim: ClaimFact, learnt: Learnt) -> ClaimFact:
-    """A claim whose Node is not there yet, with no more memory than such machines have shown since it was launched."""
-    if claim.registered or not claim.launched:
-        return claim
-    spec_hash = claim.annotations.get(NODECLASS_HASH, "")
-    shown = learnt.memory(claim.image_id, claim.labels.get(INSTANCE_TYPE, ""), spec_hash)
-    missing = 0 if shown is None else claim.capacity.get(MEMORY, 0) - shown
-    if missing <= 0:
-        return claim
-    left = max(0, claim.allocatable.get(MEMORY, 0) - missing)
-    return claim.model_copy(update={"allocatable": {**claim.allocatable, MEMORY: left}})
 
 
 def _running(

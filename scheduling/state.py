@@ -6,9 +6,8 @@ NodeClaims and tells it their names. Nothing here reads a clock or touches the o
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
-from model.base import Value
 from model.catalogue import Catalogue, ReservationRoom, UnavailableOffering
 from model.disruption import Decision, DisruptionRequest
 from model.facts import ClaimFact, NodeFact, PodFact
@@ -18,10 +17,10 @@ from model.plans import Plan, PlannedClaim, Unplaced
 from model.resources import NODES, add
 from scheduling.demand import invalid, is_reschedulable, provisionable, shuns_pools
 from scheduling.disruption.deciding import Situation, decide
-from scheduling.emission import MAX_INSTANCE_TYPES
 from scheduling.facts import Change, Facts
 from scheduling.homes import Homes
-from scheduling.inflight import claim_as_learnt, homes
+from scheduling.inflight import homes
+from scheduling.learnt import claim_as_learnt
 from scheduling.ledger import Ledger
 from scheduling.market import Market, largest_capacity, least_overhead
 from scheduling.overlays import Verdict
@@ -30,22 +29,13 @@ from scheduling.priced.demand import Shape, shape_of
 from scheduling.priced.packing import unplaced
 from scheduling.priced.planning import Ground, Wishes, plan
 from scheduling.reserved import Rooms
+from scheduling.settings import PlanSettings
 
-__all__ = ["Change", "ClusterState", "PlanSettings"]
+__all__ = ["Change", "ClusterState"]
 
 _GRACE: Final = timedelta(minutes=5)
 _Graces = tuple[timedelta, Mapping[str, timedelta]]
 """How long NotReady nodes are waited for: usually, and by NodePool where it is another time."""
-
-
-class PlanSettings(Value):
-    """Karpenter's PREFERENCE_POLICY and MIN_VALUES_POLICY, and how many instance types a claim may name."""
-
-    preference_policy: Literal["Respect", "Ignore"] = "Respect"
-    min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
-    most_instance_types: int = MAX_INSTANCE_TYPES
-    node_cost: float = 0.002
-    """US dollars an hour that a node counts for beyond its price: the more, the fewer and larger nodes."""
 
 
 def without_virtual(plan: Plan, virtual: Collection[str]) -> Plan:

@@ -1,7 +1,7 @@
-"""All tests, in two rows beside each other: `python -m tests.beside`.
+"""All tests, in three rows beside each other: `python -m tests.beside`.
 
-Those that play on the product mostly wait, for nodes to boot and for graces to end. What they leave of the processors
-goes to all other tests, which give way to them.
+Those that play on the product mostly wait, for nodes to boot and for graces to end; they play in two worlds. What these
+leave of the processors goes to all other tests, which give way to them.
 """
 
 import os
@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
-from typing import IO
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
-from sandbox.launcher import AUTOGROUP
+from sandbox.launcher import give_way
 
 PYTEST = (sys.executable, "-m", "pytest")
-PLAYED = ("tests/chaos", "tests/integration", "tests/scenarios")
-OTHERS = (("-m", "not sandbox"), ("-m", "sandbox", *(f"--ignore={one}" for one in PLAYED)))
+SANDBOX = (*PYTEST, "-m", "sandbox")
+PLAYED = (("tests/integration",), ("tests/chaos", "tests/scenarios"))
+"""In a world each. Scenarios of one folder may play together, so that no folder is divided."""
+OTHERS = ((*PYTEST, "-m", "not sandbox"), (*SANDBOX, *(f"--ignore={one}" for row in PLAYED for one in row)))
 """One after the other."""
 GIVES_WAY = ("nice", "-n", "10", sys.executable, "-m", "tests.beside", "others")
 """While the played ones need the processors the others get a tenth of what they do."""
@@ -25,29 +27,31 @@ NONE_WERE_CHOSEN = 5
 
 def main() -> int:
     if sys.argv[1:] == ["others"]:
-        with suppress(OSError):
-            AUTOGROUP.write_text(str(os.nice(0)))
-        return worst([subprocess.call([*PYTEST, *chosen]) for chosen in OTHERS])
+        give_way()
+        return worst([subprocess.call(chosen) for chosen in OTHERS])
+    first, *more = ((*SANDBOX, *row) for row in PLAYED)
+    with ExitStack() as stack:
+        rows = [stack.enter_context(beside(row)) for row in (*more, GIVES_WAY)]
+        return worst([subprocess.call(first), *(row.wait() for row in rows)])
+
+
+@contextmanager
+def beside(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """What it says is shown at the end."""
     with tempfile.TemporaryFile("w+") as said:
-        others = subprocess.Popen(GIVES_WAY, stdout=said, stderr=said, start_new_session=True)
+        row = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True, text=True)
         try:
-            codes = [subprocess.call([*PYTEST, "-m", "sandbox", *PLAYED]), others.wait()]
+            yield row
         finally:
             with suppress(ProcessLookupError):
-                os.killpg(others.pid, signal.SIGKILL)
-            others.wait()
-        _show(said)
-    return worst(codes)
+                os.killpg(row.pid, signal.SIGKILL)
+            row.wait()
+            said.seek(0)
+            sys.stdout.writelines(said)
 
 
-def worst(codes: list[int]) -> int:
+def worst(codes: Sequence[int]) -> int:
     return max((code for code in codes if code != NONE_WERE_CHOSEN), default=NONE_WERE_CHOSEN)
-
-
-def _show(said: IO[str]) -> None:
-    said.seek(0)
-    for line in said:
-        sys.stdout.write(line)
 
 
 if __name__ == "__main__":

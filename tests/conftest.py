@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 import pytest_asyncio
+import structlog
 from hypothesis import HealthCheck, settings
 
 from cli.rights import RBAC, aws_arguments
@@ -50,6 +51,15 @@ def _place(item: pytest.Item) -> int:
     if item.get_closest_marker("last") is not None:
         return 2
     return int(bool({"product", "programme"} & set(getattr(item, "fixturenames", ()))))
+
+
+@pytest.fixture
+def plain_log() -> Iterator[None]:
+    """All that is logged is heard, whatever the tests before made of it."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

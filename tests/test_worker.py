@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from temporalio.service import RPCError, RPCStatusCode
 
 from model.faults import TryLater
 from settings import Settings
@@ -109,6 +110,20 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(
     assert main(flags) == 2
     told = capsys.readouterr()
     assert told.out == "" and told.err.startswith("tenure: ") and says in told.err and told.err.count("\n") == 1
+
+
+def test_what_temporal_refuses_at_the_start_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: Settings) -> None:
+        raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
+
+    monkeypatch.setattr("worker.run", refused)
+    monkeypatch.setattr("worker.memory.share_arenas", lambda: None)
+    monkeypatch.setattr("worker.logs.configure", lambda *_: None)
+    assert main(["--cluster-name=demo", "--temporal-address=temporal:7233"]) == 2
+    told = capsys.readouterr().err
+    assert "Temporal at temporal:7233 refuses these credentials" in told and told.count("\n") == 1
 
 
 def test_help_lists_the_settings_and_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:

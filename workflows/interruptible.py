@@ -14,11 +14,13 @@ async def answered(activity: Callable[..., Any], asked: Any, options: Any, other
     options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     under_way = workflow.start_activity_method(activity, asked, **options)
     await workflow.wait_condition(lambda: under_way.done() or other())
-    if not under_way.done():
+    stopped = not under_way.done()
+    if stopped:
         under_way.cancel()
     try:
         return await under_way
     except ActivityError as error:
-        if is_cancelled_exception(error) and other():
+        # `other` may hold no longer.
+        if is_cancelled_exception(error) and stopped:
             return None
         raise

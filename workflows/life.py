@@ -3,7 +3,7 @@
 `nodeclaim.py` makes one per run and walks the phases with it. Handlers only replace `state`; phases do the rest.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, RetryState, is_cancelled_exception
 
 from model.lifecycle import ClaimState, Phase, Step
+from model.steps import TOLD_OF
 from policy.lifecycle import deadline_of, may_follow
 from policy.overdue import is_alarmed, slow_at
 from policy.rules import action_of
@@ -59,6 +60,10 @@ class Life:
         """Replace fields of the state."""
         self.state = self.state.model_copy(update=fields)
 
+    def note_left(self, pods: Iterable[str]) -> None:
+        """These were told to go, as `namespace/name`."""
+        self.change(left=tuple(dict.fromkeys((*self.state.left, *pods)))[:TOLD_OF])
+
     def begin(self) -> None:
         """At the top of every run: what a run does not inherit is set again."""
         if self.state.since is None:
@@ -76,8 +81,11 @@ class Life:
         if self.state.since is not None and not may_follow(before, phase):
             raise AssertionError(f"{before} may not be followed by {phase}")
         measures.time_startup(self.state, phase)
+        if measures.count_disrupted(self.state, phase):
+            self.change(counted=True)
         if phase is Phase.GONE:
             measures.count_terminated(self.state)
+            measures.time_end(self.state)
         now = self.now
         self.change(
             phase=phase,

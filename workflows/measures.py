@@ -1,9 +1,12 @@
 """What workflows count and measure in the worker's metrics; nothing of it while a history is replayed."""
 
+import itertools
+import re
 from typing import Final
 
 from temporalio import workflow
 
+from model import labels
 from model.hooks import HookRun
 from model.lifecycle import ClaimState, Phase
 from model.rollouts import NewsReason
@@ -20,6 +23,13 @@ EVENTS: Final = "tenure_aws_events_total"
 STARTUP: Final = "tenure_startup_duration_seconds"
 STARTUP_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0)
 """Upper ends, in seconds; the last ones are the usual deadlines."""
+CLAIM_ENDED: Final = "karpenter_nodeclaims_termination_duration_seconds"
+NODE_ENDED: Final = "karpenter_nodes_termination_duration_seconds"
+ENDED_BUCKETS: Final = tuple(float(2**power) for power in range(12))
+"""As Karpenter's of NodeClaims, in seconds."""
+_UNCOUNTED: Final = ("Deleted", "NodeClaimGone", labels.OVERPROVISIONED)
+"""A person's doing, or a static pool's, which Karpenter does not count either."""
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _BEFORE: Final = {
     Phase.REGISTRATION: Phase.LAUNCH,
     Phase.INITIALIZATION: Phase.REGISTRATION,
@@ -34,11 +44,24 @@ def count_overdue(state: ClaimState) -> None:
     counter.add(1, {"phase": state.phase.value, "nodepool": state.identity.pool})
 
 
-def count_disrupted(state: ClaimState, reason: str) -> None:
-    """A node goes; `reason` in Karpenter's words."""
-    counter = workflow.metric_meter().create_counter(DISRUPTED, "Nodes that go, by why")
+def count_disrupted(state: ClaimState, following: Phase) -> bool:
+    """Called with the state before a phase is entered: whether its NodeClaim is deleted by that, for what Karpenter
+    counts. A drain that can still be given up deletes nothing before its end."""
+    kept = following is Phase.DRAIN and state.drain is not None and state.drain.keep
+    reason = reason_of(state)
+    if state.counted or kept or not reason or following not in (Phase.DRAIN, Phase.TERMINATION):
+        return False
+    counter = workflow.metric_meter().create_counter(DISRUPTED, "NodeClaims deleted for a disruption, by why")
     capacity_type = state.launched.capacity_type if state.launched else ""
     counter.add(1, {"reason": reason, "nodepool": state.identity.pool, "capacity_type": capacity_type})
+    return True
+
+
+def reason_of(state: ClaimState) -> str:
+    """In Karpenter's words; empty for what is no disruption there. Who deletes the NodeClaim for a command says why on
+    it."""
+    reason = state.seen.disruption if state.disruption in ("", "Deleted") else state.disruption
+    return "" if reason in _UNCOUNTED else _CAPITAL.sub("_", reason.replace("NodeClass", "Nodeclass")).lower()
 
 
 def count_terminated(state: ClaimState) -> None:
@@ -49,6 +72,19 @@ def count_terminated(state: ClaimState) -> None:
     counter.add(1, {"nodepool": state.identity.pool, "capacity_type": place[0], "zone": place[1]})
     if state.registered:
         _count_node(NODES_TERMINATED, "Nodes of NodeClaims whose life is over", state)
+
+
+def time_end(state: ClaimState) -> None:
+    """A life is over: how long it took from when the node was to go. What became of a drain that was given up before
+    is not of it."""
+    ending = itertools.takewhile(lambda step: step.phase in (Phase.DRAIN, Phase.TERMINATION), reversed(state.story))
+    began = min((step.at for step in ending), default=None)
+    if began is None:
+        return
+    took = max(0.0, (workflow.now() - began).total_seconds())
+    _record_end(CLAIM_ENDED, "How long NodeClaims took to go", state, took)
+    if state.registered:
+        _record_end(NODE_ENDED, "How long Nodes took to go", state, took)
 
 
 def count_event(state: ClaimState, kind: str) -> None:
@@ -87,6 +123,11 @@ def time_startup(state: ClaimState, following: Phase) -> None:
             "instance_type": state.launched.instance_type if state.launched else "",
         },
     )
+
+
+def _record_end(name: str, about: str, state: ClaimState, took: float) -> None:
+    histogram = workflow.metric_meter().create_histogram_float(name, about, "s")
+    histogram.record(took, {"nodepool": state.identity.pool})
 
 
 def _count_node(name: str, about: str, state: ClaimState) -> None:

@@ -25,6 +25,7 @@ from workflows.answers import Answering
 from workflows.brakes import Braked
 from workflows.life import Life, RollOver
 from workflows.phases.away import note_absence, tell_absences
+from workflows.phases.beside import last_words
 from workflows.phases.braked import brake_of, give_back
 from workflows.phases.drain import drain
 from workflows.phases.drifted import tell_drift
@@ -72,6 +73,7 @@ class NodeClaimWorkflow(Braked, Answering):
                 else:
                     life.enter(following, _cause(life.state, following))
                     await tell_replaced(life)
+            await last_words(life)
         except RollOver:
             await workflow.wait_condition(
                 lambda: workflow.all_handlers_finished() and not life.telling and not self._brake.busy
@@ -108,7 +110,8 @@ class NodeClaimWorkflow(Braked, Answering):
         NodeClaim."""
         before, seen = self._life.state.seen, seen.model_copy(update={"expected": None})
         if not seen.exists:
-            return seen.model_copy(update={"rules": before.rules, "event_policies": before.event_policies})
+            known = ("rules", "event_policies", "events_unread")
+            return seen.model_copy(update={name: getattr(before, name) for name in known})
         if seen.empty_since_unseen and before.empty and before.empty_since:
             return seen.model_copy(update={"empty_since": before.empty_since})
         return seen

@@ -57,10 +57,11 @@ class ProvisioningWorkflow:
         """A NodeClaim that no plan made wants to launch with others that are alike."""
         self._groups.join(one)
 
-    @workflow.signal(description="From a NodeClaim that launches itself: what EC2 could not give")
+    @workflow.signal(description="From a launch, or the watch: what EC2 could not give, or took back")
     def refused(self, seen: MarksSeen) -> None:
-        """What EC2 could not give to a NodeClaim that launches itself."""
-        self._change(unavailable=latest((*self._state.unavailable, *seen.unavailable), workflow.now()))
+        """What EC2 could not give to a NodeClaim that launches itself, or took back from nodes."""
+        marks = latest((*self._state.unavailable, *seen.unavailable), workflow.now())
+        self._change(unavailable=marks, storm=seen.storm or self._state.storm)
 
     @workflow.signal(description="From the watch: what nodes have shown of their machines")
     def learnt(self, seen: LearntSeen) -> None:
@@ -107,7 +108,8 @@ class ProvisioningWorkflow:
         marks = tuple(mark for mark in self._state.unavailable if mark.until > workflow.now())
         plan_id = self._state.plan_id or workflow.uuid4().hex[:12]
         self._change(demand=None, passes=self._state.passes + 1, plan_id=plan_id, unavailable=marks)
-        outcome = await self._plan(PlanRequest(plan_id=plan_id, unavailable=marks, learnt=self._state.kept.learnt))
+        storm, learnt = self._state.storm, self._state.kept.learnt
+        outcome = await self._plan(PlanRequest(plan_id=plan_id, unavailable=marks, storm=storm, learnt=learnt))
         self._change(blocked_by=outcome.blocked, plan_id=plan_id if outcome.blocked else "")
         self._blocked = self._blocked + 1 if outcome.blocked else 0
         for draft in outcome.drafts:

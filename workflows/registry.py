@@ -38,21 +38,28 @@ PASSED_THROUGH = (
     "workflows.answers",
     "workflows.approvals",
     "workflows.attributes",
+    "workflows.booking",
     "workflows.brakes",
     "workflows.command",
+    "workflows.decision_measures",
     "workflows.details",
     "workflows.disruption",
     "workflows.ids",
+    "workflows.interruptible",
     "workflows.launch_groups",
     "workflows.life",
+    "workflows.looks",
+    "workflows.measures",
+    "workflows.nodeclaim",
     "workflows.options",
     "workflows.permits",
     "workflows.phases",
     "workflows.replicas",
     "workflows.rollouts",
     "workflows.visible",
+    "workflows.wishes",
 )
-"""Loaded once and shared by all runs; kept deterministic by the linter's bans, which cover what the sandbox would."""
+"""Loaded once and shared by all runs; kept deterministic by the linter's bans and the import contracts."""
 
 
 def runner() -> TimelyRunner:
@@ -63,4 +70,4 @@ def runner() -> TimelyRunner:
         SandboxImportNotificationPolicy.WARN_ON_DYNAMIC_IMPORT
         | SandboxImportNotificationPolicy.RAISE_ON_UNINTENTIONAL_PASSTHROUGH
     )
-    return TimelyRunner(SandboxedWorkflowRunner(restrictions=restrictions))
+    return TimelyRunner(SandboxedWorkflowRunner(restrictions=restrictions), frozenset(PASSED_THROUGH))

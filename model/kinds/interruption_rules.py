@@ -37,7 +37,8 @@ class Timing(KubeModel):
         str | None, _time("How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m.")
     ] = None
     windows: Annotated[
-        tuple[Window, ...] | None, Crd("For window: when nodes may go.", {"minItems": 1, "maxItems": 20, **ATOMIC})
+        tuple[Window, ...] | None,
+        Crd("For window and stopStart: when nodes may go.", {"minItems": 1, "maxItems": 20, **ATOMIC}),
     ] = None
     deadline: Annotated[
         str | None,
@@ -93,7 +94,11 @@ class TimedRules(Timing):
     ] = None
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: Annotated[
-        bool | None, Crd("The node asks its NodePool's disruption budgets before it goes, until AWS's time is up.")
+        bool | None,
+        Crd(
+            "For drains: the node asks its NodePool's disruption budgets before it goes, until AWS's time is up. With "
+            "no action it makes a drain of what would be terminated."
+        ),
     ] = None
 
 
@@ -112,7 +117,11 @@ class ScheduledRules(Timing):
     ] = None
     do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
     voluntary: Annotated[
-        bool | None, Crd("The node asks its NodePool's disruption budgets before it goes, until AWS's time is up.")
+        bool | None,
+        Crd(
+            "For drains, and not for stopStart: the node asks its NodePool's disruption budgets before it goes, until "
+            "AWS's time is up."
+        ),
     ] = None
     away: Annotated[str | None, _time(_AWAY + "; under stopStart: 15m.")] = None
 
@@ -148,6 +157,43 @@ _TIMES: Final = (
         "fallback is for the actions window and waitForApproval: write one of them, or leave fallback out",
     ),
 )
+_WINDOWS: Final = Rule(
+    "!has(self.windows) || !has(self.action) || self.action == 'window'",
+    "windows is for action window: write action: window, or leave windows out",
+)
+_LEAD: Final = (
+    "!has(self.lead) || !has(self.action) || (self.action == 'drain' ? has(self.voluntary) && self.voluntary : "
+)
+_VOLUNTARY: Final = "!has(self.voluntary) || !self.voluntary || !has(self.action) || self.action in ["
+_OF_TIMED: Final = (
+    _WINDOWS,
+    Rule(
+        _LEAD + "self.action in ['window', 'waitForApproval'])",
+        "lead is for drains that wait: write action window or waitForApproval, or drain with voluntary: true, or leave "
+        "lead out",
+    ),
+    Rule(
+        _VOLUNTARY + "'drain', 'window', 'waitForApproval']",
+        "voluntary is for drains: write action drain, window or waitForApproval, or leave voluntary out",
+    ),
+)
+_OF_SCHEDULED: Final = (
+    Rule(
+        "!has(self.windows) || !has(self.action) || self.action in ['window', 'stopStart']",
+        "windows is for the actions window and stopStart: write one of them, or leave windows out",
+    ),
+    Rule(
+        _LEAD + "self.action == 'stopStart' ? has(self.windows) : "
+        "self.action in ['deferUntilEventStart', 'window', 'waitForApproval'])",
+        "lead is for what waits: write action deferUntilEventStart, window or waitForApproval, or drain with "
+        "voluntary: true, or stopStart with windows, or leave lead out",
+    ),
+    Rule(
+        _VOLUNTARY + "'drain', 'deferUntilEventStart', 'window', 'waitForApproval']",
+        "voluntary is for drains, and stopStart asks no budget: write action drain, deferUntilEventStart, window or "
+        "waitForApproval, or leave voluntary out",
+    ),
+)
 _HOLDS: Final = (
     Rule(
         "!has(self.doNotDisrupt) || self.doNotDisrupt != 'honour' || !has(self.action) || self.action != 'terminate'",
@@ -173,13 +219,13 @@ class InterruptionRules(KubeModel):
     ] = None
     rebalance_recommendation: Annotated[
         TimedRules | None,
-        Crd("A spot instance is more likely to be taken back than it was.", rules=(*_TIMES, *_HOLDS)),
+        Crd("A spot instance is more likely to be taken back than it was.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS)),
     ] = None
     scheduled_change: Annotated[
         ScheduledRules | None,
         Crd(
             "AWS will stop, reboot or retire the instance, as AWS Health says, or the instance's status.",
-            rules=(*_TIMES, *_HOLDS, *_COMES_BACK),
+            rules=(*_TIMES, *_OF_SCHEDULED, *_HOLDS, *_COMES_BACK),
         ),
     ] = None
     instance_stopping: Annotated[
@@ -188,16 +234,18 @@ class InterruptionRules(KubeModel):
     instance_terminating: Annotated[
         EventRules | None, Crd("The instance is being terminated, or is.", rules=_HOLDS)
     ] = None
-    instance_status: Annotated[TimedRules | None, Crd("The instance status check fails.", rules=(*_TIMES, *_HOLDS))] = (
-        None
-    )
-    system_status: Annotated[TimedRules | None, Crd("The system status check fails.", rules=(*_TIMES, *_HOLDS))] = None
+    instance_status: Annotated[
+        TimedRules | None, Crd("The instance status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS))
+    ] = None
+    system_status: Annotated[
+        TimedRules | None, Crd("The system status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS))
+    ] = None
     workloads: Annotated[
         tuple[WorkloadRules, ...] | None,
         Crd(
             "Pods that leave later than the others when a node is drained for rebalanceRecommendation, scheduledChange "
             "or a status check. The first that matches a pod counts.",
             {"maxItems": 10, **ATOMIC},
-            items=Crd(rules=_TIMES),
+            items=Crd(rules=(*_TIMES, _WINDOWS)),
         ),
     ] = None

@@ -150,6 +150,10 @@ class AwsControl(CapacityControl):
     def send_message(self, message: Json) -> None:
         self._call("POST", "messages", {"message": message})
 
+    def queued(self) -> int:
+        """Messages in the cluster's queue: also those that were received and are not deleted yet."""
+        return int(self._call("GET", "messages")["queued"])
+
     def put_parameter(self, name: str, value: str) -> None:
         """Publish an SSM parameter, also below /aws/service."""
         self._call("POST", "parameters", {"name": name, "value": value})

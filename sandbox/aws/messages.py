@@ -26,6 +26,12 @@ def send_message(settings: SimSettings, message: dict[str, Any]) -> None:
     sqs_backends[settings.account][settings.region].send_message(settings.cluster_name, json.dumps(message))
 
 
+def queued(settings: SimSettings) -> int:
+    """How many messages the cluster's queue has: also those that were received and are not deleted yet."""
+    queue = sqs_backends[settings.account][settings.region].queues[settings.cluster_name]
+    return int(queue.approximate_number_of_messages + queue.approximate_number_of_messages_not_visible)
+
+
 def event(settings: SimSettings, now: Any, detail_type: str, detail: dict[str, Any], ids: list[str]) -> dict[str, Any]:
     """An EventBridge envelope. Health events come from aws.health, everything else from aws.ec2."""
     return {

@@ -258,5 +258,6 @@ ROUTES: dict[tuple[str, str], Handler] = {
     ("POST", "spot-interrupt"): sim_instances.interrupt,
     ("POST", "rebalance"): sim_instances.recommend_rebalance,
     ("POST", "health-event"): sim_instances.announce_health_event,
+    ("GET", "messages"): sim_instances.count_messages,
     ("POST", "messages"): sim_instances.send_message,
 }

@@ -152,3 +152,7 @@ def send_message(standin: StandIn, body: Body) -> Any:
     """Any message into the cluster's queue, as it is."""
     messages.send_message(standin.settings, body["message"])
     return {"ok": True}
+
+
+def count_messages(standin: StandIn, body: Body) -> Any:
+    return {"queued": messages.queued(standin.settings)}

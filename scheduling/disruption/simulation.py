@@ -95,6 +95,10 @@ def _simulate(
         found.problem = _nowhere(refused)
         return found
     moving = Moving(shaped, method)
+    unsettled = stage.unsettled(lambda: book_of(stage, moving))
+    if unsettled:
+        found.problem = f"{unsettled} counts for these pods, and it is not known yet where its new node will be"
+        return found
     joined = attempt(stage, leaving, moving, _OFFERS, _JOINING)
     if not joined.packing.unplaced:
         _accept(found, joined)
@@ -131,11 +135,7 @@ def _ways(pods: int, *, one_node: bool) -> Iterator[tuple[bool, Way]]:
 
 def attempt(stage: Stage, leaving: Sequence[Candidate], moving: Moving, offers: Sequence[Offer], way: Way) -> Attempt:
     """One way to place the pods, with what is offered."""
-    book = Book({name: one.labels for name, one in stage.facts.namespaces.items()})
-    said = {(shape.company, shape.constraints): shape for shape, _ in moving.shaped if shape.company is not ALONE}
-    for shape in said.values():
-        book.enter(shape)
-    stage.enter(book)
+    book = book_of(stage, moving)
     classes = classes_of(moving.shaped, book, stage.wishes.preference_policy)
     homes = stage.homes_without(leaving, moving.method)
     limits, held = stage.volumes if any(pod.volumes for _, pod in moving.shaped) else ({}, {})
@@ -146,6 +146,16 @@ def attempt(stage: Stage, leaving: Sequence[Candidate], moving: Moving, offers: 
     pods = {pod.uid: pod for _, pod in moving.shaped}
     emission = Emission(places, pods, stage.wishes.min_values_policy, stage.wishes.most_instance_types)
     return Attempt(packing, emission)
+
+
+def book_of(stage: Stage, moving: Moving) -> Book:
+    """What these pods ask of others, and others of them."""
+    book = Book({name: one.labels for name, one in stage.facts.namespaces.items()})
+    said = {(shape.company, shape.constraints): shape for shape, _ in moving.shaped if shape.company is not ALONE}
+    for shape in said.values():
+        book.enter(shape)
+    stage.enter(book)
+    return book
 
 
 def _accept(found: Simulation, tried: Attempt) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from model.disruption import Method
 from model.facts import HostPort, PodFact
-from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from model.labels import CAPACITY_TYPE, ZONE
 from model.plans import Plan, PlannedClaim
 from model.requirement import Requirement
 from model.requirements import Requirements
@@ -34,6 +34,8 @@ from scheduling.volumes import attachments
 
 _Kind = tuple[str, frozenset[tuple[str, str]], Company]
 """Pods that are counted alike."""
+_MARKS: Final = (ZONE, CAPACITY_TYPE)
+"""What may be certain of a node that is still to be bought."""
 _NO_PLACES: Final[Counter[int]] = Counter()
 
 
@@ -73,7 +75,9 @@ class Stage:
         self._ports: list[tuple[int, tuple[HostPort, ...]]] = []
         self._apart: dict[Company, None] = {}
         self._elsewhere: list[tuple[PodFact, Requirements]] = []
-        """Pods on nodes that are still to be bought, with what is certain of these."""
+        """Pods on nodes that are still to be bought, with what is certain of these, ..."""
+        self._coming: list[Requirements] = []
+        """... and of those nodes themselves."""
         self._below: dict[float, list[Offer]] = {}
         self.worst: dict[tuple[str, Requirements, str], Prices] = {}
         """The most that each type may cost, by pool, requirements and reservation."""
@@ -109,6 +113,7 @@ class Stage:
         for claim in bought:
             self._buy(claim)
             marks = Requirements(_certain(claim))
+            self._coming.append(marks)
             self._elsewhere += [(pods[uid], marks) for uid in claim.pods if uid in pods]
 
     def again(self) -> "Stage":
@@ -120,7 +125,7 @@ class Stage:
         other.receivers = set(self.receivers)
         other.offers = [replace(one, budget=replace(one.budget)) for one in self.offers]
         other._crowds = {key: Crowd(one.example, one.places.copy()) for key, one in self._crowds.items()}
-        other._ports, other._elsewhere = list(self._ports), list(self._elsewhere)
+        other._ports, other._elsewhere, other._coming = list(self._ports), list(self._elsewhere), list(self._coming)
         other._apart = dict(self._apart)
         return other
 
@@ -151,6 +156,7 @@ class Stage:
 
     def count(self, book: Book, packing: Packing, *, ports: bool) -> None:
         """Pods that run, on nodes that stay, count and hold their ports."""
+        packing.universe.coming = self._coming
         gone = ~np.isin(np.arange(len(self.gone)), packing.places.homes.there)
         if ports:
             for number, taken in self._ports:
@@ -168,6 +174,19 @@ class Stage:
                 one = marks.get(tally.census.key)
                 if one is not None and not tally.hostname:
                     tally.add(next(iter(one.values)), 1)
+
+    def unsettled(self, book: Callable[[], Book]) -> str:
+        """A pod that counts in such a book, on a node still to be bought of which it is not known in what zone, or of
+        what capacity type, it will be. Empty where there is none."""
+        open_ones = [(pod, marks) for pod, marks in self._elsewhere if len(marks) < len(_MARKS)]
+        if not open_ones:
+            return ""
+        entered = book()
+        for pod, marks in open_ones:
+            keys = {tally.census.key for tally in entered.counted(pod)}
+            if any(key not in marks for key in keys.intersection(_MARKS)):
+                return f"pod {pod.namespace}/{pod.name}"
+        return ""
 
     def _mask(self, names: Iterable[str]) -> Mask:
         mask: Mask = np.zeros(len(self.homes.homes), dtype=bool)
@@ -223,5 +242,5 @@ def _below(offer: Offer, ceiling: float) -> Offer:
 def _certain(claim: PlannedClaim) -> Iterable[Requirement]:
     """Zone and the like, where there is one value."""
     for key, one in Requirements.of(claim.requirements).items():
-        if key in (ZONE, CAPACITY_TYPE) and key != HOSTNAME and not one.complement and len(one.values) == 1:
+        if key in _MARKS and not one.complement and len(one.values) == 1:
             yield one

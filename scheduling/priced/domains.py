@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from model.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from model.requirement import Requirement
+from model.requirements import Requirements
 from scheduling.pools import Offer, Option, Refusal
 from scheduling.priced.demand import Variant, pinned
 from scheduling.priced.places import Places
@@ -22,6 +23,8 @@ class Universe:
 
     places: Places
     offers: Sequence[Offer]
+    coming: Sequence[Requirements] = ()
+    """What is certain of nodes that others have bought."""
     _usable: dict[tuple[Variant, str], list[str]] = field(default_factory=dict)
     _noticed: dict[Tally, Mask] = field(default_factory=dict)
     _counted: dict[Spread, tuple[str, ...]] = field(default_factory=dict)
@@ -37,15 +40,16 @@ class Universe:
         return known
 
     def counted(self, rule: Spread) -> tuple[str, ...]:
-        """Those in which the emptiest is looked for: of nodes that the constraint takes notice of, and of what the
-        pods' strict requirements let them buy (reference 2.14)."""
+        """Those in which the emptiest is looked for: of nodes that the constraint takes notice of, of what the pods'
+        strict requirements let them buy (reference 2.14), and of nodes that are coming, whoever may use them."""
         known = self._counted.get(rule)
         if known is None:
             key = rule.tally.census.key
             noticed = (place for place in self.places.homes.there if self.notices(rule.tally, place))
             standing = {value for place in noticed if (value := self.places.domain(place, key)) is not None}
             offered = {value for variant in rule.strict for value in self._offered(variant, key)}
-            known = self._counted[rule] = tuple(sorted(standing | offered))
+            coming = {value for marks in self.coming if key in marks for value in marks[key].values}
+            known = self._counted[rule] = tuple(sorted(standing | offered | coming))
         return known
 
     def notices(self, tally: Tally, place: int) -> bool:

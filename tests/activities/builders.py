@@ -9,7 +9,6 @@ from temporalio.testing import ActivityEnvironment
 from activities.allowances import AllowanceActivities
 from activities.commands import CommandActivities
 from activities.disruption import DisruptionActivities
-from activities.drain_ports import DrainPorts
 from activities.draining import DrainActivities
 from activities.joining import JoiningActivities
 from activities.launching import LaunchActivities
@@ -26,7 +25,7 @@ from model.messages import GroupAnswered
 from model.outcomes import InstanceFacts
 from model.steps import ClaimRef
 from tests.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
-from tests.fakes.drains import FakeBudgets, FakeRollouts
+from tests.fakes.drains import FakeBudgets, FakeRollouts, drain_ports
 from tests.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
 from tests.fakes.loads import FakeLoads
 
@@ -75,7 +74,7 @@ class Scene:
         self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
         self.commands = CommandActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
         self.budgets, self.rollouts = FakeBudgets(), FakeRollouts()
-        self.drained = DrainPorts(
+        self.drained = drain_ports(
             claims=self.claims,
             nodes=self.nodes,
             pods=self.pods,

@@ -27,8 +27,10 @@ def scene() -> Scene:
     return found
 
 
-async def run(scene: Scene, jobs: FakeJobs, calls: FakeCalls, *, begun: int = 0, **fields: Any) -> HookAnswer:
-    """`begun`: what a worker that was killed had begun."""
+async def run(
+    scene: Scene, jobs: FakeJobs, calls: FakeCalls, *, begun: int = 0, asked_before: int = 0, **fields: Any
+) -> HookAnswer:
+    """What was begun by a worker that was killed, or until the hook was told anew."""
     hook = Hook.model_validate(fields.pop("hook", JOB))
     usual: dict[str, Any] = {
         "claim": REF,
@@ -37,6 +39,7 @@ async def run(scene: Scene, jobs: FakeJobs, calls: FakeCalls, *, begun: int = 0,
         "key": "key",
         "job": "snapshot-1" if hook.job else "",
         "seconds": 0.2,
+        "begun": asked_before,
     }
     activities = HookActivities(
         HookPorts(jobs=jobs, calls=calls), claims=scene.claims, nodes=scene.nodes, instances=scene.instances
@@ -53,6 +56,12 @@ async def test_a_worker_that_knows_that_the_job_was_made_makes_no_other(scene: S
     jobs = FakeJobs()
     answer = await run(scene, jobs, FakeCalls(), begun=1)
     assert answer.outcome == "failed" and jobs.made == []
+
+
+async def test_a_job_that_vanished_is_not_made_again_where_the_hook_is_told_anew(scene: Scene) -> None:
+    jobs = FakeJobs()
+    answer = await run(scene, jobs, FakeCalls(), asked_before=1)
+    assert "nobody saw how it ended" in answer.why and jobs.made == []
 
 
 async def test_calls_of_a_killed_worker_count_as_attempts(scene: Scene) -> None:

@@ -14,8 +14,9 @@ from activities.interruption_ports import Leaving
 from activities.queue_reading import POLLS, QueueReading
 from model.event_messages import EventParsed
 from model.faults import Forbidden, NotFound, TryLater
+from model.outcomes import DrainPod, Eviction
 from tests.fakes.drains import drain_ports
-from tests.fakes.interruptions import FakeInterruptions, rebalance
+from tests.fakes.interruptions import FakeInterruptions, rebalance, scheduled
 from tests.fakes.kubernetes import FakeNodes, FakePods
 from tests.fakes.turns import turns
 
@@ -174,6 +175,23 @@ async def test_an_instance_that_may_be_ours_is_tried_again_for_a_minute(scene: S
     assert scene.metrics.counts["dropped foreign"] == 1
 
 
+async def test_a_node_of_ours_without_a_workflow_is_told_once_it_has_one_however_old_the_message(scene: Scene) -> None:
+    """After an outage, or when Temporal's store was lost, the message may have come first days ago."""
+    scene.nodes.standings = {"i-a": ["no workflow"] * 3}
+    name = scene.queue.send("i-a", first_received=scene.now - timedelta(days=3))
+    scene.queue.send("i-b")
+    async with scene.read():
+        for _ in range(3):
+            await scene.until(lambda: "r-m1" in scene.queue.hidden)
+            await turns()
+            assert name not in scene.queue.deleted
+            scene.queue.show_again()
+        await scene.until_done()
+    assert scene.nodes.heard("i-a") == scene.nodes.heard("i-b") == ["spotInterruption announced"]
+    assert "dropped foreign" not in scene.metrics.counts
+    assert scene.pauses == [], "others are told meanwhile, so that it is read on"
+
+
 async def test_a_message_that_cannot_be_handled_blocks_no_other(scene: Scene) -> None:
     scene.nodes.failing = {"i-bad"}
     bad = scene.queue.send("i-bad")
@@ -225,6 +243,27 @@ async def test_of_a_storm_all_pods_are_told_before_any_life_is(scene: Scene, mon
     assert len(scene.queue.deleted) == 500
 
 
+async def test_an_api_server_that_evicts_nobody_holds_up_no_other_node_and_the_lives_for_a_while_only(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, evict = asyncio.Event(), scene.pods.evict
+
+    async def waits(pod: DrainPod) -> Eviction:
+        await answers.wait()
+        return await evict(pod)
+
+    monkeypatch.setattr(scene.pods, "evict", waits)
+    for number in range(500):
+        scene.takes(number)
+    async with scene.read():
+        await scene.until(lambda: all(node.taints for node in scene.machines.found.values()))
+        await scene.until(lambda: len({instance for instance, _ in scene.nodes.told}) == 500)
+        assert not scene.pods.evicted
+        answers.set()
+        await scene.until(lambda: len(scene.pods.evicted) == 500)
+        await scene.until_done()
+
+
 async def test_a_reader_that_is_killed_before_it_told_anyone_loses_nothing(scene: Scene) -> None:
     for number in range(50):
         scene.takes(number)
@@ -272,6 +311,47 @@ async def test_a_storm_of_repeats_and_of_strangers_ends(scene: Scene) -> None:
     assert len(scene.nodes.told) == 500
     counts = scene.metrics.counts
     assert (counts["deleted"], counts["dropped foreign"]) == (15_000, 5_000)
+
+
+async def test_what_has_time_is_gathered_and_told_together_while_much_is_in_the_queue(scene: Scene) -> None:
+    for number in range(3000):
+        scene.queue.send(f"i-{number % 20}", notice=scheduled(number // 20 % 10))
+    async with scene.read():
+        await scene.until_done()
+    assert len(scene.nodes.told) == len({(instance, one.id) for instance, one in scene.nodes.told}) == 20 * 10
+    assert scene.nodes.calls < 3000 / 5
+
+
+@pytest.fixture
+def without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has time is gathered for as long as polls come back full."""
+    monkeypatch.setattr("activities.queue_reading.GATHERED", 10**9)
+    monkeypatch.setattr("activities.queue_reading.GATHERED_FOR", 10.0**9)
+
+
+@pytest.mark.usefixtures("without_end")
+async def test_what_has_no_time_is_told_at_once_whatever_is_gathered(scene: Scene) -> None:
+    for number in range(200):
+        scene.queue.send(f"i-{number}", notice=rebalance(NOW))
+    scene.queue.send("i-spot")
+    scene.queue.visible += [scene.queue.visible[0]] * 100_000
+    async with scene.read():
+        await scene.until(lambda: bool(scene.nodes.heard("i-spot")))
+        assert scene.queue.visible
+
+
+@pytest.mark.usefixtures("without_end")
+async def test_a_reader_that_is_killed_while_it_gathers_loses_nothing(scene: Scene) -> None:
+    for number in range(2000):
+        scene.queue.send(f"i-{number}", notice=rebalance(NOW))
+    async with scene.read():
+        await scene.until(lambda: len(scene.queue.hidden) > 1000)
+        told = len(scene.nodes.told)
+    assert told < 1000 and len(scene.queue.deleted) == told
+    scene.queue.show_again()
+    async with scene.read():
+        await scene.until_done()
+    assert len({instance for instance, _ in scene.nodes.told}) == 2000
 
 
 async def test_nobody_to_tell_slows_the_polls_and_is_no_reading(scene: Scene) -> None:

@@ -9,6 +9,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.upkeep_claims import ClaimUpkeep
 from activities.upkeep_instances import InstanceUpkeep
 from activities.upkeep_launches import TEMPLATE_TAG, LaunchUpkeep
+from activities.upkeep_lists import Lists
 from activities.upkeep_tags import TagUpkeep
 from model import labels
 from model.outcomes import InstanceFacts
@@ -54,12 +55,25 @@ class Tidied:
             self.claims.found[name]["status"]["nodeName"] = node
 
     @property
+    def lists(self) -> Lists:
+        """Minutes lie between two runs of a task."""
+        return Lists(instances=self.found, inventory=self.inventory)
+
+    @property
     def instances(self) -> InstanceUpkeep:
-        return InstanceUpkeep(instances=self.found, inventory=self.inventory, groups=self.groups, events=self.events)
+        return InstanceUpkeep(
+            instances=self.found,
+            inventory=self.inventory,
+            lists=self.lists,
+            groups=self.groups,
+            events=self.events,
+        )
 
     @property
     def objects(self) -> ClaimUpkeep:
-        return ClaimUpkeep(claims=self.claims, instances=self.found, inventory=self.inventory, events=self.events)
+        return ClaimUpkeep(
+            claims=self.claims, instances=self.found, inventory=self.inventory, lists=self.lists, events=self.events
+        )
 
     @property
     def launches(self) -> LaunchUpkeep:
@@ -70,7 +84,7 @@ class Tidied:
         return TagUpkeep(
             claims=self.claims,
             instances=self.found,
-            inventory=self.inventory,
+            lists=self.lists,
             leftovers=self.leftovers,
             events=self.events,
         )

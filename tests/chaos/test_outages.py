@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from controller.nominations import VALID
 from kube.resources import NODE_CLAIMS, PODS
 from model import labels
 from model.lifecycle import Phase
@@ -18,7 +19,7 @@ from tests.integration.eventually import eventually, throughout
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
 
-TEMPORAL, API_SERVER = "temporal", "kube-apiserver"
+TEMPORAL, API_SERVER, SCHEDULER = "temporal", "kube-apiserver", "kube-scheduler"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))
 PATIENCE = 150.0 + SECONDS
 pytestmark = pytest.mark.timeout(600 + 3 * SECONDS)
@@ -54,6 +55,33 @@ async def test_while_both_are_away_at_once_nodes_run(product: Product) -> None:
             await asyncio.sleep(SECONDS / 2)
             assert len(steady.alive()) == 1
         await _all_goes_on(steady, grows, drains)
+
+
+@pytest.mark.row("001-k")
+async def test_while_the_kube_scheduler_is_away_a_node_that_came_up_waits_for_its_pod(product: Product) -> None:
+    """For longer than a plan's answer is good for, in a pool whose empty nodes go after a second; it says whom for."""
+    await product.work()
+    async with product.scene("unplaced") as scene:
+        await scene.deploy(1)
+        await eventually(lambda: scene.newest_claim(1))
+        async with _outage(product, SCHEDULER):
+            (claim,) = await eventually(lambda: scene.nodes_are_initialized(1))
+            await throughout(lambda: _is_ready(scene, claim["metadata"]["name"]), seconds=3 * VALID.total_seconds())
+            await eventually(lambda: scene.is_blocked_by(claim["metadata"]["name"], "not bound by kube-scheduler"))
+            await eventually(lambda: product.metric("tenure_pods_not_bound", nodepool=scene.name))
+        await eventually(lambda: scene.pods_run(1))
+        await scene.one_node_was_bought()
+        await eventually(lambda: _is_held_by_nothing(scene, claim["metadata"]["name"]))
+
+
+async def _is_held_by_nothing(scene: Scene, claim: str) -> None:
+    assert not (await scene.life(claim)).blocked_by
+
+
+async def _is_ready(scene: Scene, claim: str) -> None:
+    """And is the only one."""
+    assert await scene.newest_claim(1) == claim
+    assert (await scene.state(claim)).phase is Phase.READY
 
 
 @asynccontextmanager

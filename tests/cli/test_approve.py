@@ -98,7 +98,7 @@ async def test_a_node_that_waits_for_approval_is_approved_by_name(
     monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
     async with World(skipping.client).working() as fake:
         node = await ready_under(fake, skipping, scheduledChange={"action": "waitForApproval"})
-        with pytest.raises(Refused, match="approve a: NodeClaim a has no event that waits for approval"):
+        with pytest.raises(Refused, match=r"no event that waits for approval.*`tenure events a` says"):
             await tell_node(skipping.client, node.id, "a", ApproveEvent(by="ann"))
         await notice(fake, skipping, node)
         await in_time(skipping, lambda: blocked(node, "tenure approve a lets it go"))

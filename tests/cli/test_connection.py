@@ -1,12 +1,21 @@
-"""The options of the way to Temporal are the same on every command that asks it, and so is `--output`."""
+"""The options of the way to Temporal are the same on every command that asks it, and so are `--output` and what is said
+where Temporal refuses."""
 
-from typing import Any
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from _pytest.capture import CaptureFixture
+from temporalio.client import Client, WorkflowExecution, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 from typer.main import get_command
 
+from cli.connection import Connection
+from cli.exits import Refused
 from cli.main import VERBS, app, main
+from cli.telling import answered
+from model.commands import GiveUp
 
 ASKING = ("approve", "events", "get", "give-up", "pause", "plan", "reject", "resume", "stuck", "why")
 
@@ -47,3 +56,112 @@ def test_half_of_mtls_is_refused_before_anyone_is_asked(
 def test_completion_is_the_program_s_and_not_a_command_s() -> None:
     assert "--install-completion" in {name for one in get_command(app).params for name in one.opts}
     assert not [verb for verb, one in VERBS.items() if one.is_installed() and "--install-completion" in options(verb)]
+
+
+class Refusing:
+    """A Temporal that lets nobody do anything."""
+
+    namespace = "prod"
+    service_client = SimpleNamespace(config=SimpleNamespace(target_host="temporal:7233"))
+
+    def __init__(self, error: RPCError) -> None:
+        self._error = error
+
+    async def list_workflows(self, *_: Any, **__: Any) -> AsyncIterator[WorkflowExecution]:
+        for error in (self._error,):
+            raise error
+            yield
+
+    async def no(self, *_: Any, **__: Any) -> None:
+        raise self._error
+
+    describe = execute_update = execute_workflow = fetch_history = query = signal = no
+
+    def get_workflow_handle(self, *_: Any, **__: Any) -> "Refusing":
+        return self
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "todo"),
+    [
+        (RPCStatusCode.NOT_FOUND, "Namespace prod is not found.", "make it: temporal operator namespace create"),
+        (RPCStatusCode.PERMISSION_DENIED, "Request unauthorized.", "give credentials that may"),
+        (RPCStatusCode.UNAVAILABLE, "connection refused", "see whether it is up, then run this again"),
+    ],
+)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "approve web-3f2a9c --by ann",
+        "events",
+        "get",
+        "get web-1",
+        "give-up 3f2a9c --by ann",
+        "history web-1",
+        "history export --to nowhere",
+        "pause --cluster --for 1h --reason why --by ann",
+        "pause --node web-1 --for 1h --reason why --by ann",
+        "plan",
+        "reject web-3f2a9c --by ann",
+        "resume --node web-1",
+        "resume --nodepool web",
+        "stuck",
+        "why web-1",
+    ],
+)
+def test_what_temporal_refuses_is_one_line_with_the_next_step(
+    asked: str,
+    status: RPCStatusCode,
+    message: str,
+    todo: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: CaptureFixture[str],
+) -> None:
+    async def client(_: Connection) -> Client:
+        return cast(Client, Refusing(RPCError(message, status, b"")))
+
+    monkeypatch.setattr(Connection, "client", client)
+    where = ["--temporal-address", "temporal:7233", "--temporal-namespace", "prod", "--cluster-name", "demo"]
+    assert main([*asked.split(), *where]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("tenure: ") and "Temporal at temporal:7233" in line and todo in line
+
+
+class Empty(Refusing):
+    """A Temporal in which no workflow runs."""
+
+    async def list_workflows(self, *_: Any, **__: Any) -> AsyncIterator[WorkflowExecution]:
+        for one in cast(tuple[WorkflowExecution, ...], ()):
+            yield one
+
+
+@pytest.mark.parametrize(
+    ("asked", "todo"),
+    [
+        ("approve web-3f2a9c --by ann", "an event of its NodePool names a plan"),
+        ("events web-1", "`tenure get` lists the nodes"),
+        ("give-up 3f2a9c --by ann", "`tenure stuck`"),
+        ("history web-1", "`tenure get` lists the nodes"),
+        ("pause --node web-1 --for 1h --reason why --by ann", "`tenure get` lists those that do"),
+        ("reject web-3f2a9c --by ann", "an event of its NodePool names a plan"),
+    ],
+)
+def test_a_name_that_is_not_there_comes_with_where_names_are_found(
+    asked: str, todo: str, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    async def client(_: Connection) -> Client:
+        gone = RPCError("workflow not found for ID: demo/x", RPCStatusCode.NOT_FOUND, b"")
+        return cast(Client, Empty(gone))
+
+    monkeypatch.setattr(Connection, "client", client)
+    assert main([*asked.split(), "--cluster-name", "demo"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert todo in line
+
+
+async def test_where_no_worker_answers_it_says_who_knows_whether_one_runs() -> None:
+    late = Refusing(RPCError("too late", RPCStatusCode.DEADLINE_EXCEEDED, b""))
+    with pytest.raises(Refused, match=r"no worker answered within 20 s, so nothing is said; `tenure doctor`"):
+        await answered(
+            cast(WorkflowHandle[object, object], late), "give_up", GiveUp(by="ann", reason="why"), about="x", absent="y"
+        )

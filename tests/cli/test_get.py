@@ -11,7 +11,7 @@ from _pytest.capture import CaptureFixture
 from benchmarks.asking import state_of
 from cli.columns import columns
 from cli.exits import Refused
-from cli.get import PhaseName, condition, read, shown
+from cli.get import PhaseName, condition, listing, read, shown
 from cli.lives import NodeLife
 from cli.main import main
 from model.lifecycle import ClaimState, Phase
@@ -86,6 +86,12 @@ def test_each_node_is_one_line_and_the_last_sums_up() -> None:
     assert first.split() == ["a", "-", "web", "Ready", "2h00m", "ago", "-", "-", "-", "-", "0.2500", "-"]
     assert "Drain overdue" in second and second.endswith("[pdb] default/web")
     assert last == "2 nodes, 0.25 $/h without 1 of unknown price, 1 overdue: `tenure stuck` says what follows"
+
+
+def test_a_node_that_is_paused_says_so() -> None:
+    held = NodeLife("demo/nodeclaim/a/1", "a", "Ready", "web", NOW, paused=True)
+    assert "Ready paused" in shown([held], NOW)
+    assert listing([held])["nodes"][0]["paused"] is True
 
 
 def test_where_there_is_no_node_it_says_where_to_look() -> None:

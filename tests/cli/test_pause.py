@@ -13,7 +13,7 @@ from cli.pause import Target, myself, tell, wanted_pause
 from cli.paused import Paused, name_of, table_of
 from model.coordination import PoolState
 from model.messages import Pause
-from policy.pauses import problem_of
+from policy.pauses import found_in, problem_of, write_pause
 from tests.fakes.skipping import time_skipping
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -50,6 +50,23 @@ def test_one_thing_is_paused_at_a_time(target: Target) -> None:
 
 def test_whoever_asks_has_a_name() -> None:
     assert problem_of(Pause(by=myself(), reason="why", until=NOW + timedelta(hours=1)), NOW) == ""
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_a_user_without_a_name_as_the_image_s_goes_by_number(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python before 3.13 raises the one, then the other."""
+
+    def nobody() -> str:
+        raise error("getpwuid(): uid not found: 65532")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    monkeypatch.setattr("os.getuid", lambda: 65532)
+    monkeypatch.setattr("socket.gethostname", lambda: "tenure-0")
+    assert myself() == "uid 65532@tenure-0"
+    held = Pause(by=myself(), reason="why", until=NOW + timedelta(hours=1))
+    assert problem_of(held, NOW) == "" and found_in(write_pause(held)) == held
 
 
 def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from temporalio.service import RPCError, RPCStatusCode
 
 from cli.drawn import console
-from cli.rebuild import _why, as_json, summary, table_of
+from cli.rebuild import as_json, summary, table_of
 from controller.rebuild import Astray
 from settings import Settings, load
 from tests.cli.temporal_alone import temporal_alone
@@ -68,13 +67,6 @@ def test_nothing_missing_is_one_line() -> None:
 def test_which_queue_of_events_will_be_read_is_said_since_only_settings_know_it() -> None:
     assert "INTERRUPTION_QUEUE is not set here" in shown([READS])
     assert "to read prod-events" in shown([READS], "--interruption-queue", "prod-events")
-
-
-def test_a_namespace_that_is_not_there_comes_with_the_command_that_makes_it() -> None:
-    absent = RPCError("Namespace default is not found.", RPCStatusCode.NOT_FOUND, b"")
-    assert "temporal operator namespace create --namespace default --retention 30d" in _why(absent, settings())
-    away = RPCError("upstream is away", RPCStatusCode.UNAVAILABLE, b"")
-    assert "upstream is away" in _why(away, settings()) and "run this again" in _why(away, settings())
 
 
 def test_without_a_cluster_it_is_one_line_and_exit_code_2(address: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from temporalio.api.common.v1 import Payload, Payloads
 
 from controller.codec_server import app
-from controller.payload_codec import Encrypting
+from controller.encrypting import Encrypting
 
 ORIGIN = "https://temporal.example.com"
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"ip-10-0-0-1"')

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from controller.calling import Calls
-from controller.demand import place_of, told_apart, unanswered
+from controller.demand import place_of, told_apart, unanswered, wants_a_plan
 from controller.nominations import Nominations
 from kube.pod_facts import pod_fact
 from model.facts import PodFact
@@ -52,6 +52,19 @@ def test_pods_of_a_node_that_goes_want_another(world: World) -> None:
     assert names(world, Nominations()) == ["moves"]
 
 
+def test_a_first_plan_is_waited_for_by_whatever_has_no_place_or_loses_its_own(world: World) -> None:
+    world.hear("pods", pod("stays", on="n-up"))
+    assert not wants_a_plan(world.caches, at(0))
+    world.hear("nodeclaims", claim("up", phase="Initialized", deleting=True))
+    assert wants_a_plan(world.caches, at(0)), "the place that it was given before is not known here"
+    world.lose("pods", pod("stays", on="n-up"))
+    assert not wants_a_plan(world.caches, at(0))
+    world.hear("pods", {**pod("new"), "status": {"phase": "Pending"}})
+    assert wants_a_plan(world.caches, at(0)), "kube-scheduler has not come to it yet"
+    world.hear("pods", {**pod("new", schedulingGates=[{"name": "quota"}]), "status": {"phase": "Pending"}})
+    assert not wants_a_plan(world.caches, at(0)), "others keep it from having one"
+
+
 def test_a_pod_expected_on_a_node_that_still_comes_is_no_demand_however_long_that_takes(world: World) -> None:
     world.hear("pods", pod("p"))
     nominations = Nominations()
@@ -86,7 +99,7 @@ def test_a_plan_that_names_the_node_means_its_claim(world: World) -> None:
 def test_expectations_end_with_their_pods() -> None:
     nominations = Nominations()
     nominations.renew({"a": "up", "b": "up"}, at(0))
-    assert nominations.expected("up") and nominations.lapse("up", at(-50)) == at(20)
+    assert nominations.expected("up") and nominations.lapse("up", at(-50)) == at(110)
     assert nominations.lapse("up", None) is None
     assert nominations.bound("a", at(3)) == "up" and nominations.expected("up")
     assert nominations.bound("b", at(5)) == "up" and not nominations.expected("up")
@@ -121,7 +134,7 @@ def test_a_successor_that_takes_anothers_place_leaves_it_its_own() -> None:
     nominations.gone("w1", "w", at(50))
     assert nominations.came("w9", "two", at(51)) == "one"
     assert nominations.waiting("one") == ("w2",) and nominations.waiting("two") == ("x1",)
-    assert nominations.lapse("one", at(0)) == at(71)
+    assert nominations.lapse("one", at(0)) == at(161)
 
 
 def test_pods_that_swap_their_places_are_expected_where_they_are_not_yet() -> None:

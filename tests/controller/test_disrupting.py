@@ -164,8 +164,8 @@ async def test_a_node_that_pods_are_expected_on_stays_until_they_lapse(stage: St
     stage.stand("big", "m.2xlarge", 1)
     stage.nominations.renew({"uid-waiting": "big"}, at(0))
     found = await stage.decide()
-    assert not found.proposals and found.again == at(20)
-    stage.now = at(20)
+    assert not found.proposals and found.again == at(110)
+    stage.now = at(110)
     assert (await stage.decide()).proposals
 
 

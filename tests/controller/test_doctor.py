@@ -1,4 +1,5 @@
-"""What the doctor hears from the worker's own reading of events: the fault that it names, or another queue."""
+"""What the doctor hears from the worker's own reading of events: the fault that it names, or another queue; and what it
+says where Temporal says no."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from controller.doctor import check_reading
+from controller.doctor import check_reading, check_temporal
 from model.findings import Finding
 from model.reading import InterruptionState, SourceState
 from workflows import ids
@@ -61,3 +62,43 @@ async def test_without_a_queue_only_the_status_is_spoken_of() -> None:
 @pytest.mark.parametrize("status", [RPCStatusCode.NOT_FOUND, RPCStatusCode.DEADLINE_EXCEEDED])
 async def test_a_worker_that_never_ran_or_does_not_answer_is_another_finding_s_matter(status: RPCStatusCode) -> None:
     assert await findings(RPCError("no", status, b"")) == []
+
+
+class Refusing:
+    """A Temporal that says the same to whatever is asked of a namespace."""
+
+    namespace = "prod"
+
+    def __init__(self, error: RPCError) -> None:
+        self._error = error
+
+    @property
+    def workflow_service(self) -> "Refusing":
+        return self
+
+    operator_service = workflow_service
+
+    async def get_system_info(self, _: Any) -> None:
+        pass
+
+    async def no(self, *_: Any, **__: Any) -> None:
+        raise self._error
+
+    describe_namespace = list_search_attributes = describe_task_queue = query = no
+
+    def get_workflow_handle(self, _: str) -> "Refusing":
+        return self
+
+
+async def test_a_namespace_that_is_not_there_is_one_problem_with_the_command_that_makes_it() -> None:
+    absent = RPCError("Namespace prod is not found.", RPCStatusCode.NOT_FOUND, b"")
+    [found] = await check_temporal(cast(Client, Refusing(absent)), "c")
+    assert (found.level, found.subject) == ("problem", "namespace prod")
+    assert "temporal operator namespace create --namespace prod --retention 30d" in found.todo
+
+
+async def test_credentials_that_may_not_look_leave_each_check_open() -> None:
+    denied = RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
+    found = await check_temporal(cast(Client, Refusing(denied)), "c")
+    assert [one.subject for one in found] == ["service", "namespace", "attributes", "workers"]
+    assert {one.level for one in found} == {"unknown"}

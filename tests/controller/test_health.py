@@ -19,8 +19,8 @@ class Probed:
         self.why_not = "starting"
         self.health = Health(self.port, lambda: self.why_not)
 
-    async def get(self, path: str) -> tuple[int, str]:
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self.port}{path}") as answer:
+    async def get(self, path: str, *, host: str = "127.0.0.1") -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{self.port}{path}") as answer:
             return answer.status, await answer.text()
 
 
@@ -42,6 +42,12 @@ async def test_it_is_ready_when_there_is_nothing_to_wait_for_and_not_again_later
     assert await probed.get("/readyz") == (200, "ok")
     probed.why_not = "another controller is at work: karpenter-7d9f renews the lease"
     assert await probed.get("/readyz") == (503, probed.why_not)
+
+
+async def test_the_kubelet_of_an_ipv6_cluster_is_answered_too(probed: Probed) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    assert await probed.get("/healthz", host="[::1]") == (200, "ok")
 
 
 async def test_a_port_that_is_taken_is_an_error_at_start(probed: Probed) -> None:

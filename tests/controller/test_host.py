@@ -18,6 +18,8 @@ from temporalio.service import RPCError
 from activities.interruption_ports import Leaving
 from activities.watch import WatchProgress
 from controller.host import ClusterHost
+from controller.nominations import VALID
+from controller.session import Session
 from controller.settings import HostSettings
 from kube.adapters import KubeAdapters, connect_all
 from kube.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, NODES, PODS
@@ -232,6 +234,44 @@ async def said(watch: Hosting, claim: NodeClaim, count: int) -> bool:
 
 async def run_pod(kube: KubeAdapters, name: str, node: str) -> None:
     await kube.client.request("POST", PODS.path(namespace="default"), body=pod_json(name, node=node))
+
+
+async def test_a_place_that_loses_its_pod_is_looked_at_when_the_successors_time_is_over(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    """And not only when the pod itself would have had its time."""
+    async with hosting(rights, temporal) as watch:
+        await watch.until(lambda: ready_to_plan(watch))
+        session = watch.host._session
+        assert session is not None
+        await watch.host.plan(PlanRequest(plan_id="nothing"))
+        claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("awaits"))))
+        node, provider_id = names("node"), f"aws:///us-west-2a/i-{claim.uid}"
+        await kube.client.request("POST", NODES.path(), body=node_json(node, provider_id=provider_id))
+        await set_conditions(kube, claim, "Launched", "Registered", provider_id=provider_id)
+        await set_ready(kube, node)
+        await set_conditions(kube, claim, "Initialized")
+        body = pod_json(names("late"), schedulerName="nobody")
+        pod = await kube.client.request("POST", PODS.path(namespace="default"), body=body)
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        await watch.until(lambda: sees_initialized(watch, claim))
+        await watch.until(lambda: knows(session, uid))
+        session._nominations.renew({uid: claim.name}, datetime.now(UTC))
+        session.caches.touch_claim(claim.name)
+        expected = datetime.now(UTC)
+        await watch.until(lambda: looks_at(session, expected + timedelta(seconds=60)))
+        await kube.client.send("DELETE", PODS.path(name, namespace="default"), body={"gracePeriodSeconds": 0})
+        await watch.until(lambda: looks_at(session, expected + VALID))
+
+
+async def knows(session: Session, uid: str) -> bool:
+    return uid in session.caches.pending
+
+
+async def looks_at(session: Session, moment: datetime) -> bool:
+    """To some seconds."""
+    due = session._telling.next()
+    return due is not None and abs(due - moment) < timedelta(seconds=10)
 
 
 async def test_a_successor_repeats_nothing(

@@ -134,7 +134,7 @@ async def test_a_life_that_is_over_needs_no_word(scene: Scene) -> None:
 async def test_a_life_that_is_missing_is_about_to_be_started(scene: Scene) -> None:
     """Its NodeClaim is there and stays: the watch starts lives for such."""
     scene.temporal.failures = [RPCStatusCode.NOT_FOUND]
-    assert [await scene.notice(), await scene.notice()] == ["not yet", "told"]
+    assert [await scene.notice(), await scene.notice()] == ["no workflow", "told"]
 
 
 async def test_a_node_that_is_ended_is_not_told_that_its_instance_ends(scene: Scene) -> None:

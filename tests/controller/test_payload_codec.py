@@ -9,7 +9,8 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.api.history.v1 import HistoryEvent
 
-from controller.payload_codec import Encrypting, decrypt_all, read_keys
+from controller.encrypting import Encrypting
+from controller.payload_codec import decrypt_all, read_keys
 from controller.temporal_access import Security
 from model.faults import BadInput
 

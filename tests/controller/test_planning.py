@@ -20,7 +20,7 @@ from model.interruptions import Notice
 from model.kinds import EC2NodeClass, NodeClaim
 from model.labels import AWAY
 from model.plans import PlanOutcome, PlanRequest
-from scheduling.state import PlanSettings
+from scheduling.settings import PlanSettings
 from tests.controller.builders import Json, World, at, claim, node, node_class, pod, pool, stamp
 from tests.fakes.kubernetes import FakeClaims, FakeEvents
 from tests.scheduling.builders import COMMON, kind
@@ -89,8 +89,8 @@ class Stage(World):
             now=lambda: self.now,
         )
 
-    async def plan(self, plan_id: str = "plan-1") -> PlanOutcome:
-        return await self.planning.plan(PlanRequest(plan_id=plan_id))
+    async def plan(self, plan_id: str = "plan-1", **more: Any) -> PlanOutcome:
+        return await self.planning.plan(PlanRequest(plan_id=plan_id, **more))
 
     def want(self, count: int, prefix: str = "p", **more: Any) -> None:
         big = [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]
@@ -202,6 +202,30 @@ async def test_what_nothing_can_be_bought_for_is_said_on_the_pod(stage: Stage) -
     assert said.keys() == {"p0", "p1"} and "general" in said["p0"]
 
 
+async def test_a_place_that_no_plan_finds_any_more_is_expected_no_longer(stage: Stage) -> None:
+    stage.want(1, nodeSelector={"kubernetes.io/arch": "mips"})
+    stage.nominations.renew({"uid-p0": "taken"}, stage.now)
+    assert (await stage.plan()).unplaced == 1
+    assert stage.nominations.of("uid-p0") is None and stage.nominations.waiting("taken") == ()
+
+
+async def test_pods_that_are_bound_or_deleted_while_they_are_planned_are_expected_nowhere(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.want(3)
+    create = stage.claims.create
+
+    async def meanwhile(claim: NodeClaim) -> NodeClaim:
+        stage.hear("pods", pod("p0", on="by-hand"))
+        stage.lose("pods", pod("p1"))
+        return await create(claim)
+
+    monkeypatch.setattr(stage.claims, "create", meanwhile)
+    assert (await stage.plan()).created == 1
+    (name,) = stage.claims.found
+    assert stage.nominations.waiting(name) == ("uid-p2",)
+
+
 async def test_a_limit_that_was_used_up_meanwhile_holds(stage: Stage) -> None:
     stage.hear("nodepools", pool(limits={"cpu": "8"}))
     stage.want(3)
@@ -293,7 +317,7 @@ async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_whe
         stage.want(1, name, on=f"n-{name}")
     assert (await stage.plan("calm")).created == 0
     taken = TakenBack(stage.caches, lambda pool: None, lambda seen: None, lambda: stage.now)
-    stage.planning.filling.taken = taken.marks
+    stage.planning.filling.taken, stage.planning.storm = taken.marks, taken.storm.until
     for name in names:
         notice = Notice(kind="spotInterruption", id="terminate", at=stage.now)
         taken.hear(stage.caches.claims[name], [notice])
@@ -307,6 +331,16 @@ async def test_nodes_that_aws_takes_back_are_replaced_in_one_plan_that_knows_whe
     goods = await stage.planning.filling.goods(stage.now)
     assert [(one.instance_type, one.zone, one.capacity_type) for one in goods.unavailable] == [("m.large", "a", "spot")]
     assert (await stage.plan("again")).created == 0
+
+
+@pytest.mark.parametrize(("left", "spread"), [(60, True), (-1, False)])
+async def test_a_storm_that_the_worker_before_told_of_is_one_until_it_is_over(
+    stage: Stage, left: float, spread: bool
+) -> None:
+    sell_spot(stage)
+    stage.want(40)
+    outcome = await stage.plan(storm=stage.now + timedelta(seconds=left))
+    assert (None not in {draft.pool_slice for draft in outcome.drafts}) == spread
 
 
 async def test_in_calm_times_all_that_are_alike_launch_together_from_everywhere(stage: Stage) -> None:

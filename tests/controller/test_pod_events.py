@@ -108,3 +108,15 @@ async def test_what_comes_back_of_it_is_no_reason_to_look_for_what_could_go() ->
     assert stage.known().last_pod_event == at(0)
     stage.hear("nodeclaims", claim("c1", phase="Initialized", annotations={"a": "c"}))
     assert stage.caches.changes.stirs == before + 1
+
+
+async def test_what_moves_while_aws_takes_the_node_back_is_written_if_it_left_it_standing() -> None:
+    stage = Stage()
+    stage.hear("pods", pod("a", on="n1"))
+    await stage.write()
+    stage.caches.evacuate("c1", evacuated=True)
+    stage.now = at(20)
+    stage.lose("pods", pod("a", on="n1"))
+    assert await stage.write() == builders.stamp(0)
+    stage.caches.evacuate("c1", evacuated=False)
+    assert await stage.write() == builders.stamp(20)

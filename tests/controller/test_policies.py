@@ -206,3 +206,12 @@ def test_claims_are_told_which_policies_speak_of_events_also_when_only_the_name_
     stage.write(policy("alike", **GPU, **speaks))
     assert stage.look().claims == {"g1"}
     assert set(stage.policies.event_policies_of("gpu")["scheduledChange"].split(", ")) == {"alike", "maintenance"}
+
+
+def test_claims_are_told_that_nobody_can_read_what_follows_an_event_and_that_it_is_mended(stage: Stage) -> None:
+    stage.write(policy("p", **GPU, interruption={"scheduledChange": {"lead": "soon"}}))
+    assert stage.look().claims == {"g1"}
+    assert "spec.interruption.scheduledChange.lead" in stage.policies.unread_of("gpu").interruption
+    stage.write(policy("p", generation=2, **GPU))
+    assert stage.look().claims == {"g1"}
+    assert stage.policies.unread_of("gpu") == ALL_READ

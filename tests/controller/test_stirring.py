@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from controller.changes import TAGS
 from controller.signaller import Signal, Signaller
 from controller.stirring import Stirring
 from model.disrupting import Stirred
@@ -119,6 +120,8 @@ BUDGET = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"maxUnav
         ("nodes", node("n1", of="c1", ready=False), True),
         ("nodes", node("n1", of="c1", resourceVersion="7"), False),
         ("nodeclaims", claim("c1", phase="Initialized", deleting=True), True),
+        ("nodeclaims", claim("c1", phase="Initialized", annotations=dict.fromkeys(TAGS, "true")), False),
+        ("nodeclaims", claim("c1", phase="Initialized", annotations=dict.fromkeys((*TAGS, "other"), "true")), True),
         ("nodepools", pool(disruption={"consolidateAfter": "1h"}), True),
         ("poddisruptionbudgets", BUDGET, True),
     ],

@@ -9,7 +9,8 @@ import pytest
 from controller.asking import Asking
 from controller.demand import told_apart, unanswered
 from controller.nominations import Nominations
-from controller.taken_back import ANEW_AFTER, LEAVES_WITHIN, TakenBack
+from controller.storm import ANEW_AFTER, STORM
+from controller.taken_back import LEAVES_WITHIN, TakenBack
 from model.coordination import BatchWindow
 from model.interruptions import Notice
 from model.kinds import LifecycleRules
@@ -77,7 +78,7 @@ def test_a_storm_marks_each_pool_once(scene: Scene) -> None:
     for number in range(50):
         scene.warn(f"a{number}", seconds=number / 10)
         scene.warn(f"b{number}", seconds=number / 10)
-    assert len(scene.told) == 2
+    assert [one.storm for one in scene.told] == [None, None, at(0) + LEAVES_WITHIN]
     found = scene.told[-1].unavailable
     assert {(one.instance_type, one.zone, one.capacity_type) for one in found} == {
         ("m6i.large", "us-west-2a", "spot"),
@@ -220,6 +221,50 @@ def test_what_is_gone_is_forgotten(scene: Scene) -> None:
     scene.lose("nodeclaims", claim("a"))
     scene.wait(1)
     assert scene.taken.next is None and not scene.caches.going
+
+
+def test_a_storm_is_what_aws_took_back_lately_and_not_what_stands_of_it(scene: Scene) -> None:
+    early, late = [f"a{number}" for number in range(STORM - 2)], ["b", "c"]
+    scene.stand(*early, *late)
+    for name in early:
+        scene.warn(name)
+        scene.lose("nodeclaims", claim(name))
+    scene.wait(60)
+    scene.warn("b", seconds=60)
+    scene.warn("b", seconds=61)
+    assert scene.taken.storm.until(scene.now) is None
+    scene.hear("nodeclaims", claim("c", phase="Initialized", labels=labels(), deleting=True))
+    scene.warn("c", seconds=60)
+    ends = [scene.taken.storm.until(one) for one in (scene.now, at(0) + LEAVES_WITHIN)]
+    assert ends == [at(0) + LEAVES_WITHIN, None]
+
+
+def test_nodes_whose_pods_go_first_make_a_storm_before_their_workflows_are_told(scene: Scene) -> None:
+    names = [f"a{number}" for number in range(STORM)]
+    scene.stand(*names)
+    for name in names:
+        assert scene.first_out(name) == [f"p-{name}"]
+    assert scene.taken.storm.until(scene.now) == at(0) + LEAVES_WITHIN
+
+
+def test_a_pool_that_takes_no_orders_makes_no_storm(scene: Scene) -> None:
+    scene.rules = LifecycleRules.model_validate({"interruption": {"spotInterruption": {"action": "ignore"}}})
+    names = [f"a{number}" for number in range(STORM)]
+    scene.stand(*names)
+    for name in names:
+        scene.warn(name)
+    assert scene.taken.storm.until(scene.now) is None
+
+
+def test_a_storm_that_goes_on_is_told_anew(scene: Scene) -> None:
+    names = [f"a{number}" for number in range(2 * STORM)]
+    scene.stand(*names)
+    for number, name in enumerate(names):
+        scene.now = at(10 * number)
+        scene.warn(name, seconds=10 * number)
+    told = [one.storm for one in scene.told if one.storm]
+    assert told[0] == at(0) + LEAVES_WITHIN and told[-1] >= at(100) + LEAVES_WITHIN - ANEW_AFTER
+    assert all(later - before >= ANEW_AFTER for before, later in pairwise(dict.fromkeys(told)))
 
 
 def test_what_aws_withdrew_takes_nothing(scene: Scene) -> None:

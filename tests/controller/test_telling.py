@@ -8,6 +8,8 @@ import pytest
 from temporalio.common import MetricMeter
 
 from controller.brake import ClusterBrake
+from controller.demand import told_apart, unanswered
+from controller.evacuated import holds
 from controller.nodelives import NodeLives
 from controller.nominations import Nominations
 from controller.overdue_gauges import OverdueGauges
@@ -20,12 +22,12 @@ from kube.listwatch import Delta
 from model.lifecycle import ClaimState, Deadlines
 from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
 from model.policies import PolicyVerdict
-from tests.controller.builders import NOW, World, at, away, claim, node, node_class, pod, pool
+from tests.controller.builders import NOW, World, at, away, claim, node, node_class, pod, pool, stamp
 from tests.controller.fake_temporal import FakeTemporal
 from tests.controller.test_policies import policy
 from workflows.attributes import DEADLINE
 
-ALL = Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=False)
+ALL = Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=None)
 CLAIM = "prod/nodeclaim/c1/uid-c1"
 
 
@@ -167,15 +169,157 @@ def test_a_node_whose_pods_were_told_to_go_is_not_told_that_it_is_empty(stage: S
     assert stage.seen().empty
 
 
+@pytest.mark.parametrize(
+    ("said", "tainted", "until"),
+    [
+        (stamp(-60), True, 240),
+        (stamp(-60), False, 0),
+        (stamp(-300), True, 0),
+        (stamp(3600), True, 0),
+        ("lately", True, 0),
+        ("2026-03-01T12:00:00", True, 0),
+        ("", True, 0),
+    ],
+)
+def test_a_node_that_a_worker_before_emptied_is_not_told_empty_while_aws_may_take_it_back(
+    stage: Stage, said: str, tainted: bool, until: float
+) -> None:
+    """Its message comes again. What is only kept from pods may be emptied by anybody."""
+    taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}] if tainted else []
+    marks = {"tenure.sh/evacuated": said} if said else {}
+    stage.hear("nodeclaims", claim("c1", phase="Initialized"))
+    stage.hear("nodes", node("n1", of="c1", taints=taints, annotations=marks))
+    stage.tell()
+    assert stage.seen().empty == (not until)
+    assert [(one.scope, one.name, one.until) for one in holds(stage.caches, stage.now)] == (
+        [("node", "c1", at(until))] if until else []
+    )
+    if until:
+        assert stage.telling.next() == at(until)
+    stage.tell(until)
+    assert stage.seen().empty and not holds(stage.caches, stage.now)
+
+
 def test_a_node_that_expects_pods_is_told_empty_when_they_had_their_time(stage: Stage) -> None:
     running(stage)
     stage.nominations.renew({"uid-p": "c1"}, at(0))
     stage.tell(1)
-    assert not stage.seen().empty and stage.telling.next() == at(20)
-    stage.tell(19)
+    assert not stage.seen().empty and stage.telling.next() == at(110)
+    stage.tell(109)
     assert not stage.seen().empty
-    stage.tell(20)
-    assert stage.seen().empty_since == at(20)
+    stage.tell(110)
+    assert stage.seen().empty_since == at(110)
+
+
+def test_a_pod_is_demand_again_before_the_node_that_expects_it_is_empty(stage: Stage) -> None:
+    """A kube-scheduler that is late: the next plan expects the pod there again, and the node never is empty."""
+    running(stage)
+    stage.hear("pods", pod("p"))
+    stage.nominations.renew({"uid-p": "c1"}, at(0))
+    assert told_apart(stage.caches, stage.nominations, away(stage), at(19)).lapse == at(20)
+    assert [one.uid for one in unanswered(stage.caches, stage.nominations, away(stage), at(20))] == ["uid-p"]
+    stage.tell(109)
+    stage.nominations.renew({"uid-p": "c1"}, at(109))
+    stage.tell(110)
+    assert not stage.seen().empty and stage.telling.next() == at(219)
+
+
+def test_a_node_whose_pods_do_not_come_says_which_after_a_minute(stage: Stage) -> None:
+    running(stage)
+    for name in ("p", "q"):
+        stage.hear("pods", pod(name))
+    stage.nominations.renew({"uid-q": "c1"}, at(0))
+    stage.nominations.renew({"uid-p": "c1", "uid-q": "c1"}, at(30))
+    stage.tell(59)
+    assert not stage.seen().awaits and stage.telling.next() == at(60)
+    stage.tell(60)
+    assert stage.seen().awaits == "pod default/q and others expected here, and not bound by kube-scheduler"
+    stage.nominations.renew({"uid-p": "c1", "uid-q": "c1"}, at(70))
+    told = len(stage.told.signals)
+    stage.caches.touch_claim("c1")
+    stage.tell(70)
+    assert len(stage.told.signals) == told, "that they are still expected is no news"
+    for name in ("p", "q"):
+        stage.hear("pods", pod(name, on="n1"))
+        stage.nominations.bound(f"uid-{name}", at(71))
+    stage.tell(71)
+    assert not stage.seen().awaits and not stage.seen().empty
+
+
+def test_a_node_that_waits_for_pods_of_nodes_that_go_says_so(stage: Stage) -> None:
+    running(stage)
+    stage.hear("nodeclaims", claim("old", phase="Initialized", deleting=True))
+    stage.hear("nodes", node("n-old", of="old"))
+    stage.hear("pods", pod("p", on="n-old"))
+    stage.nominations.renew({"uid-p": "c1"}, at(0))
+    stage.tell(61)
+    assert stage.seen().awaits == "pods of nodes that go are expected here"
+
+
+def test_of_many_pods_the_one_that_waits_longest_is_named_however_others_come_and_go(stage: Stage) -> None:
+    running(stage)
+    stage.hear("pods", pod("z"), *(pod(f"p{number}") for number in range(9)))
+    stage.nominations.renew({"uid-z": "c1"}, at(0))
+    stage.nominations.renew({"uid-p0": "c1"}, at(1))
+    stage.tell(60)
+    told = len(stage.told.signals)
+    for number in range(1, 9):
+        stage.nominations.renew({f"uid-p{number}": "c1"}, at(60 + number))
+        stage.nominations.bound(f"uid-p{number - 1}", at(60 + number))
+        stage.caches.touch_claim("c1")
+        stage.tell(60 + number)
+    assert stage.seen().awaits.startswith("pod default/z and others expected here")
+    assert len(stage.told.signals) == told
+
+
+COMMAND = "prod/disruption/1"
+
+
+def goes_for_a_command(**more: Any) -> Any:
+    """A candidate, which goes once all that was bought for it is ready."""
+    raw = claim("old", phase="Initialized", **more)
+    mark = {"type": "DisruptionReason", "status": "True", "reason": "Drifted", "message": COMMAND}
+    raw["status"]["conditions"].append({**mark, "lastTransitionTime": stamp(-40)})
+    return raw
+
+
+def replaced(stage: Stage) -> None:
+    """`c1` is up before the command is done."""
+    stage.hear("nodeclaims", claim("c1", phase="Initialized", annotations={"tenure.sh/replaces": COMMAND}))
+    stage.hear("nodes", node("n1", of="c1"))
+    stage.hear("nodeclaims", goes_for_a_command())
+    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    stage.hear("nodes", node("n-old", of="old", taints=[taint]))
+    stage.hear("pods", pod("p", on="n-old"))
+
+
+def test_a_replacement_is_not_empty_before_its_command_has_let_the_nodes_go(stage: Stage) -> None:
+    """Also where another process made it, and nobody here knows what was expected of it."""
+    replaced(stage)
+    stage.tell(600)
+    assert not stage.seen().empty and stage.seen().awaits == "pods of nodes that go are expected here"
+    assert stage.telling.next() == at(620)
+    stage.hear("nodeclaims", goes_for_a_command(deleting=True))
+    stage.tell(620)
+    assert stage.seen().empty, "a plan has had time to say where its pods go"
+
+
+def test_a_node_is_empty_when_the_command_that_it_was_bought_for_is_undone(stage: Stage) -> None:
+    replaced(stage)
+    stage.tell(60)
+    assert not stage.seen().empty
+    stage.hear("nodeclaims", claim("old", phase="Initialized"))
+    stage.tell(80)
+    assert stage.seen().empty
+
+
+def test_a_replacement_does_not_wait_for_a_command_that_must_be_over(stage: Stage) -> None:
+    """One that a person terminated leaves its marks until they are found."""
+    replaced(stage)
+    stage.tell(3600)
+    assert not stage.seen().empty
+    stage.tell(2 * 3600)
+    assert stage.seen().empty
 
 
 def test_a_node_that_a_budget_keeps_waiting_for_its_pods_is_not_empty(stage: Stage) -> None:
@@ -205,12 +349,12 @@ def test_a_node_that_is_away_and_expected_back_is_not_empty_while_pods_wait_for_
     assert not seen.empty and not seen.node_ready and (seen.away_since, seen.away_for) == (at(-40), "NotReady")
     assert stage.telling.next() == at(260)
     stage.tell(260)
-    assert stage.seen().empty_since == at(20)
+    assert stage.seen().empty_since == at(110)
 
 
 def test_a_new_host_holds_back_emptiness_while_pending_pods_may_be_on_their_way(stage: Stage) -> None:
     running(stage)
-    young = replace(ALL, unplanned=True)
+    young = replace(ALL, unplanned=at(30))
     stage.tell(1, young)
     assert not stage.seen().empty and stage.telling.next() == at(30)
     stage.tell(30)
@@ -231,7 +375,7 @@ def test_since_when_a_node_is_empty_survives_a_change_of_hosts(stage: Stage) -> 
     successor = Stage(dict(stage.told.sent))
     successor.hear("nodepools", pool(disruption={"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}))
     running(successor)
-    successor.tell(100, replace(ALL, unplanned=True))
+    successor.tell(100, replace(ALL, unplanned=at(130)))
     assert not successor.told.to(CLAIM), "the same facts are no news, neither is their being carried over"
     successor.hear("nodes", node("n1", of="c1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
     successor.tell(101)
@@ -377,6 +521,15 @@ def test_rules_reach_the_claims_of_their_pool_and_only_those_are_told_anew(stage
     assert rules is not None and rules.drain is not None and rules.drain.deadline == "2h"
     stage.tell(3)
     assert len(stage.told.signals) == told + 1
+
+
+def test_what_nobody_can_read_of_aws_s_events_reaches_the_claims_of_the_pool(stage: Stage) -> None:
+    policies = with_policies(stage)
+    running(stage)
+    policies.hear([Delta(policy("p", interruption={"scheduledChange": {"lead": "soon"}}))])
+    policies.look(stage.caches._dirty)
+    stage.tell(1)
+    assert "spec.interruption.scheduledChange.lead" in stage.seen().events_unread
 
 
 def test_claims_are_told_of_once_policies_are_known(stage: Stage) -> None:

@@ -53,3 +53,8 @@ def test_secrets_are_not_in_what_is_logged() -> None:
 )
 def test_what_the_transport_says_becomes_what_to_do(said: str, meant: str) -> None:
     assert meant in why_not(said)
+
+
+def test_a_server_that_hangs_up_may_want_a_certificate() -> None:
+    said = 'Status { code: Cancelled, message: "operation was canceled", source: Some(tonic::transport::Error) }'
+    assert "TEMPORAL_TLS_CLIENT_CERT_PATH" in why_not(said)

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from temporalio.runtime import Runtime, TelemetryConfig
 
 from activities.interruption_metrics import InterruptionMetrics
+from controller.awaited import NOT_BOUND
 from controller.overdue_gauges import OverdueGauges
 from controller.temporal import metrics_at
 from deploy import promtool
@@ -54,6 +55,7 @@ def shown() -> Samples:
     meter.create_histogram_float(STARTUP, unit="s").record(400.0, {**place, "instance_type": "m5.large"})
     meter.create_counter(ROLLOUTS).add(1, {"nodepool": "general", "event": "RolloutHalted"})
     meter.create_counter(HOOKS).add(1, {"point": "beforeDrain", "outcome": "failed", "nodepool": "general"})
+    meter.create_gauge(NOT_BOUND).set(2, {"nodepool": "general"})
     InterruptionMetrics(meter, queue="demo").received(message())
     text = read(port)
     del runtime

@@ -1,6 +1,7 @@
 """The image: its Dockerfile is linted, its build is played in a clean folder, and the result starts with no shell."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.deploy.dockerfile import FILE, IGNORED, ROOT, Replay, context, stages
 pytestmark = pytest.mark.timeout(900)
 READ = (".yaml", ".json", ".tpl", ".txt")
 BUILD, FINAL = stages(FILE.read_text())
+VARIABLES = dict(pair.split("=", 1) for step in FINAL if step.word == "ENV" for pair in step.rest.split())
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +30,7 @@ def started(image: Replay, *arguments: str, **settings: str) -> subprocess.Compl
     (entry,) = [step.arguments() for step in FINAL if step.word == "ENTRYPOINT"]
     programs = image.place("/opt/tenure/bin")
     environment = {"PATH": str(programs), "PYTHONDONTWRITEBYTECODE": "1", **settings}
+    environment["PYTHONPYCACHEPREFIX"] = str(image.place(VARIABLES["PYTHONPYCACHEPREFIX"]))
     command = [str(programs / entry[0]), *entry[1:], *arguments]
     return subprocess.run(command, env=environment, cwd=image.place("/"), capture_output=True, text=True)
 
@@ -48,7 +51,8 @@ def test_no_step_needs_a_shell() -> None:
 def test_the_image_is_the_environment_on_the_base_and_runs_as_nobody() -> None:
     bases = {step.rest.split()[0] for step in (*BUILD, *FINAL) if step.word == "FROM"}
     copied = [step.rest for step in FINAL if step.word == "COPY"]
-    assert len(bases) == 1 and copied == ["--from=build /opt/tenure /opt/tenure"]
+    assert len(bases) == 1
+    assert copied == [f"--from=build {one} {one}" for one in ("/opt/tenure", VARIABLES["PYTHONPYCACHEPREFIX"])]
     assert not [step for step in FINAL if step.word in ("RUN", "ADD", "VOLUME")]
     assert [step.rest for step in FINAL if step.word == "USER"] == ["65532:65532"]
     ports = {str(Settings.model_fields[name].default) for name in ("metrics_port", "health_probe_port")}
@@ -98,6 +102,15 @@ def test_what_starts_writes_nothing(image: Replay) -> None:
     )
     started(image, "--help")
     assert files_of(image) == before
+
+
+def test_what_starts_compiles_nothing(image: Replay) -> None:
+    """The sources that Python says it took code from: there are none, of the standard library neither."""
+    for arguments in (["version"], ["worker", "--help"]):
+        said = started(image, *arguments, PYTHONVERBOSE="1")
+        assert said.returncode == 0
+        assert re.findall(r"^# code object from '?[^'\n]+\.pyc", said.stderr, flags=re.M)
+        assert re.findall(r"^# code object from '?([^'\n]+\.py)'?$", said.stderr, flags=re.M) == []
 
 
 def files_of(image: Replay) -> dict[Path, int]:

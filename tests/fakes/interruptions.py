@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.common import MetricMeter
@@ -28,6 +28,12 @@ def utc_now() -> datetime:
 
 def spot(at: datetime | None = None) -> Notice:
     return Notice(kind="spotInterruption", id="terminate", at=at or utc_now(), code="terminate")
+
+
+def scheduled(number: int) -> Notice:
+    """One of several."""
+    starts = datetime(2026, 6, 1, tzinfo=UTC) + timedelta(hours=number)
+    return Notice(kind="scheduledChange", id=f"event-{number}", at=starts - timedelta(days=14), starts=starts)
 
 
 def rebalance(at: datetime | None = None) -> Notice:
@@ -111,6 +117,7 @@ class FakeTeller:
     gate: asyncio.Event | None = None
     most_at_once: int = 0
     under_way: int = 0
+    calls: int = 0
 
     def owns(self, instance_ids: Collection[str]) -> frozenset[str]:
         return frozenset(one for one in instance_ids if not one.startswith("x"))
@@ -122,6 +129,7 @@ class FakeTeller:
 
     async def notice(self, instance_id: str, notices: Sequence[Notice], left: Sequence[str] = ()) -> Standing:
         self.left[instance_id] = [*self.left.get(instance_id, ()), *left]
+        self.calls += 1
         self.under_way += len(notices)
         self.most_at_once = max(self.most_at_once, self.under_way)
         try:

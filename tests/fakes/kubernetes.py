@@ -232,7 +232,7 @@ class FakeNodes(FakeAnnotated):
         others = tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY)
         return self.change(name, taints=(*others, (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)))
 
-    async def mark_disrupted_at_once(self, name: str, uid: str, *, tainted: bool) -> bool:
+    async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
         node = self.found.get(name)
         return node is not None and node.uid == uid and await self.mark_disrupted(name) is not None
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 
 from cli.lives import NodeLife
 from kube.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
@@ -192,9 +192,18 @@ class Scene:
         return self.product.temporal.get_workflow_handle(found.workflow_id)
 
     async def state(self, claim: str) -> ClaimState:
-        """As its workflow has it."""
-        state: ClaimState = await (await self.workflow(claim)).query("state", result_type=ClaimState)
-        return state
+        """As its workflow has it. One that is asked just as a worker that is new hears news of it is asked again."""
+        handle = await self.workflow(claim)
+
+        async def ask() -> ClaimState:
+            try:
+                state: ClaimState = await handle.query("state", result_type=ClaimState)
+            except WorkflowQueryFailedError as early:
+                assert "ask again" not in str(early), early
+                raise
+            return state
+
+        return await eventually(ask)
 
     async def told(self) -> str:
         """Every NodeClaim's life so far, for whoever has to find out why a test failed."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kube.events import KubeEvents
-from model.faults import TryLater
+from model.faults import Conflict, Fault, Forbidden, Throttled, TryLater
 
 
 class Sent:
@@ -14,11 +14,12 @@ class Sent:
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self.broken = False
+        self.faults: list[Fault] = []
+        """What is answered first, instead."""
 
     async def request(self, method: str, path: str, *, body: dict[str, Any]) -> dict[str, Any]:
-        if self.broken:
-            raise TryLater("down")
+        if self.faults:
+            raise self.faults.pop(0)
         self.events.append({"path": path, **json.loads(json.dumps(body))})
         return {}
 
@@ -34,6 +35,9 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
 
 @pytest.fixture
 def sent() -> Sent:
@@ -47,7 +51,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def events(sent: Sent, clock: Clock) -> KubeEvents:
-    return KubeEvents(sent, clock=clock)  # type: ignore[arg-type]
+    return KubeEvents(sent, clock=clock, sleep=clock.sleep)  # type: ignore[arg-type]
 
 
 async def say(events: KubeEvents, reason: str, message: str = "m", uid: str = "u") -> None:
@@ -105,10 +109,34 @@ async def test_a_cluster_object_is_spoken_of_in_the_default_namespace(events: Ku
     await events.close()
 
 
-async def test_a_server_that_is_down_fails_nobody(events: KubeEvents, sent: Sent) -> None:
-    sent.broken = True
+async def test_a_server_that_is_down_fails_nobody(events: KubeEvents, sent: Sent, clock: Clock) -> None:
+    sent.faults = [TryLater("down")] * 5
     await say(events, "Evicted")
-    sent.broken = False
+    assert not sent.faults and 30 < clock.now < 120
     await say(events, "Disrupted")
     assert sent.said == [("Disrupted", "m")]
+    await events.close()
+
+
+@pytest.mark.parametrize("fault", [TryLater("cut off"), Throttled("too many")])
+async def test_an_event_that_was_not_taken_is_sent_again(events: KubeEvents, sent: Sent, fault: Fault) -> None:
+    sent.faults = [fault, fault]
+    await say(events, "SpotInterrupted")
+    assert sent.said == [("SpotInterrupted", "m")]
+    await events.close()
+
+
+async def test_an_event_whose_answer_alone_was_lost_is_there(events: KubeEvents, sent: Sent, clock: Clock) -> None:
+    sent.faults = [TryLater("cut off"), Conflict("already exists")]
+    await say(events, "SpotInterrupted")
+    assert not sent.faults and not sent.said
+    await say(events, "Disrupted")
+    assert sent.said == [("Disrupted", "m")]
+    await events.close()
+
+
+async def test_an_event_that_is_refused_is_not_sent_again(events: KubeEvents, sent: Sent, clock: Clock) -> None:
+    sent.faults = [Forbidden("the namespace is being terminated")]
+    await say(events, "Evicted")
+    assert clock.now == 0.0 and not sent.said
     await events.close()

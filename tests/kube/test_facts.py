@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from kube.facts import claim_fact, is_ours, node_fact, pool_fact
 from kube.pod_facts import daemonset_fact, pod_fact
@@ -276,3 +277,21 @@ def pool_json_static() -> dict[str, Any]:
 def test_only_our_kind_of_node_class_is_ours() -> None:
     assert is_ours({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"})
     assert not is_ours({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass"})
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"metadata": {"labels": {"version": 1}}}, ("labels", "version")),
+        ({"tolerations": [{"key": 1}]}, ("tolerations", 0, "key")),
+        ({"tolerations": [{"key": ["a"]}]}, ("tolerations", 0, "key")),
+        ({"tolerations": [{"tolerationSeconds": "soon"}]}, ("tolerations", 0, "seconds")),
+        ({"node": 5}, ("node_name",)),
+    ],
+)
+def test_a_value_of_another_type_is_told_with_its_place(more: dict[str, Any], place: tuple[str | int, ...]) -> None:
+    """As in a manifest that nothing has looked at yet."""
+    metadata = {"uid": "u", "creationTimestamp": BORN, **more.pop("metadata", {})}
+    with pytest.raises(ValidationError) as refused:
+        pod_fact(pod_json("a", metadata=metadata, **more))
+    assert [error["loc"] for error in refused.value.errors()] == [place]

@@ -51,6 +51,17 @@ def test_of_a_spec_that_cannot_be_read_its_selector_and_what_narrows_disruption_
     assert found.unread.rollout.startswith("spec.rollout.waves: 7 cannot be read") and not found.unread.disruption
 
 
+def test_of_events_that_cannot_be_read_the_kinds_that_can_are() -> None:
+    ignore = {"action": "ignore"}
+    found = fact(interruption={"scheduledChange": {"action": "pray"}, "spotInterruption": ignore, "workloads": 7})
+    assert found.rules.to_object() == {"interruption": {"spotInterruption": ignore}}
+    assert found.unread.interruption.startswith("spec.interruption.scheduledChange.action: 'pray' cannot be read")
+    sound = fact(interruption={"spotInterruption": ignore}, launch={"deadline": 5})
+    assert sound.rules.to_object() == {"interruption": {"spotInterruption": ignore}} and not sound.unread.interruption
+    nothing = fact(interruption=7)
+    assert nothing.unread.interruption and nothing.rules.to_object() == {"interruption": {}}
+
+
 async def read(admin: KubeClient, name: str) -> LifecyclePolicy:
     return LifecyclePolicy.from_object(await admin.request("GET", LIFECYCLE_POLICIES.path(name)))
 

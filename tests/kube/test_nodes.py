@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from model.kinds import NodeClaim
 from tests.kube.builders import claim_json, node_json
 
 Unique = Callable[[str], str]
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 UNREGISTERED = {"key": labels.UNREGISTERED_TAINT_KEY, "effect": "NoExecute"}
 
 
@@ -91,23 +93,28 @@ async def test_a_mark_at_once_is_one_request_where_the_node_is_as_known_and_undo
     kube: KubeAdapters, admin: KubeClient, node: str, tainted: bool, known: bool
 ) -> None:
     theirs = [{"key": "theirs", "effect": "NoSchedule"}] if tainted else None
-    await admin.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}, "spec": {"taints": theirs}})
+    written = {"kubelet": "wrote"}
+    known_to_all = {"metadata": {"labels": written, "annotations": written}, "spec": {"taints": theirs}}
+    await admin.merge(NODES.path(node), known_to_all)
     uid = (await admin.request("GET", NODES.path(node)))["metadata"]["uid"]
     before = kube.client.calls
-    assert await kube.nodes.mark_disrupted_at_once(node, uid, tainted=tainted is known)
+    assert await kube.nodes.mark_evacuated(node, uid, tainted=tainted is known, at=AT)
     assert kube.client.calls - before == (1 if known else 3)
-    assert await kube.nodes.mark_disrupted_at_once(node, uid, tainted=True)
+    assert await kube.nodes.mark_evacuated(node, uid, tainted=True, at=AT)
     marked = await kube.nodes.get(node)
     assert marked is not None and marked.taints.count(disrupted()) == 1
     assert marked.labels["kubelet"] == "wrote" and ("theirs" in {key for key, _, _ in marked.taints}) == tainted
     assert marked.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
+    assert marked.annotations[labels.EVACUATED] == "2026-03-01T12:00:00+00:00"
     assert await kube.nodes.unmark_disrupted(node)
+    cleared = await kube.nodes.get(node)
+    assert cleared is not None and labels.EVACUATED not in cleared.annotations
 
 
 @pytest.mark.parametrize("name", ["", "no-such-node"])
 async def test_another_node_of_the_name_is_not_marked_at_once(kube: KubeAdapters, node: str, name: str) -> None:
     other = "00000000-0000-0000-0000-000000000009"
-    assert not await kube.nodes.mark_disrupted_at_once(name or node, other, tainted=False)
+    assert not await kube.nodes.mark_evacuated(name or node, other, tainted=False, at=AT)
     found = await kube.nodes.get(node)
     assert found is not None and disrupted() not in found.taints
 

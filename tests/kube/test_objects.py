@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from kube import objects
 from kube.client import KubeClient
 from kube.objects import TRIES, Objects, merge_patch
 from kube.resources import NODE_CLAIMS
@@ -20,6 +21,7 @@ class Contended:
     def __init__(self, uid: str = "u1", busy: int = 0) -> None:
         self.item: Json | None = {"metadata": {"name": "c", "uid": uid, "resourceVersion": "1"}, "theirs": 0}
         self.busy = busy
+        self.reads = 0
         self.sent: list[Json] = []
 
     @property
@@ -27,6 +29,7 @@ class Contended:
         return Objects(cast(KubeClient, self), NODE_CLAIMS)
 
     async def get(self, path: str) -> Json | None:
+        self.reads += 1
         return self.item
 
     async def merge(self, path: str, body: Json) -> Json:
@@ -75,6 +78,20 @@ async def test_a_change_for_one_that_another_has_taken_the_name_of_is_not_made()
     api = Contended(uid="u2")
     assert await api.objects.change("c", theirs_and_one, uid="u1") is None
     assert api.sent == []
+
+
+async def test_what_was_read_is_known_for_a_while_and_forgotten_where_nothing_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(objects, "REMEMBERED_FOR", 0.05)
+    api = Contended()
+    known = api.objects
+    await known.get("c")
+    await known.change("c", theirs_and_one)
+    assert api.reads == 1
+    await asyncio.sleep(0.2)
+    await known.change("c", theirs_and_one)
+    assert api.reads == 2
 
 
 async def test_a_deletion_that_is_refused_though_the_object_is_there_is_a_conflict_and_no_deletion() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from model.drains import DrainState, DrainVerdict, Rollout
 from model.kinds.lifecycle_rules import DrainRules
+from model.moments import read_moment
 from model.outcomes import DrainPod
 from policy import drain
 from policy.drain import DrainStep, decide_drain, decide_verdict
@@ -73,7 +74,7 @@ def test_a_node_whose_drain_was_given_up_is_left_alone_for_as_long_as_it_was_hel
     ],
 )
 def test_a_termination_timestamp_is_a_moment_with_a_zone_or_nothing(text: str, moment: datetime | None) -> None:
-    assert drain.read_moment(text) == moment
+    assert read_moment(text) == moment
 
 
 def test_deadlines_only_come_nearer() -> None:

@@ -6,8 +6,10 @@ from typing import Any, get_args
 import pytest
 
 from model.absence import Absence
+from model.drains import DrainState
 from model.interruptions import EventKind
 from model.lifecycle import ClaimState
+from model.remembered import Answer, Event, StopStart
 from policy.interruption import (
     approvable,
     decide_interruption,
@@ -15,7 +17,9 @@ from policy.interruption import (
     expected_back,
     held_pods,
     overrides,
+    overtaking,
 )
+from policy.notices import events_of, key_of, noted
 from tests.policy import interrupting as ev
 from tests.policy.builders import NOW, after, before
 from tests.policy.interrupting import NO, SUNDAYS, YES, notice, told
@@ -68,6 +72,15 @@ CASES: dict[str, tuple[ClaimState, str, datetime | None]] = {
         None,
     ),
     "several: what asks for most": (told(IN_TWO_DAYS, notice("systemStatus"), said=DEFER), "terminate", None),
+    "several: before a drain that holds pods, one that leaves no time": (
+        told(
+            notice("rebalanceRecommendation"),
+            notice("spotInterruption"),
+            said={"rebalanceRecommendation": {"action": "drain"}, "workloads": [ev.STATEFUL]},
+        ),
+        "drain",
+        None,
+    ),
     "deferred": (told(IN_TWO_DAYS, said=DEFER), "wait", after(hours=47)),
     "deferred, with the usual lead": (
         told(IN_TWO_DAYS, said={"scheduledChange": {"action": "deferUntilEventStart"}}),
@@ -157,6 +170,12 @@ CASES: dict[str, tuple[ClaimState, str, datetime | None]] = {
         "drain",
         None,
     ),
+    "under budget, and stopped and started by another policy": (
+        told(IN_TWO_DAYS, said={"scheduledChange": {"action": "stopStart", "voluntary": True, "lead": "1h"}}),
+        "ask",
+        after(hours=47),
+    ),
+    "a check, under budget": (on("instanceStatus", voluntary=True), "ask", None),
     "stopped and started": (told(IN_TWO_DAYS, said={"scheduledChange": {"action": "stopStart"}}), "stop", None),
     "stopped and started in a window": (
         told(notice(starts=ev.in_days(6)), said={"scheduledChange": {"action": "stopStart", "windows": [SUNDAYS]}}),
@@ -183,6 +202,30 @@ def test_what_waits_until_a_moment_is_due_at_that_moment() -> None:
         if do in ("wait", "ask") and until is not None:
             assert decide_interruption(state, until).do in ("drain", "stop"), case
             assert decide_interruption(state, until - timedelta(seconds=1)).do == do, case
+
+
+@pytest.mark.parametrize("answer", [None, NO])
+def test_a_person_has_their_time_anew_when_aws_moves_an_event(answer: Answer | None) -> None:
+    """Else what nobody approved in time, or somebody rejected, would go as soon as AWS postponed it by two weeks."""
+    later = notice(at=NOW, starts=ev.in_days(14))
+    state = told(IN_TWO_DAYS, said=approval(deadline="24h"), answer=answer)
+    moved = state.model_copy(update={"notices": noted(state.notices, (later,), after(hours=30))})
+    verdict = decide_interruption(moved, after(hours=30))
+    assert (verdict.do, verdict.until) == ("wait", after(hours=54))
+    assert decide_interruption(moved, after(hours=54)).do == "drain"
+    (held,) = held_pods(moved_classes(moved), drained_event(moved), after(hours=30))
+    assert held.held and held.until == after(hours=54)
+
+
+def moved_classes(state: ClaimState) -> ClaimState:
+    """The same, where it is pods that wait for a person."""
+    rules = ev.rules(workloads=[{**ev.STATEFUL, "deadline": "24h"}])
+    return state.model_copy(update={"seen": state.seen.model_copy(update={"rules": rules})})
+
+
+def drained_event(state: ClaimState) -> Event:
+    (event,) = events_of(state.notices)
+    return event
 
 
 @pytest.mark.parametrize(
@@ -257,6 +300,62 @@ def test_maintenance_that_is_ignored_keeps_a_node_that_goes_away_for_it() -> Non
     assert (decide_interruption(early, NOW).do, expected_back(early)) == ("nothing", None)
 
 
+@pytest.mark.parametrize("step", ["stop", "start", "back"])
+@pytest.mark.parametrize("status", ["announced", "over", "withdrawn"])
+def test_an_instance_that_is_being_stopped_is_started_again_whatever_is_said_meanwhile(step: str, status: str) -> None:
+    state = stopping(step, status, said={"scheduledChange": {"action": "notify"}})
+    assert decide_interruption(state, NOW).do == "stop"
+    assert decide_interruption(stopping("failed", status), NOW).do == "drain"
+    assert decide_interruption(stopping("done", "over"), NOW).do == "nothing"
+
+
+def stopping(step: str, status: str, **fields: Any) -> ClaimState:
+    one = notice(starts=after(hours=48), status=status)
+    stop = StopStart.model_validate({"key": key_of(one), "step": step, "since": before(minutes=1)})
+    return told(one, stop=stop, **fields)
+
+
+# --- what comes while a node is drained ---
+
+RECOMMENDED: dict[str, Any] = {"rebalanceRecommendation": {"action": "drain"}, "workloads": [ev.STATEFUL]}
+ALL_LEAVE: dict[str, Any] = {"rebalanceRecommendation": {"action": "drain"}}
+OVERRIDE: dict[str, Any] = {"spotInterruption": {"doNotDisrupt": "override"}}
+
+
+@pytest.mark.parametrize(
+    ("came", "said", "keep", "do"),
+    [
+        ("spotInterruption", RECOMMENDED, True, "drain"),
+        ("instanceTerminating", RECOMMENDED, True, "drain"),
+        ("instanceStatus", RECOMMENDED, True, "terminate"),
+        ("instanceStatus", RECOMMENDED, False, "terminate"),
+        ("spotInterruption", RECOMMENDED, False, "drain"),
+        ("spotInterruption", ALL_LEAVE, False, None),
+        ("spotInterruption", ALL_LEAVE | OVERRIDE, False, "drain"),
+        ("scheduledChange", RECOMMENDED, True, None),
+        ("spotInterruption", RECOMMENDED | {"spotInterruption": {"action": "ignore"}}, True, None),
+        ("instanceStatus", RECOMMENDED | {"instanceStatus": {"action": "notify"}}, True, None),
+    ],
+)
+def test_what_overtakes_a_drain_that_aws_recommended(
+    came: EventKind, said: dict[str, Any], keep: bool, do: str | None
+) -> None:
+    drain = DrainState(keep=keep)
+    state = told(
+        notice("rebalanceRecommendation"), notice(came), said=said, interrupted="rebalanceRecommendation", drain=drain
+    )
+    found = overtaking(state, NOW)
+    assert (found.do if found else None) == do
+    if found:
+        assert overtaking(state.model_copy(update={"interrupted": found.key}), NOW) is None
+
+
+def test_a_warning_ends_the_waiting_of_a_drain_that_is_nobody_s_but_tenure_s() -> None:
+    assert overtaking(told(notice("spotInterruption"), drain=DrainState(keep=True)), NOW) is not None
+    assert overtaking(told(notice("spotInterruption"), drain=DrainState(keep=False)), NOW) is None
+    assert overtaking(told(drain=DrainState(keep=True)), NOW) is None
+
+
 # --- pods that leave later ---
 
 
@@ -317,3 +416,58 @@ def test_do_not_disrupt_is_overridden_where_the_policy_of_the_kind_says_so() -> 
 )
 def test_a_person_is_asked_only_where_a_policy_says_so(said: dict[str, Any], expected: int) -> None:
     assert len(approvable(told(IN_TWO_DAYS, said=said))) == expected
+
+
+# --- rules that nobody can read ---
+
+WHY = "LifecyclePolicy p cannot be read, and maintenance waits until it can: spec.interruption.scheduledChange: no"
+UNREAD = {"events_unread": WHY}
+
+
+@pytest.mark.parametrize("kind", get_args(EventKind))
+def test_what_can_wait_waits_while_nobody_can_read_what_follows_and_the_rest_does_not(kind: EventKind) -> None:
+    verdict = decide_interruption(told(notice(kind), seen=UNREAD), NOW)
+    if kind not in ("scheduledChange", "instanceStatus", "systemStatus"):
+        assert verdict.do == KARPENTERS[kind], "at once; of a recommendation nothing follows anyhow"
+    else:
+        assert (verdict.do, verdict.until, verdict.what) == ("wait", None, WHY)
+
+
+@pytest.mark.parametrize(
+    ("action", "do"), [("drain", "wait"), ("terminate", "wait"), ("stopStart", "wait"), ("notify", "nothing")]
+)
+def test_other_policies_do_not_end_the_wait(action: str, do: str) -> None:
+    state = told(IN_TWO_DAYS, said={"scheduledChange": {"action": action}}, seen=UNREAD)
+    assert decide_interruption(state, NOW).do == do
+
+
+def test_aws_does_not_wait_for_a_policy_to_be_mended() -> None:
+    state = told(IN_TWO_DAYS, seen=UNREAD)
+    verdict = decide_interruption(state, NOW)
+    last = after(hours=48) - timedelta(minutes=10)
+    assert (verdict.do, verdict.until) == ("wait", last)
+    assert verdict.what == f"{WHY}; it is drained at {last.isoformat()} all the same"
+    assert decide_interruption(state, last).do == "drain"
+
+
+def test_what_its_own_entry_leaves_to_aws_stays_left_to_aws() -> None:
+    for kind, action in (("spotInterruption", "ignore"), ("scheduledChange", "ignore"), ("systemStatus", "notify")):
+        state = told(notice(kind), said={kind: {"action": action}}, seen=UNREAD)  # type: ignore[arg-type]
+        assert decide_interruption(state, NOW).do == "nothing", kind
+
+
+@pytest.mark.parametrize(("step", "do"), [("drain", "wait"), ("stop", "stop"), ("back", "stop"), ("failed", "drain")])
+def test_an_instance_that_is_being_stopped_and_started_is_brought_back(step: Any, do: str) -> None:
+    stop = StopStart(key=key_of(IN_TWO_DAYS), step=step, since=NOW)
+    assert decide_interruption(told(IN_TWO_DAYS, seen=UNREAD, stop=stop), NOW).do == do
+
+
+def test_pods_that_a_class_holds_wait_on_while_nobody_can_read_the_rules() -> None:
+    early = {"matchLabels": {"example.com/state": "kept"}, "action": "deferUntilEventStart", "lead": "72h"}
+    state = ev.drained_for(IN_TWO_DAYS, said={"workloads": [early]}, seen=UNREAD)
+    event = drained_for(state)
+    assert event is not None
+    assert held_pods(state, event, NOW) == (), "its time has come"
+    late = ev.drained_for(IN_TWO_DAYS, said={"workloads": [{**early, "lead": "1h"}]}, answer=YES, seen=UNREAD)
+    (held,) = held_pods(late, event, NOW)
+    assert held.held and WHY in held.why

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from model.interruptions import EventKind
 from model.kinds import LifecycleRules
-from policy.interruption_rules import ignored_by_all
+from policy.interruption_rules import ignored_by_all, rules_of
 from policy.rules import leaves, problem_of, same
 from tests.policy.interrupting import STATEFUL, SUNDAYS
 
@@ -41,6 +42,35 @@ def test_a_window_of_workloads_is_looked_at_too(wrong: dict[str, Any], words: st
 def test_no_time_for_a_person_is_refused() -> None:
     assert "no time at all" in problem(scheduledChange={"action": "waitForApproval", "deadline": "0s"})
     assert "no time at all" in problem(workloads=[STATEFUL | {"deadline": "0s"}])
+
+
+@pytest.mark.parametrize("action", ["terminate", "stopStart"])
+def test_an_action_that_asks_no_budget_is_not_voluntary(action: str) -> None:
+    """An object of before the API server had a rule for it."""
+    assert problem(scheduledChange={"action": action, "voluntary": True}) == (
+        f"interruption.scheduledChange.voluntary: action {action} asks no budget; write action: drain, or leave "
+        "voluntary out"
+    )
+    assert problem(scheduledChange={"action": action, "voluntary": False}) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "action"),
+    [
+        ("scheduledChange", {"action": "stopStart"}, "stopStart"),
+        ("scheduledChange", {"action": "stopStart", "voluntary": True}, "drain"),
+        ("systemStatus", {"action": "terminate", "voluntary": True}, "drain"),
+        ("instanceStatus", {"voluntary": True}, "drain"),
+        ("instanceStatus", {"voluntary": False}, "terminate"),
+        ("scheduledChange", {"action": "window", "voluntary": True}, "window"),
+    ],
+)
+def test_one_policy_s_budgets_count_more_than_another_s_action_that_asks_none(
+    kind: EventKind, said: dict[str, Any], action: str
+) -> None:
+    """Each policy by itself is sound, so that nobody refuses them: a whole NodePool would go at once."""
+    ruled = rules_of(LifecycleRules.model_validate({"interruption": {kind: said}}), kind)
+    assert (ruled.action, ruled.voluntary) == (action, said.get("voluntary", False))
 
 
 def test_a_class_that_never_counts_is_refused() -> None:

@@ -1,6 +1,7 @@
 """What a node remembers of AWS's notices: repeats, changes, withdrawals, two sources of one event."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -114,3 +115,111 @@ def test_a_life_begun_anew_joins_what_was_written_with_what_it_heard_since() -> 
 def test_a_withdrawal_without_a_time_is_of_the_time_that_was_known() -> None:
     (event,) = events_of(noted(noted((), (SOON,), NOW), (GONE,), NOW + timedelta(hours=1)))
     assert event.starts == SOON.starts
+
+
+# --- AWS moves an event, and one source says so before the other ---
+
+OLD, NEW, THIRD = after(hours=48), after(days=14), after(days=20)
+
+
+def health(starts: datetime | None = OLD, minutes: float = -5, **more: Any) -> Notice:
+    """`minutes`: when AWS said it."""
+    return notice(id="arn", at=after(minutes=minutes), starts=starts, **more)
+
+
+def ec2(starts: datetime | None = OLD, minutes: float = -4, **more: Any) -> Notice:
+    return notice(id="instance-event-1", source="status", at=after(minutes=minutes), starts=starts, **more)
+
+
+MOVES: dict[str, tuple[tuple[Notice, ...], dict[datetime, str]]] = {
+    "EC2 says so first": ((health(), ec2(), ec2(NEW, 1)), {NEW: "announced"}),
+    "Health says so first": ((health(), ec2(), health(NEW, 1)), {NEW: "announced"}),
+    "to an earlier time": ((health(NEW), ec2(NEW), ec2(OLD, 1)), {OLD: "announced"}),
+    "EC2, and Health repeats itself": ((health(), ec2(), ec2(NEW, 1), health()), {NEW: "announced"}),
+    "EC2, and Health repeats itself later": ((health(), ec2(), ec2(NEW, 1), health(OLD, 9)), {NEW: "announced"}),
+    "the same in other words": ((health(), ec2(), ec2(NEW, 1), health(OLD, 9, text="!")), {NEW: "announced"}),
+    "Health, and EC2 still lists the old time": ((health(), ec2(), health(NEW, 1), ec2(OLD, 9)), {NEW: "announced"}),
+    "EC2, then Health too": ((health(), ec2(), ec2(NEW, 1), health(NEW, 9)), {NEW: "announced"}),
+    "EC2, then Health too, then Health again": (
+        (health(), ec2(), ec2(NEW, 1), health(NEW, 9), health(THIRD, 10)),
+        {THIRD: "announced"},
+    ),
+    "both, and one back again": ((health(), ec2(), ec2(NEW, 1), health(NEW, 9), ec2(OLD, 10)), {OLD: "announced"}),
+    "EC2 twice before Health does": ((health(), ec2(), ec2(NEW, 1), ec2(THIRD, 2)), {THIRD: "announced"}),
+    "each to another time: the later word": ((health(), ec2(), ec2(NEW, 1), health(THIRD, 2)), {THIRD: "announced"}),
+    "each to another time, the later word first": (
+        (health(), ec2(), ec2(NEW, 3), health(THIRD, 2)),
+        {NEW: "announced"},
+    ),
+    "EC2, and Health's first word comes late": ((ec2(), ec2(NEW, 1), health()), {NEW: "announced"}),
+    "EC2, and Health's first word is later": (
+        (ec2(), ec2(NEW, 1), health(OLD, 2)),
+        {NEW: "announced", OLD: "announced"},
+    ),
+    "Health before EC2 had the old time": (
+        (health(), ec2(OLD, 3), health(NEW, 1)),
+        {NEW: "announced", OLD: "announced"},
+    ),
+    "what it was is closed": (
+        (health(), ec2(), ec2(NEW, 1), health(OLD, 9, status="withdrawn")),
+        {NEW: "announced", OLD: "withdrawn"},
+    ),
+    "what it was is not listed any more": (
+        (health(), ec2(), health(NEW, 1), ec2(None, 9, status="over")),
+        {NEW: "announced", OLD: "over"},
+    ),
+    "what it is now is withdrawn by who moved it": (
+        (health(), ec2(), ec2(NEW, 1), ec2(NEW, 9, status="withdrawn")),
+        {NEW: "withdrawn"},
+    ),
+    "what it is now is withdrawn by the other": (
+        (health(), ec2(), ec2(NEW, 1), health(NEW, 9, status="withdrawn")),
+        {NEW: "withdrawn"},
+    ),
+    "one of two at the same time": (
+        (health(), ec2(), ec2().model_copy(update={"id": "instance-event-2"}), health(NEW, 1)),
+        {NEW: "announced", OLD: "announced"},
+    ),
+    "another at another time": ((health(THIRD), ec2(), ec2(NEW, 1)), {NEW: "announced", THIRD: "announced"}),
+}
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_what_one_source_says_of_another_time_holds_for_both(case: str) -> None:
+    said, expected = MOVES[case]
+    memory = noted((), (), NOW)
+    for one in said:
+        memory = noted(memory, (one,), NOW)
+    assert {event.starts: event.status for event in events_of(memory)} == expected
+    assert {event.starts: event.status for event in events_of(noted((), said, NOW))} == expected
+    assert noted(memory, said[-1:], after(hours=1)) == memory
+
+
+def test_what_both_had_and_was_moved_is_not_approved_any_more() -> None:
+    known = answered(noted((), (health(), ec2()), NOW), ["scheduledChange@" + OLD.isoformat("T", "minutes")], YES)
+    assert [one.answer for one in events_of(known)] == [YES]
+    (event,) = events_of(noted(known, (ec2(NEW, 1),), NOW))
+    assert (event.answer, event.moved_from) == (None, OLD)
+
+
+def test_a_life_begun_anew_still_knows_which_source_is_slow() -> None:
+    moved = noted((), (health(text="Dear customer"), ec2(), ec2(NEW, 1)), NOW)
+    assert "Dear" not in written(moved)
+    for recalled_ in (
+        recalled(written(moved), ()),
+        recalled("", moved),
+        recalled(written(noted((), (health(), ec2()), NOW)), moved),
+    ):
+        assert {event.starts for event in events_of(noted(recalled_, (health(OLD, 9), ec2(NEW, 9)), NOW))} == {NEW}
+
+
+def test_when_it_was_moved_is_when_the_node_was_told_first_of_the_new_time() -> None:
+    known = noted((), (health(), ec2()), before(minutes=4))
+    moved = noted(known, (ec2(NEW, 1),), after(minutes=1))
+    for memory in (moved, noted(moved, (health(NEW, 9), ec2(NEW, 9)), after(minutes=9)), recalled("", moved)):
+        (event,) = events_of(memory)
+        assert event.moved == after(minutes=1)
+    (event,) = events_of(noted(moved, (health(THIRD, 10),), after(minutes=10)))
+    assert (event.moved, event.moved_from, event.heard) == (after(minutes=10), NEW, before(minutes=4))
+    (event,) = events_of(known)
+    assert event.moved is None

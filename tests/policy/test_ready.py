@@ -76,6 +76,10 @@ CASES: dict[str, tuple[ClaimState, Verdict]] = {
         node({"policy": "WhenEmpty/0s", "kept_for": "shop/web"}, permit_asked=before(seconds=1)),
         Verdict(do="withdraw"),
     ),
+    "its pods do not come: it is said, and it stays": (
+        node({"policy": "WhenEmpty/0s", "awaits": "pod shop/web expected here, and not bound by kube-scheduler"}),
+        Verdict(do="wait", blocked_by="pod shop/web expected here, and not bound by kube-scheduler"),
+    ),
     "drifted and empty: it goes as any other": (
         node({**empty_for(seconds=30), "drift": "AMIDrift"}),
         Verdict(do="ask", why="Empty"),

@@ -38,7 +38,7 @@ def test_a_plan_that_nobody_answers_is_made_anew_under_another_name() -> None:
     first = pool.plan
     pool.wait(hours=4)
     assert pool.plan != first
-    assert f"{pool.plan} is the one that counts now" in pool.approve(plan=first)
+    assert f"{pool.plan} is the one that counts now; name that one" in pool.approve(plan=first)
     assert pool.told().count("RolloutWaits") == 2
 
 
@@ -148,7 +148,8 @@ def test_a_person_can_roll_back_where_there_is_a_way() -> None:
 
 def test_what_is_said_of_nothing_or_by_nobody_is_refused() -> None:
     pool = Pool(WAVES)
-    assert pool.approve(plan="web-0") == "plan 'web-0' is stale or was never there: no roll-out goes on there"
+    refused = pool.approve(plan="web-0")
+    assert refused.startswith("plan 'web-0' is stale or was never there: no roll-out goes on there; `tenure stuck`")
     pool.towards(BAD)
     pool.look()
     assert refusal_of(pool.state, ApproveRollout(plan=pool.plan, by=" "), pool.now).startswith("by: nobody is named")

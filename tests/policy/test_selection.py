@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -220,7 +221,7 @@ def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_
     assert not resolved.unread
     verdict = resolved.verdicts["p"]
     assert verdict.refused and verdict.message.endswith(
-        "what it says of disruption, roll-outs and hooks counts all the same"
+        "what it says of disruption, roll-outs, hooks and interruption counts all the same"
     )
     assert verdict.node_pools == ("gpu",)
 
@@ -239,3 +240,65 @@ def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() ->
     assert "LifecyclePolicy p " in resolved.unread["gpu"].disruption
     assert "LifecyclePolicy all " in resolved.unread["cpu"].disruption
     assert resolved.verdicts["all"].node_pools == ("cpu", "gpu")
+
+
+# --- what it says of AWS's events ---
+
+ATLANTIS: dict[str, Any] = {"action": "window", "windows": [NOT_A_ZONE]}
+NOTIFY, IGNORE, DRAIN = {"action": "notify"}, {"action": "ignore"}, {"action": "drain"}
+STATEFUL = [{"matchLabels": {"state": "kept"}, "action": "waitForApproval"}]
+
+
+def test_a_policy_that_is_refused_for_something_else_keeps_what_it_says_of_events() -> None:
+    """Else each node that was kept would be drained, or terminated, at once."""
+    interruption = {"scheduledChange": NOTIFY, "instanceStatus": IGNORE, "spotInterruption": {"action": "terminate"}}
+    resolved = of(policy("p", names=("gpu",), registration={"deadline": "0s"}, interruption=interruption))
+    assert (
+        resolved.rules["gpu"].interruption == LifecycleRules.model_validate({"interruption": interruption}).interruption
+    )
+    assert not resolved.unread
+    verdict = resolved.verdicts["p"]
+    assert verdict.refused and "interruption counts all the same" in verdict.message
+    assert verdict.node_pools == ("gpu",)
+
+
+@pytest.mark.parametrize(
+    ("interruption", "wrong", "kept"),
+    [
+        ({"scheduledChange": ATLANTIS}, "scheduledChange.windows[0].timeZone 'Mars/Olympus'", {}),
+        ({"scheduledChange": {"action": "waitForApproval", "deadline": "0s"}}, "scheduledChange.deadline: '0s'", {}),
+        ({"scheduledChange": {"lead": "soon"}}, "scheduledChange.lead: ", {}),
+        ({"scheduledChange": ATLANTIS, "spotInterruption": IGNORE}, "scheduledChange", {"spotInterruption": IGNORE}),
+        ({"scheduledChange": ATLANTIS, "spotInterruption": {"action": "terminate"}}, "scheduledChange", {}),
+        (
+            {"scheduledChange": ATLANTIS, "instanceStopping": NOTIFY, "instanceTerminating": DRAIN},
+            "scheduledChange",
+            {},
+        ),
+        ({"instanceStopping": {**IGNORE, "away": "soon"}}, "instanceStopping.away: ", {}),
+        ({"scheduledChange": ATLANTIS, "systemStatus": NOTIFY}, "scheduledChange", {"systemStatus": NOTIFY}),
+        ({"scheduledChange": ATLANTIS, "rebalanceRecommendation": DRAIN}, "scheduledChange", {}),
+        ({"scheduledChange": ATLANTIS, "ofLaterVersions": 7}, "scheduledChange", {}),
+        ({"scheduledChange": ATLANTIS, "workloads": STATEFUL}, "scheduledChange", {"workloads": STATEFUL}),
+    ],
+)
+def test_events_of_which_nobody_can_read_what_follows_wait_if_they_can(
+    interruption: dict[str, Any], wrong: str, kept: dict[str, Any]
+) -> None:
+    resolved = of(policy("p", names=("gpu",), interruption=interruption))
+    why = resolved.unread["gpu"].interruption
+    assert why.startswith("LifecyclePolicy p cannot be read, and maintenance, recommendations and failing checks wait")
+    assert f"spec.interruption.{wrong}" in why and "write" in why
+    assert resolved.unread["gpu"].words("Empty") == "", "what is voluntary goes on"
+    found = resolved.rules.get("gpu")
+    assert (found.to_object()["interruption"] if found else {}) == kept
+    verdict = resolved.verdicts["p"]
+    assert (verdict.refused, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
+    assert "until interruption can be read nodes of them wait" in verdict.message
+    assert resolved.unread.keys() == {"gpu"}
+
+
+def test_all_that_is_held_is_said() -> None:
+    interruption = {"scheduledChange": ATLANTIS}
+    message = of(policy("p", disruption={"windows": [NOT_A_ZONE]}, interruption=interruption)).verdicts["p"].message
+    assert "goes voluntarily" in message and "nodes of them wait" in message

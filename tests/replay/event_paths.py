@@ -61,6 +61,21 @@ async def nodeclaim_approved(fake: World, skipping: WorkflowEnvironment) -> Runs
     return {"": handle}
 
 
+async def nodeclaim_overtaken(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """A drain that AWS recommended and that holds a pod goes on for a warning, and in the end for a failing check."""
+    stateful = {"matchLabels": {"state": "kept"}, "action": "waitForApproval"}
+    handle = await ready_under(fake, skipping, rebalanceRecommendation={"action": "drain"}, workloads=[stateful])
+    fake.pods.place("node-a", "db", labels={"state": "kept"})
+    await notice(fake, skipping, handle, "rebalanceRecommendation")
+    await eventually(lambda: blocked(handle, "default/db: rebalanceRecommendation"))
+    fake.pods.blocked["db"] = "a budget"
+    await notice(fake, skipping, handle, "spotInterruption")
+    await eventually(lambda: blocked(handle, "a budget"))
+    await notice(fake, skipping, handle, "instanceStatus", source="status")
+    await handle.result()
+    return {"": handle}
+
+
 async def nodeclaim_voluntary_event(fake: World, skipping: WorkflowEnvironment) -> Runs:
     handle = await ready_under(fake, skipping, rebalanceRecommendation={"action": "drain", "voluntary": True})
     pools = await pool(fake, budgets=[{"nodes": "0"}])

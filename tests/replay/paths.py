@@ -36,6 +36,7 @@ from tests.replay.event_paths import (
     nodeclaim_cycled,
     nodeclaim_interrupted,
     nodeclaim_interrupted_early,
+    nodeclaim_overtaken,
     nodeclaim_recorded,
     nodeclaim_voluntary_event,
 )
@@ -380,6 +381,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_braked,
         nodeclaim_interrupted,
         nodeclaim_interrupted_early,
+        nodeclaim_overtaken,
         nodeclaim_recorded,
         nodeclaim_approved,
         nodeclaim_voluntary_event,

@@ -111,13 +111,18 @@ asyncio.run(main())
 """
 
 
-async def test_no_orphan_stays_when_the_parent_is_killed(tmp_path: Path) -> None:
-    log = tmp_path / "part.log"
-    command = [sys.executable, "-c", PARENT, str(log), STUBBORN]
+async def parent_and_child(log: Path, code: str, *before: str) -> tuple[asyncio.subprocess.Process, int]:
+    """A process with a part that runs the code, and the part's id."""
+    command = [*before, sys.executable, "-c", PARENT, str(log), code]
     parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
     assert parent.stdout
     child = int(await parent.stdout.readline())
     await until_began(log)
+    return parent, child
+
+
+async def test_no_orphan_stays_when_the_parent_is_killed(tmp_path: Path) -> None:
+    parent, child = await parent_and_child(tmp_path / "part.log", STUBBORN)
     assert alive(child)
     parent.kill()
     await parent.wait()
@@ -126,12 +131,7 @@ async def test_no_orphan_stays_when_the_parent_is_killed(tmp_path: Path) -> None
 
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel does not share the processors out by session")
 async def test_a_part_takes_no_more_of_the_processors_than_its_parent(tmp_path: Path) -> None:
-    log = tmp_path / "part.log"
-    command = ["nice", "-n", "7", sys.executable, "-c", PARENT, str(log), SLEEPS]
-    parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
-    assert parent.stdout
-    child = int(await parent.stdout.readline())
-    await until_began(log)
+    parent, child = await parent_and_child(tmp_path / "part.log", SLEEPS, "nice", "-n", "7")
     assert autogroup(child).endswith(f"nice {min(os.nice(0) + 7, 19)}")
     parent.kill()
     await parent.wait()

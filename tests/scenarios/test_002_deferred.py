@@ -101,12 +101,12 @@ async def ended(fake: World, handle: Handle) -> bool:
     return found.status is WorkflowExecutionStatus.COMPLETED
 
 
-async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime) -> datetime:
-    """Let time pass until a week before the clocks in Berlin are changed; the last moment of a day before that."""
-    change = now + timedelta(days=8)
+async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime, *, days: int = 7) -> datetime:
+    """Let time pass until so long before the clocks in Berlin are changed; the last moment of a day before that."""
+    change = now + timedelta(days=days + 1)
     while (change + timedelta(days=1)).astimezone(BERLIN).utcoffset() == change.astimezone(BERLIN).utcoffset():
         change += timedelta(days=1)
-    await skipping.sleep(change - timedelta(days=7) - now)
+    await skipping.sleep(change - timedelta(days=days) - now)
     return change
 
 
@@ -168,7 +168,7 @@ async def test_a_drain_begins_inside_its_window_across_a_change_of_summer_time(
     monkeypatch: pytest.MonkeyPatch, days_before: int
 ) -> None:
     async with staged(monkeypatch) as (fake, skipping, workers):
-        change = await before_summer_ends(skipping, await skipping.get_current_time())
+        change = await before_summer_ends(skipping, await skipping.get_current_time(), days=days_before + 1)
         sunday = _sunday(change)
         await skipping.sleep(sunday - timedelta(days=days_before) - await skipping.get_current_time())
         handle = await ready_under(fake, skipping, scheduledChange=WINDOWS)

@@ -217,6 +217,25 @@ async def test_an_instance_that_aws_stops_and_starts_is_kept_and_initialized_aga
         await eventually(lambda: _waits_for_nothing(scene, name))
 
 
+@pytest.mark.row("002-n")
+@EVENTS.scenario
+async def test_an_instance_is_stopped_and_started_before_aws_does_it_and_its_node_is_kept(product: Product) -> None:
+    async with product.scene("002-n-moved", after="Never") as scene:
+        (claim,) = await running(scene, 1, {"scheduledChange": {"action": "stopStart", "away": "10m"}})
+        name = name_of(claim)
+        announce(product, claim)
+        await eventually(partial(_rebooted, scene, claim), seconds=SOON)
+        await eventually(partial(_ready, scene, claim, "True"))
+        await eventually(lambda: scene.event(name, "StopStartOver", "is back"))
+        await eventually(lambda: scene.pods_run(1))
+        await throughout(lambda: scene.claims_stand([name]), seconds=5)
+        state = await state_of(scene, claim)
+        assert state.stop is not None and state.stop.step == "done" and state.launched is not None
+        assert state.launched.provider_id == claim["status"]["providerID"]
+        # Its pod had to go elsewhere: nothing but that keeps it from going as an empty one.
+        await eventually(lambda: scene.is_blocked_by(name, "consolidateAfter of NodePool"))
+
+
 async def _waits_for_nothing(scene: Scene, name: str) -> None:
     life = await scene.life(name)
     assert not life.blocked_by, life

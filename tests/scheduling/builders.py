@@ -23,7 +23,8 @@ from model.overlays import OverlayFact
 from model.plans import Plan, PlannedClaim
 from model.volume_facts import CSINodeFact, StorageClassFact, Term, VolumeClaimFact, VolumeFact
 from scheduling.facts import Fact
-from scheduling.state import Change, ClusterState, PlanSettings
+from scheduling.settings import PlanSettings
+from scheduling.state import Change, ClusterState
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GIB = 1 << 30

@@ -13,7 +13,7 @@ from model.labels import (
     NODEPOOL_HASH_VERSION,
     ZONE,
 )
-from scheduling.state import PlanSettings
+from scheduling.settings import PlanSettings
 from tests.scheduling.builders import (
     COMMON,
     NOW,

@@ -7,6 +7,17 @@ from temporalio.testing import WorkflowEnvironment
 
 from tests.fakes.skipping import time_skipping
 from tests.fakes.worker import World
+from tests.workflows.meters import Meter
+from workflows import life, measures
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
+    """What a life without a server counts and measures."""
+    found = Meter()
+    monkeypatch.setattr(measures, "workflow", found)
+    monkeypatch.setattr(life, "workflow", found)
+    return found
 
 
 @pytest.fixture

@@ -1,38 +1,19 @@
 """Which of Karpenter's counters a command counts in."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from model.commands import CommandOver, Ending
 from tests.workflows.commands import proposal
+from tests.workflows.meters import Meter
 from workflows import decision_measures
 from workflows.decision_measures import BY_NODEPOOL, COMMANDS, DECISIONS, FAILURES, VALIDATIONS
 
 
-class Counters:
-    """In the place of a workflow's meter."""
-
-    def __init__(self) -> None:
-        self.counted: Counter[tuple[Any, ...]] = Counter()
-
-    def metric_meter(self) -> "Counters":
-        return self
-
-    def create_counter(self, name: str, described: str) -> Any:
-        counted = self.counted
-
-        class Found:
-            def add(self, value: int, labels: dict[str, str]) -> None:
-                counted[name, *sorted(labels.items())] += value
-
-        return Found()
-
-
 @pytest.fixture
-def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
-    found = Counters()
+def counters(monkeypatch: pytest.MonkeyPatch) -> Meter:
+    found = Meter()
     monkeypatch.setattr(decision_measures, "workflow", found)
     return found
 
@@ -40,7 +21,7 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
 LABELS = (("consolidation_type", "multi"), ("decision", "replace"), ("reason", "underutilized"))
 
 
-def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: Counters) -> None:
+def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: Meter) -> None:
     both = proposal("a", "b", "c")
     spread = (*both.candidates[:2], both.candidates[2].model_copy(update={"pool": "gpu"}))
     decision_measures.count_command(both.model_copy(update={"candidates": spread}))
@@ -51,7 +32,7 @@ def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: Counters)
     }
 
 
-def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_command(counters: Counters) -> None:
+def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_command(counters: Meter) -> None:
     decision_measures.count_command(proposal("a", reason="Drifted", kind="drift", replacements=0))
     decision_measures.count_empty("default")
     drift = (("consolidation_type", ""), ("decision", "delete"), ("reason", "drifted"))
@@ -72,7 +53,7 @@ def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_comman
     ],
 )
 def test_what_had_begun_and_came_to_nothing_has_failed(
-    counters: Counters, ending: Ending, counted: tuple[Any, ...] | None
+    counters: Meter, ending: Ending, counted: tuple[Any, ...] | None
 ) -> None:
     decision_measures.count_ending(proposal("a"), CommandOver(proposal_id="a", ending=ending))
     every = (COMMANDS, *LABELS[:2], ("ending", ending), LABELS[2])

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from controller.payload_codec import Encrypting, decrypt_all
+from controller.encrypting import Encrypting
+from controller.payload_codec import decrypt_all
 from model.lifecycle import Phase
 from tests.fakes.skipping import time_skipping
 from tests.fakes.worker import World

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.faults import BadInput
+from model.faults import BadInput, TryLater
 from model.labels import DISRUPTED_TAINT_KEY
 from model.lifecycle import Phase
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, blocked, eventually, has_come, in_phase, latest, rolled, state_of
+from tests.workflows.continuing import continued
+from tests.workflows.eventually import Handle, blocked, eventually, in_phase, latest, state_of
 from tests.workflows.lives import BUSY
 from tests.workflows.noticed import notice, ready_under, rules
 
@@ -41,6 +41,10 @@ async def cycled(fake: World, states: list[str]) -> bool:
 async def step(handle: Handle, name: str) -> bool:
     stop = (await state_of(handle)).stop
     return stop is not None and stop.step == name
+
+
+async def more_nodes(fake: World, handle: Handle, number: int) -> None:
+    await fake.see(handle, **{**BUSY, "node_count": 2 + number}, **rules(scheduledChange=CYCLE))
 
 
 async def come_back(fake: World, skipping: WorkflowEnvironment, handle: Handle) -> None:
@@ -92,6 +96,32 @@ async def test_an_instance_whose_disks_would_be_lost_is_drained_for_good(
     assert fake.instances.entered == []
 
 
+async def test_a_stop_is_seen_to_its_end_though_the_status_of_a_stopped_instance_is_not_listed(
+    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which reads as if the event were over; also where the run is continued meanwhile."""
+    handle = await stopping(fake, skipping)
+    await eventually(lambda: step(handle, "back"))
+    await notice(fake, skipping, handle, status="over")
+    await continued(handle, monkeypatch, lambda number: more_nodes(fake, handle, number))
+    follower = latest(fake.client, handle)
+    await come_back(fake, skipping, follower)
+    await eventually(lambda: step(follower, "done"))
+    await in_phase(follower, Phase.READY)
+    assert in_service(fake)
+
+
+async def test_an_instance_that_cannot_be_started_again_is_drained_for_good_though_its_event_is_over(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await ready_under(fake, skipping, scheduledChange=CYCLE)
+    fake.instances.faults["start"] = [TryLater("no room in us-west-2a", code="InsufficientInstanceCapacity")] * 1000
+    await notice(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
+    await eventually(lambda: step(handle, "start"))
+    await notice(fake, skipping, handle, status="over")
+    assert (await handle.result()).reason == "scheduled_change"
+
+
 async def test_what_ec2_refuses_becomes_a_drain(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready_under(fake, skipping, scheduledChange=CYCLE)
     fake.instances.faults["stop"] = [BadInput("the instance may not be stopped")]
@@ -111,21 +141,6 @@ async def test_a_node_that_is_not_empty_when_aws_acts_is_drained_for_good(
     assert (await handle.result()).reason == "scheduled_change"
 
 
-async def test_what_aws_withdraws_puts_the_node_back_into_service(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready_under(fake, skipping, scheduledChange=CYCLE)
-    fake.pods.blocked["web"] = "a budget"
-    await notice(fake, skipping, handle, starts=await skipping.get_current_time() + timedelta(hours=48))
-    await eventually(lambda: blocked(handle, "is emptied to be stopped"))
-    await notice(fake, skipping, handle, status="withdrawn")
-    await eventually(lambda: untouched(handle))
-    assert in_service(fake) and fake.instances.entered == [] and await has_come(handle, Phase.READY)
-
-
-async def untouched(handle: Handle) -> bool:
-    state = await state_of(handle)
-    return state.stop is None and state.blocked_by == ""
-
-
 async def test_a_node_that_is_deleted_meanwhile_goes(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await stopping(fake, skipping)
     await eventually(lambda: step(handle, "back"))
@@ -139,11 +154,7 @@ async def test_it_goes_on_in_another_run(
 ) -> None:
     handle = await stopping(fake, skipping)
     await eventually(lambda: step(handle, "back"))
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 20)
-    await fake.see(handle, **{**BUSY, "node_count": 2}, **rules(scheduledChange=CYCLE))
-    await eventually(lambda: rolled(fake.client, handle))
-    monkeypatch.undo()
-    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
+    await continued(handle, monkeypatch, lambda number: more_nodes(fake, handle, number))
     follower = latest(fake.client, handle)
     await come_back(fake, skipping, follower)
     await eventually(lambda: step(follower, "done"))

@@ -315,6 +315,18 @@ async def test_a_person_who_deletes_the_claim_under_a_hook_ends_the_chance_to_ke
     assert "the node cannot be kept any more" in said(fake, "HookFailed")[0] and len(fake.jobs.made) == 1
 
 
+async def test_calls_count_on_where_the_hook_is_told_anew(fake: World, skipping: WorkflowEnvironment) -> None:
+    hook = CALL | {"attempts": 3}
+    fake.calls.answers = [CallAnswer(status=503, retry_after=0.01), CallAnswer(status=503, retry_after=3600)]
+    fake.calls.answers += [CallAnswer(status=503, retry_after=0.01)] * 5
+    handle = await under(fake, skipping, beforeDrain=[hook])
+    await delete(fake, handle, beforeDrain=[hook])
+    await eventually(lambda: called(fake, 2))
+    await fake.see(handle, **BUSY, deleting=True, **rules(beforeDrain=[hook | {"timeout": "9m"}]))
+    await handle.result()
+    assert len(fake.calls.came) == 3 and "after 3 attempts" in said(fake, "HookFailed")[0]
+
+
 async def told_anew(handle: Handle) -> bool:
     """The hook's activity was cancelled and asked for again. The test server hangs for good where one ends just when it
     is to be cancelled, which Temporal does not."""

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
 from model.event_records import MEMO, EventRecord
 from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, blocked, eventually, in_time, latest, rolled
+from tests.workflows.continuing import continued
+from tests.workflows.eventually import Handle, blocked, eventually, in_time, latest
 from tests.workflows.lives import BUSY, delete, ready
 from tests.workflows.noticed import notice, ready_under, rules
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -75,10 +75,7 @@ async def test_the_run_that_follows_has_them_and_writes_nothing_anew(
     handle = await ready_under(fake, skipping)
     await notice(fake, skipping, handle, "rebalanceRecommendation")
     await eventually(partial(_says, handle, "told, and nothing more"))
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 1)
-    await fake.see(handle, **{**BUSY, "node_ready": False})
-    await in_time(skipping, lambda: rolled(fake.client, handle))
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 500)
+    await continued(handle, monkeypatch, lambda number: fake.see(handle, **BUSY | {"node_ready": bool(number % 2)}))
     follower = latest(fake.client, handle)
     [began, *_] = (await follower.fetch_history()).events
     memo = began.workflow_execution_started_event_attributes.memo.fields[MEMO].data

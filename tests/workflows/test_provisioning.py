@@ -319,6 +319,19 @@ async def test_what_a_claim_that_launches_alone_was_refused_counts_in_the_next_p
     assert planning.host.planned[0].unavailable == (mark,)
 
 
+async def test_a_storm_that_the_watch_told_of_is_known_to_every_plan_after(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    """Also to that of a worker that has read no message of it, and whatever a launch was refused since."""
+    handle = await provisioning(planning)
+    until = await skipping.get_current_time() + timedelta(minutes=5)
+    await handle.signal(ProvisioningWorkflow.refused, MarksSeen(unavailable=(), storm=until))
+    await handle.signal(ProvisioningWorkflow.refused, MarksSeen(unavailable=()))
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    await eventually(lambda: passes(planning, 1))
+    assert planning.host.planned[0].storm == until
+
+
 async def waits(handle: Provisioning, why: str) -> bool:
     """A group waits for its next attempt."""
     state = await handle.query(ProvisioningWorkflow.state)

@@ -3,7 +3,7 @@ encrypted."""
 
 import base64
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,15 +70,6 @@ def marks_in(text: bytes) -> list[str]:
         inner = (base64.b64encode(b" " * before + one.encode())[4:-4] for before in range(3))
         found += [one for part in inner if part in text]
     return found
-
-
-@pytest.fixture
-def plain_log() -> Iterator[None]:
-    """Whatever the tests before made of it."""
-    before = structlog.get_config()
-    structlog.reset_defaults()
-    yield
-    structlog.configure(**before)
 
 
 @pytest.mark.usefixtures("plain_log")

@@ -1,6 +1,7 @@
 """Whatever a query brings with it, a workflow sees each event at the time at which a replay shows it."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -62,9 +63,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.seen = 0
+        self.instance: TimelyInstance | None = None
+        self.thread: int | None = None
 
     def activate(self, act: WorkflowActivation) -> None:
         self.seen += 1
+        self.thread = self.instance.get_thread_id() if self.instance else None
 
 
 def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActivation:
@@ -105,6 +109,15 @@ def test_new_events_at_the_time_of_the_last_ones_are_out_of_turn(
     else:
         instance.activate(acts[-1])
     assert inner.seen == len(acts) - out_of_turn
+
+
+def test_a_workflow_is_interrupted_in_the_thread_that_runs_it_and_in_no_other() -> None:
+    inner = Recorder()
+    inner.instance = TimelyInstance(inner)  # type: ignore[arg-type]
+    assert inner.instance.get_thread_id() is None
+    inner.instance.activate(activation(1, SIGNAL))
+    assert inner.thread == threading.get_ident()
+    assert inner.instance.get_thread_id() is None
 
 
 async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_its_time() -> None:

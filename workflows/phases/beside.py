@@ -4,6 +4,7 @@ Each is a task for as long as the run lasts (`nodeclaim.py`), and has no event w
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
@@ -14,6 +15,8 @@ from workflows.life import Life
 
 AGAIN_IN = timedelta(minutes=5)
 """After a fault that no retry helps."""
+LAST_WORDS = timedelta(minutes=2)
+"""A try that is lost with its worker comes again after 45 s."""
 
 
 async def whenever(
@@ -28,6 +31,13 @@ async def whenever(
         life.telling -= 1
         if not written:
             await workflow.sleep(AGAIN_IN, summary=f"before writing of {about} again")
+
+
+async def last_words(life: Life) -> None:
+    """What is just being written comes to its end, before the life does."""
+    if life.telling:
+        with suppress(TimeoutError):
+            await workflow.wait_condition(lambda: not life.telling, timeout=LAST_WORDS, timeout_summary="last words")
 
 
 async def _is_written(life: Life, write: Callable[[Life], Awaitable[None]]) -> bool:

@@ -16,7 +16,7 @@ from activities.draining import DrainActivities
 from model.drains import DrainState, GaveUp
 from model.kinds.lifecycle_rules import DrainRules
 from model.lifecycle import Phase
-from model.steps import TOLD_OF, DrainAsked, Drained, GiveUpAsked
+from model.steps import DrainAsked, Drained, GiveUpAsked
 from policy.drain import DrainStep, again_at, decide_drain
 from policy.hooks import given_up
 from policy.ready import drain_rules
@@ -25,12 +25,14 @@ from workflows.options import DRAIN, PATCH, SELDOM, leaving, named
 from workflows.phases.braked import BRAKED, drain_held
 from workflows.phases.giving_up import ref
 from workflows.phases.hooks import run_hooks
-from workflows.phases.interrupted import called_off, forced, go_on, holding
+from workflows.phases.interrupted import called_off, forced, go_on, holding, is_overtaken, overtake
 from workflows.phases.patience import patience_of
 from workflows.phases.ready import withdraw
 
 TOLD_ANEW = "drain-told-anew"
 """Histories from before let the activity go on under the rules that it began with."""
+OVERTAKEN = "drain-overtaken"
+"""Histories from before end a drain as they began it, whatever AWS says meanwhile."""
 
 
 async def drain(life: Life) -> Phase:
@@ -39,11 +41,12 @@ async def drain(life: Life) -> Phase:
     step = DrainStep(do="wait")
     while True:
         life.roll_if_due()
+        await _hasten(life)
         call = partial(_drain, life, step)
         cluster = life.state.identity.cluster
         answer = await life.insist(call, leaving(DRAIN, cluster, f"drain {life.state.node_name}"))
         if answer is not None:
-            life.change(left=tuple(dict.fromkeys((*life.state.left, *answer.left)))[:TOLD_OF])
+            life.note_left(answer.left)
         if answer is not None and answer.outcome != "waiting":
             life.change(drain=None)
             await run_hooks(life, "afterDrain")
@@ -91,20 +94,38 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
         # What is given up must not be taken out of service again by a look that was still under way.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     under_way = workflow.start_activity_method(DrainActivities.drain_node, asked, **options)
-    await workflow.wait_condition(
-        lambda: under_way.done() or _rules(life) != rules or holding(life) != hold or bool(drain_held(life))
-    )
+
+    def changed() -> bool:
+        return _rules(life) != rules or holding(life) != hold or bool(drain_held(life))
+
+    await workflow.wait_condition(lambda: under_way.done() or changed() or is_overtaken(life))
+    if not (under_way.done() or changed() or _is_hastened(life)):
+        await workflow.wait_condition(lambda: under_way.done() or changed())
+    told_anew = False
     if not under_way.done():
-        told_anew = _rules(life) != rules and workflow.patched(TOLD_ANEW)
-        if told_anew or holding(life) != hold or _braked(life):
-            under_way.cancel()
+        by_rules = _rules(life) != rules and workflow.patched(TOLD_ANEW)
+        told_anew = by_rules or holding(life) != hold or _braked(life) is not None or _is_hastened(life)
+    if told_anew:
+        under_way.cancel()
     try:
         answer: Drained = await under_way
         return answer
     except ActivityError as error:
-        if is_cancelled_exception(error) and (_rules(life) != rules or holding(life) != hold or drain_held(life)):
+        # What it was cancelled for may be over again by now.
+        if is_cancelled_exception(error) and told_anew:
             return None
         raise
+
+
+def _is_hastened(life: Life) -> bool:
+    return is_overtaken(life) and workflow.patched(OVERTAKEN)
+
+
+async def _hasten(life: Life) -> None:
+    """AWS leaves less time by now than what the node was drained for."""
+    if _is_hastened(life):
+        await overtake(life)
+        go_on(life)
 
 
 def _braked(life: Life) -> DrainStep | None:

@@ -19,7 +19,7 @@ from model.kinds.hook_rules import Hook
 from model.steps import Report
 from policy.hook_rules import hooks_of
 from policy.hook_words import is_at_one, job_name, key_of, subject, title, words
-from policy.hooks import HookStep, begun, bound, decide_hooks, ended, follows, passed, run_of, time_left
+from policy.hooks import HookStep, begun, bound, decide_hooks, ended, follows, passed, run_of, stopped, time_left
 from workflows import measures
 from workflows.interruptible import answered
 from workflows.life import Life
@@ -113,13 +113,16 @@ async def _run(life: Life, point: Point, step: HookStep, hook: Hook, stops: Stop
         if is_cancelled_exception(error):
             raise
         answer = HookAnswer(outcome="failed", why=str(error.cause or error))
-    if answer is not None:
+    if answer is not None and answer.outcome is None:
+        life.change(hooks=stopped(life.state.hooks, point, hook.name, answer))
+    elif answer is not None:
         await _record(life, point, hook, answer)
 
 
 async def _hook(life: Life, point: Point, hook: Hook, key: str, stops: Stops, options: Any) -> HookAnswer | None:
     """None where it has to be told anew, or is to be stopped."""
     known, left = _basis(life, point, hook.name), time_left(life.state, point, hook, life.now)
+    run = run_of(life.state.hooks, point, hook.name)
 
     def other() -> bool:
         return _basis(life, point, hook.name) != known or bool(stops(life))
@@ -132,6 +135,7 @@ async def _hook(life: Life, point: Point, hook: Hook, key: str, stops: Stops, op
         job=job_name(key, hook.name) if hook.job else "",
         seconds=left.total_seconds(),
         since=life.state.hooks.since,
+        begun=run.begun if run else 0,
         keep=known.keep,
     )
     options = {**options, "start_to_close_timeout": left + _BEYOND}

@@ -16,7 +16,6 @@ from model.drains import DrainState, PodsHeld
 from model.interruptions import Notice, Notices
 from model.lifecycle import ENDING, ClaimState, Phase
 from model.remembered import NoticesTold
-from model.steps import TOLD_OF
 from policy.interruption import (
     ACTING,
     Interrupted,
@@ -26,6 +25,7 @@ from policy.interruption import (
     expected_back,
     held_pods,
     overrides,
+    overtaking,
 )
 from policy.interruption_words import due, told
 from policy.notices import noted, recalled, settled, written
@@ -47,8 +47,7 @@ def note_notices(life: Life, told: Notices) -> None:
         if notices != life.state.notices:
             life.change(notices=notices)
             settle(life)
-        if told.left:
-            life.change(left=tuple(dict.fromkeys((*life.state.left, *told.left)))[:TOLD_OF])
+        life.note_left(told.left)
 
 
 def settle(life: Life) -> None:
@@ -92,7 +91,6 @@ async def leave(life: Life) -> Phase:
     """The NodeClaim is deleted by its drain; what a policy holds back of its pods keeps it until then."""
     verdict = decide_interruption(life.state, life.now)
     life.change(disruption=verdict.reason, interrupted=verdict.key)
-    measures.count_disrupted(life.state, verdict.reason)
     if life.state.phase is Phase.REGISTRATION:
         await disrupt(life, reason=verdict.reason)
         return Phase.TERMINATION
@@ -187,6 +185,20 @@ def forced(life: Life) -> bool:
     """The drain is for an event that asks nobody: neither a pause nor a budget that holds a pod ends it."""
     event = drained_for(life.state)
     return event is not None and decide_event(life.state, event, life.now).do in ACTING
+
+
+def is_overtaken(life: Life) -> bool:
+    return overtaking(life.state, life.now) is not None
+
+
+async def overtake(life: Life) -> None:
+    """The drain goes on for what came last; why the node goes stays what it was."""
+    verdict = overtaking(life.state, life.now)
+    assert verdict is not None
+    if verdict.do == "terminate":
+        # First: what could not be written is tried again by the drain's next beginning.
+        await disrupt(life, reason=verdict.reason, at_once=True)
+    life.change(interrupted=verdict.key)
 
 
 def go_on(life: Life) -> None:

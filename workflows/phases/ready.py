@@ -20,7 +20,6 @@ from policy.expiry import expiry_of
 from policy.hook_rules import keeps as hooks_keep
 from policy.interruption import decide_interruption
 from policy.ready import EMPTY, EXPIRED, INTERRUPTED, PERMIT, Verdict, decide_ready, drain_rules
-from workflows import measures
 from workflows.decision_measures import count_empty
 from workflows.interruptible import answered
 from workflows.life import Life
@@ -177,8 +176,6 @@ async def _disrupt(life: Life, verdict: Verdict) -> bool:
         life.change(disruption=reason, drain=DrainState(keep=True) if keep else None, marked=False)
         if verdict.why == EMPTY:
             count_empty(life.state.identity.pool)
-        if event:
-            measures.count_disrupted(life.state, reason)
         return True
     life.change(marked=False)
     await withdraw(life)

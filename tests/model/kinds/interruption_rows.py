@@ -21,6 +21,7 @@ ALLOWED: Final = {
 NEEDS: Final[dict[str, Any]] = {"window": {"windows": [WINDOW]}}
 OF_TIME: Final = {"lead": "1h", "windows": [WINDOW], "deadline": "24h", "fallback": "notify", "voluntary": True}
 TAKE_TIME: Final = [kind for kind, actions in ALLOWED.items() if "window" in actions]
+WAITS: Final = ("deferUntilEventStart", "window", "waitForApproval")
 COME_BACK: Final = ("scheduledChange", "instanceStopping")
 
 
@@ -76,6 +77,59 @@ ROWS: tuple[Row, ...] = (
             no(f"{kind}: no window", "at least 1", interruption=_of(kind, windows=[])),
             no(f"{kind}: 21 windows", "at most 20", interruption=_of(kind, windows=[WINDOW] * 21)),
         )
+    ),
+    *(
+        ok(
+            f"{kind}: {action} under budget, with a lead",
+            interruption=_of(kind, action=action, lead="1h", voluntary=True, **NEEDS.get(action, {})),
+        )
+        for kind in TAKE_TIME
+        for action in ("drain", *WAITS)
+        if action in ALLOWED[kind]
+    ),
+    *(
+        row
+        for kind in TAKE_TIME
+        for action in ALLOWED[kind]
+        if action not in ("drain", *WAITS)
+        for row in (
+            ok(f"{kind}: {action} under no budget", interruption=_of(kind, action=action, voluntary=False)),
+            no(
+                f"{kind}: {action} under budget",
+                "voluntary is for drains",
+                interruption=_of(kind, action=action, voluntary=True),
+            ),
+            no(f"{kind}: {action} with a lead", "lead is for", interruption=_of(kind, action=action, lead="1h")),
+        )
+    ),
+    *(
+        no(
+            f"{kind}: {action} in windows",
+            "windows is for",
+            interruption=_of(kind, action=action, windows=[WINDOW]),
+        )
+        for kind in TAKE_TIME
+        for action in ALLOWED[kind]
+        if action not in ("window", "stopStart")
+    ),
+    *(
+        no(f"{kind}: a drain with a lead, {name}", "lead is for", interruption=_of(kind, action="drain", **said))
+        for kind in TAKE_TIME
+        for name, said in (("at once", {"lead": "1h"}), ("of no budget", {"lead": "1h", "voluntary": False}))
+    ),
+    ok(
+        "stopped and started in windows, with a lead",
+        interruption=_of("scheduledChange", action="stopStart", windows=[WINDOW], lead="1h"),
+    ),
+    no(
+        "stopped and started under budget",
+        "stopStart asks no budget: write action drain",
+        interruption=_of("scheduledChange", action="stopStart", windows=[WINDOW], voluntary=True),
+    ),
+    no(
+        "workloads that wait for a person in windows",
+        "windows is for action window",
+        interruption={"workloads": [WORKLOAD | {"windows": [WINDOW]}]},
     ),
     *(
         row

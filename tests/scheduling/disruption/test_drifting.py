@@ -4,7 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from model.disruption import Allowances, Command, Decision
-from tests.scheduling.builders import NOW, kind, pod, pods, types_of
+from model.facts import PodFact, SpreadConstraint
+from model.labels import ZONE
+from tests.scheduling.builders import NOW, expressions, kind, pod, pods, types_of
 from tests.scheduling.disruption.fleet import Fleet, pool
 
 OLD: dict[str, Any] = {"drifted": "NodePoolDrifted"}
@@ -13,6 +15,12 @@ NEVER = {"consolidate_after": "Never"}
 
 def since(**ago: float) -> dict[str, Any]:
     return {**OLD, "drifted_at": NOW - timedelta(**ago)}
+
+
+def web(number: int, *, spread: bool = True) -> PodFact:
+    """One of an app whose pods are spread over zones."""
+    even = SpreadConstraint(key=ZONE, max_skew=1, selector=expressions("app In web"))
+    return pod(f"web-{number}", labels={"app": "web"}, spreads=(even,) if spread else ())
 
 
 def drifting(found: Decision) -> list[Command]:
@@ -82,6 +90,31 @@ def test_two_commands_do_not_use_the_same_room() -> None:
     fleet.node("a", "m.large", pod(), **since(hours=2)).node("b", "m.large", pod(), **OLD)
     first, second = drifting(fleet.decide())
     assert first.moves[0].target == "o" and len(second.replacements) == 1
+
+
+def test_pods_are_spread_over_the_zones_of_nodes_that_are_still_to_be_bought_too() -> None:
+    fleet = Fleet(pool(**NEVER)).node("stays", "m.2xlarge", *(web(number) for number in range(3)), zone="a")
+    fleet.node("old", "m.large", web(3), web(4), zone="b", **since(hours=2))
+    fleet.node("young", "m.large", web(5), zone="b", **since(hours=1))
+    first, *others = drifting(fleet.decide())
+    assert first.nodes == ("old",) and {one.target for one in first.moves} == {""}
+    assert not [one for command in others for one in command.moves if one.target == "stays"]
+
+
+def test_a_zone_that_only_a_node_to_be_bought_is_in_is_one_to_spread_over() -> None:
+    fleet = Fleet(kinds=(kind("m.large", cpu=4, memory=16),))
+    fleet.node("old", "m.large", pod(cpu=3, selector={ZONE: "c"}), zone="c", **since(hours=2))
+    fleet.node("one", "m.large", web(0), zone="a").node("other", "m.large", web(1), zone="b")
+    assert [one.nodes for one in fleet.decide().commands] == [("old",)]
+
+
+def test_where_a_pod_that_counts_may_come_to_any_zone_those_that_count_it_wait() -> None:
+    fleet = Fleet(pool(**NEVER)).node("old", "m.2xlarge", web(0, spread=False), zone="a", **since(hours=2))
+    fleet.node("young", "m.2xlarge", web(1), web(2), zone="b", **since(hours=1))
+    found = fleet.decide()
+    assert [one.nodes for one in drifting(found)] == [("old",)]
+    (said,) = next(one.rejected for one in found.nodes if one.claim == "young")
+    assert "pod default/web-0 counts for these pods, and it is not known yet where its new node will be" in said
 
 
 def test_a_drifted_node_that_is_empty_goes_as_an_empty_one_where_the_pool_consolidates() -> None:

@@ -10,7 +10,7 @@ from model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
 from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
 from model.plans import Plan
 from scheduling.priced.topology import Census
-from scheduling.state import PlanSettings
+from scheduling.settings import PlanSettings
 from tests.scheduling.builders import (
     COMMON,
     World,

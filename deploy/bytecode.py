@@ -1,0 +1,32 @@
+"""The byte code of the image: what a start would else compile each time, since the image cannot be written to.
+
+python:slim ships its standard library without. The Dockerfile runs this and copies the folder that Python is told of by
+`PYTHONPYCACHEPREFIX`. What is in an image does not change, so the sources are not looked at again.
+"""
+
+import sys
+import sysconfig
+from compileall import compile_dir
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from re import compile as pattern
+from typing import Final
+
+TESTS: Final = r"/(test|tests|idle_test)/"
+"""Some are wrong on purpose; nothing imports them."""
+
+
+def write(environment: Path, goal: Path) -> bool:
+    """Of the modules of an environment and of this interpreter's library, into `goal`; False when one cannot be."""
+    sys.pycache_prefix = str(goal)
+    library = sysconfig.get_path("stdlib")
+    return _compiled(environment, TESTS) and _compiled(Path(library), f"{TESTS}|/site-packages/")
+
+
+def _compiled(folder: Path, left_out: str) -> bool:
+    mode = PycInvalidationMode.UNCHECKED_HASH
+    return bool(compile_dir(folder, quiet=1, force=True, rx=pattern(left_out), invalidation_mode=mode))
+
+
+if __name__ == "__main__":
+    sys.exit(not write(Path(sys.argv[1]), Path(sys.argv[2])))

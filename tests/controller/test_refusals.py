@@ -1,0 +1,57 @@
+"""What Temporal says no with becomes one line that says what to do; a namespace that is not there is told from a
+workflow that is not."""
+
+import pytest
+from google.protobuf.any_pb2 import Any
+from temporalio.api.common.v1 import GrpcStatus
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure
+from temporalio.service import RPCError, RPCStatusCode
+
+from controller.refusals import lacks_namespace, refusal
+
+MISSING = RPCStatusCode.NOT_FOUND
+
+
+def status(detail: NamespaceNotFoundFailure | NotFoundFailure) -> bytes:
+    packed = Any()
+    packed.Pack(detail)
+    return GrpcStatus(code=MISSING, details=[packed]).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "raw", "lacks"),
+    [
+        ("Namespace prod is not found.", MISSING, b"", True),
+        ("prod: not here", MISSING, status(NamespaceNotFoundFailure(namespace="prod")), True),
+        ("workflow not found for ID: prod/nodepool/namespace", MISSING, status(NotFoundFailure()), False),
+        ("namespace rate limit exceeded", RPCStatusCode.RESOURCE_EXHAUSTED, b"", False),
+    ],
+)
+def test_which_refusal_is_about_a_namespace_that_is_not_there(
+    message: str, code: RPCStatusCode, raw: bytes, lacks: bool
+) -> None:
+    assert lacks_namespace(RPCError(message, code, raw)) == lacks
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "said"),
+    [
+        (
+            MISSING,
+            "Namespace prod is not found.",
+            "temporal operator namespace create --namespace prod --retention 30d",
+        ),
+        (
+            RPCStatusCode.PERMISSION_DENIED,
+            "Request unauthorized.",
+            "Request unauthorized; see whether the name is right",
+        ),
+        (RPCStatusCode.UNAVAILABLE, "error trying\nto connect", "error trying to connect; see whether it is up"),
+        (RPCStatusCode.RESOURCE_EXHAUSTED, "rate limit", "wait a minute"),
+        (RPCStatusCode.INVALID_ARGUMENT, "TenureOverdue is unknown", "unknown; `tenure doctor` says"),
+        (RPCStatusCode.INTERNAL, "", "INTERNAL; `tenure doctor` says"),
+    ],
+)
+def test_each_refusal_is_one_line_with_the_next_step(code: RPCStatusCode, message: str, said: str) -> None:
+    line = refusal(RPCError(message, code, b""), namespace="prod", address="temporal:7233")
+    assert said in line and "Temporal at temporal:7233" in line and "\n" not in line

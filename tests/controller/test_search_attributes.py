@@ -1,0 +1,150 @@
+"""The worker's search attributes: what is missing is made, and who may not make it is told what to do."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import pytest
+from structlog.testing import capture_logs
+from temporalio.api.operatorservice.v1 import (
+    AddSearchAttributesRequest,
+    ListSearchAttributesRequest,
+    ListSearchAttributesResponse,
+)
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from controller.doctor import _attributes
+from controller.rebuild import Rebuild
+from controller.search_attributes import KINDS, how_to_make, listed, register_attributes
+from model.faults import BadInput
+from workflows import attributes
+
+ABSENT = RPCError("Namespace prod is not found.", RPCStatusCode.NOT_FOUND, b"")
+AWAY = RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
+DENIED = RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
+UNKNOWN = RPCError("unknown service OperatorService", RPCStatusCode.UNIMPLEMENTED, b"")
+THERE = RPCError("already exists", RPCStatusCode.ALREADY_EXISTS, b"")
+FULL = RPCError("cannot have more than 10 search attribute of type Keyword", RPCStatusCode.INVALID_ARGUMENT, b"")
+WHOLE: Final[dict[str, int]] = {name: KINDS[kind] for name, kind in attributes.ALL.items()}
+
+
+def without(*names: str) -> dict[str, int]:
+    return {name: kind for name, kind in WHOLE.items() if name not in names}
+
+
+class Namespace:
+    """`there`: what is listed, or why it is not; `add`: what is said to whoever makes one."""
+
+    def __init__(self, there: Mapping[str, int] | RPCError, add: RPCError | None = None) -> None:
+        self._there, self._add = there, add
+        self.made: list[str] = []
+
+    @property
+    def client(self) -> Client:
+        return cast(Client, SimpleNamespace(namespace="prod", operator_service=self))
+
+    async def list_search_attributes(self, request: ListSearchAttributesRequest) -> ListSearchAttributesResponse:
+        assert request.namespace == "prod"
+        if isinstance(self._there, RPCError):
+            raise self._there
+        return ListSearchAttributesResponse(custom_attributes=cast(Any, self._there))
+
+    async def add_search_attributes(self, request: AddSearchAttributesRequest) -> None:
+        self.made += request.search_attributes
+        if self._add is not None:
+            raise self._add
+
+
+async def refused(namespace: Namespace) -> str:
+    with pytest.raises(BadInput) as wrong:
+        await register_attributes(namespace.client)
+    assert "TEMPORAL_NAMESPACE='prod'" in wrong.value.message
+    return wrong.value.message
+
+
+async def test_where_all_are_there_nothing_is_made_so_that_no_rights_are_needed() -> None:
+    namespace = Namespace(WHOLE, add=DENIED)
+    await register_attributes(namespace.client)
+    assert namespace.made == []
+
+
+async def test_what_is_missing_alone_is_made_and_another_worker_may_be_first() -> None:
+    for add in (None, THERE):
+        namespace = Namespace(without("TenurePhase", "TenurePaused"), add)
+        await register_attributes(namespace.client)
+        assert namespace.made == ["TenurePhase", "TenurePaused"]
+
+
+@pytest.mark.parametrize("add", [DENIED, UNKNOWN])
+async def test_who_may_not_make_what_is_missing_is_told_its_names_and_both_commands(add: RPCError) -> None:
+    said = await refused(Namespace(without("TenurePhase", "TenurePrice"), add))
+    assert "search attributes are missing (TenurePhase, TenurePrice)" in said and add.message in said
+    own = "search-attribute create --namespace prod --name TenurePhase --type Keyword --name TenurePrice --type Double"
+    assert f"temporal operator {own};" in said
+    cloud = "--namespace prod --search-attribute TenurePhase=Keyword --search-attribute TenurePrice=Double"
+    assert said.endswith(f"tcld namespace search-attributes add {cloud}")
+
+
+@pytest.mark.usefixtures("plain_log")
+@pytest.mark.parametrize("refusal", [DENIED, UNKNOWN])
+async def test_where_neither_looking_nor_making_is_allowed_a_warning_says_so_and_it_goes_on(refusal: RPCError) -> None:
+    namespace = Namespace(refusal, add=refusal)
+    with capture_logs() as logged:
+        await register_attributes(namespace.client)
+    [warning] = [one for one in logged if one["log_level"] == "warning"]
+    assert "not known" in warning["event"] and warning["todo"] == how_to_make("prod", attributes.ALL)
+    assert len(namespace.made) == 1, "one refusal says it all"
+
+
+@pytest.mark.parametrize("add", [None, THERE])
+async def test_who_may_make_them_and_not_look_tries_each(add: RPCError | None) -> None:
+    namespace = Namespace(DENIED, add)
+    await register_attributes(namespace.client)
+    assert namespace.made == list(attributes.ALL)
+
+
+async def test_a_namespace_that_is_not_there_is_said_to_be_missing_and_no_attribute() -> None:
+    said = await refused(Namespace(ABSENT, add=ABSENT))
+    assert "Temporal has none of this name" in said and "search-attribute" not in said
+    assert "temporal operator namespace create --namespace prod --retention 30d" in said
+
+
+@pytest.mark.parametrize(("there", "add"), [(AWAY, AWAY), (without("TenurePhase"), FULL)])
+async def test_any_other_fault_is_named_with_who_knows_more(there: Mapping[str, int] | RPCError, add: RPCError) -> None:
+    said = await refused(Namespace(there, add))
+    assert add.message in said and "tenure doctor" in said
+
+
+@pytest.mark.usefixtures("plain_log")
+async def test_one_of_another_type_is_warned_of_and_not_made_again() -> None:
+    namespace = Namespace(WHOLE | {"TenurePhase": KINDS["Bool"]})
+    with capture_logs() as logged:
+        await register_attributes(namespace.client)
+    assert namespace.made == [] and [one["names"] for one in logged] == [["TenurePhase"]]
+
+
+async def test_the_doctor_names_the_commands_for_what_is_missing() -> None:
+    [found] = await _attributes(Namespace(without("TenurePhase")).client, "c")
+    assert found.level == "problem" and found.todo.endswith(how_to_make("prod", ["TenurePhase"]))
+    [found] = await _attributes(Namespace(WHOLE | {"TenurePhase": KINDS["Bool"]}).client, "c")
+    assert found.level == "problem" and found.todo == "give this cluster a namespace of its own"
+    [found] = await _attributes(Namespace(WHOLE).client, "c")
+    assert found.level == "ok"
+
+
+async def test_what_may_not_be_seen_is_told_from_a_fault() -> None:
+    assert await listed(Namespace(DENIED).client) is None
+    with pytest.raises(RPCError):
+        await listed(Namespace(AWAY).client)
+
+
+async def test_a_rebuild_needs_no_more_rights_than_a_worker() -> None:
+    def rebuild(there: Mapping[str, int] | RPCError) -> Rebuild:
+        snapshot = SimpleNamespace(
+            settings=SimpleNamespace(cluster="c", task_queue="c"), telling=lambda _: SimpleNamespace()
+        )
+        return Rebuild(Namespace(there).client, cast(Any, snapshot), frozenset())
+
+    assert await rebuild(UNKNOWN)._attributes() == []
+    assert [one.name for one in await rebuild(without("TenurePhase"))._attributes()] == ["TenurePhase"]

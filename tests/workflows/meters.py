@@ -1,0 +1,50 @@
+"""A meter in the place of a workflow's, for what is counted and measured without one."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from model.lifecycle import ClaimIdentity
+
+BORN = datetime(2026, 3, 1, tzinfo=UTC)
+WHO = ClaimIdentity(cluster="prod", name="a", uid="uid-a", pool="general", created=BORN)
+"""Whose life it is."""
+
+
+class Meter:
+    """Stands for the module `temporalio.workflow`; `time` is what its clock says."""
+
+    def __init__(self) -> None:
+        self.counted: Counter[tuple[Any, ...]] = Counter()
+        self.recorded: dict[tuple[Any, ...], float] = {}
+        self.time = BORN
+
+    def now(self) -> datetime:
+        return self.time
+
+    def upsert_search_attributes(self, updates: Any) -> None:
+        """What a life shows is not looked at here."""
+
+    def set_current_details(self, text: str) -> None:
+        """Nor this."""
+
+    def metric_meter(self) -> "Meter":
+        return self
+
+    def create_counter(self, name: str, described: str) -> Any:
+        counted = self.counted
+
+        class Found:
+            def add(self, value: int, labels: dict[str, str]) -> None:
+                counted[name, *sorted(labels.items())] += value
+
+        return Found()
+
+    def create_histogram_float(self, name: str, described: str, unit: str) -> Any:
+        recorded = self.recorded
+
+        class Found:
+            def record(self, value: float, labels: dict[str, str]) -> None:
+                recorded[name, *sorted(labels.items())] = value
+
+        return Found()
