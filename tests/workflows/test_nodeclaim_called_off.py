@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
@@ -40,12 +41,19 @@ async def test_what_is_over_again_by_the_time_that_a_drain_hears_of_it_fails_no_
 ) -> None:
     handle = await held_for_a_person(fake, skipping)
     await notice(fake, skipping, handle, "instanceStatus", source="status")
+    await eventually(lambda: _is_stopped(handle))
     await notice(fake, skipping, handle, "instanceStatus", source="status", status="over")
     await eventually(lambda: _drains_again(handle))
     with suppress(RPCError):
         await notice(fake, skipping, handle, "spotInterruption")
     await handle.result()
     assert "db" in {*fake.pods.evicted, *(name for name, _ in fake.pods.forced)}
+
+
+async def _is_stopped(handle: Handle) -> bool:
+    """A drain was asked to end; it hears so by its next heartbeat."""
+    events = (await handle.fetch_history()).events
+    return any(event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED for event in events)
 
 
 async def _drains_again(handle: Handle) -> bool:
