@@ -83,13 +83,13 @@ async def test_a_change_for_one_that_another_has_taken_the_name_of_is_not_made()
 async def test_what_was_read_is_known_for_a_while_and_forgotten_where_nothing_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(objects, "REMEMBERED_FOR", 0.05)
+    monkeypatch.setattr(objects, "REMEMBERED_FOR", 0.5)
     api = Contended()
     known = api.objects
     await known.get("c")
     await known.change("c", theirs_and_one)
     assert api.reads == 1
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(1.5)
     await known.change("c", theirs_and_one)
     assert api.reads == 2
 
