@@ -19,6 +19,7 @@ from activities.lives import Lives
 from activities.ports import Claims, Events, Fleet, Instances, LaunchFacts, Machines, NodeClasses
 from activities.reading import claim_of
 from activities.several import each
+from activities.writing import launch_shown
 from model import labels
 from model.catalogue import UnavailableOffering
 from model.faults import Fault, TryLater
@@ -124,11 +125,13 @@ class LaunchActivities:
     @activity.defn
     @faults_mapped
     async def refuse_group(self, refused: GroupRefused) -> None:
-        """The group's last word to members that get nothing: each is told why."""
-        result = LaunchRefused(reason=refused.reason, message=refused.message, final=refused.final)
+        """The group's last word to members that get nothing: each is told why. One that shows an instance is told
+        of that."""
+        nothing = LaunchRefused(reason=refused.reason, message=refused.message, final=refused.final)
         async with heartbeating():
             members = [Member(name=one.name, uid=one.uid) for one in refused.members]
             for claim in await self._handing_out.found(members):
+                result = launch_shown(claim) if claim.status.provider_id else nothing
                 await self._lives.answered(claim, GroupAnswered(group_id=refused.group_id, result=result))
 
     async def _launch(self, group: LaunchGroup, *, tell: bool) -> GroupOutcome:

@@ -195,14 +195,24 @@ class Planning:
             try:
                 made = await self._claims.create(wanted)
             except Fault as fault:
-                log.error("NodeClaim not created", name=name, fault=str(fault))
-                return None
+                there = await self._made_unheard(name) if fault.retryable else None
+                if there is None:
+                    log.error("NodeClaim not created", name=name, fault=str(fault))
+                    return None
+                made = there
             self._births.count(made)
             self._caches.expect(claim_fact(made.to_object()))
             return made
 
         made = await each(planned, create)
         return [claim for claim in made if claim is not None]
+
+    async def _made_unheard(self, name: str) -> NodeClaim | None:
+        """One whose creation had no answer: without a launch group it would wait for one until its launch deadline."""
+        try:
+            return await self._claims.get(name)
+        except Fault:
+            return None
 
     def _zones_of(self, node_class: str) -> list[str]:
         known = self._caches.node_classes.get(node_class)

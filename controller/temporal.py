@@ -86,12 +86,14 @@ def anywhere() -> str:
 async def start_singletons(
     temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", only: Collection[str] = ()
 ) -> None:
-    """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `events`: the queue of EC2's, which
-    the last one is told of also when it runs. `only`: those of these ids."""
+    """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `window` and `events`, the queue of
+    EC2's, are told also to one that runs. `only`: those of these ids."""
     named: dict[str, Any] = {"start_signal": "queue_named", "start_signal_args": [QueueNamed(queue=events)]}
+    opened: dict[str, Any] = {"start_signal": "window_set", "start_signal_args": [window]}
+    pods = ProvisioningState(cluster=cluster, window=window)
     starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         ids.watch(cluster): (WatchWorkflow.run, cluster, {}),
-        ids.provisioning(cluster): (ProvisioningWorkflow.run, ProvisioningState(cluster=cluster, window=window), {}),
+        ids.provisioning(cluster): (ProvisioningWorkflow.run, pods, opened),
         ids.cluster(cluster): (ClusterWorkflow.run, DisruptionState(cluster=cluster), {}),
         ids.interruption(cluster): (InterruptionWorkflow.run, InterruptionState(cluster=cluster, queue=events), named),
     }

@@ -6,7 +6,7 @@ repeated activity repeats the call and gets the same instances.
 
 import hashlib
 import json
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -75,6 +75,10 @@ class Launched(Message):
     image_id: str
     price: float = 0.0
     """US dollars an hour as it was launched; 0 where that is not known."""
+
+
+DELETED: Final = "NodeClaimDeleted"
+"""Why a NodeClaim that was deleted before its launch gets no instance."""
 
 
 class LaunchRefused(Message):

@@ -5,7 +5,7 @@ attempt, with a token of its own: at once where other offerings are left, after 
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from math import ceil
 from typing import Any
@@ -16,7 +16,7 @@ from temporalio.exceptions import ActivityError
 from activities.launching import LaunchActivities
 from model.catalogue import UnavailableOffering
 from model.coordination import ProvisioningState
-from model.launches import GroupOutcome, LaunchGroup, LaunchPrepared, LaunchRefused, LaunchRequest, Member
+from model.launches import DELETED, GroupOutcome, LaunchGroup, LaunchPrepared, LaunchRefused, LaunchRequest, Member
 from model.marks import latest
 from model.observations import Joining
 from model.plans import LaunchDraft
@@ -26,12 +26,17 @@ from workflows.options import CREATE_FLEET, PATCH, PREPARE, launch_options, name
 MOST_ATTEMPTS = 10
 """Each leaves out what the ones before were refused."""
 GATHER = timedelta(seconds=1)
-"""No further NodeClaim that no plan made came for so long: those that did launch."""
+"""No further NodeClaim that no plan made came for so long, or for as long as a batch of pods is waited for: those that
+did launch."""
+BY_WINDOW = "gathered-by-window"
+"""Histories from before waited for a second at a time, whatever the window."""
 MOST_IN_GROUP = 500
 MOST_FAILURES = 20
 """About a quarter of an hour; NodeClaims are given up at their launch deadline long before."""
 PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(seconds=60)
+LEFT = "told-of-being-left-out"
+"""Histories from before let a member that was deleted before its launch wait for its launch deadline."""
 _GONE = "NodeClaimGone"
 _AT_ONCE = "LaunchTemplateNotFound"
 
@@ -77,12 +82,13 @@ class LaunchGroups:
 
     async def _gather(self) -> None:
         """Until none came for a moment, or the longest time that a batch may take is over, counted in moments."""
-        known = -1
-        for _ in range(max(1, ceil(self._state().window.longest / GATHER))):
+        known, window = -1, self._state().window
+        pause = window.idle if window.idle > GATHER and workflow.patched(BY_WINDOW) else GATHER
+        for _ in range(max(1, ceil(window.longest / pause))):
             if len(self._state().joining) <= known:
                 break
             known = len(self._state().joining)
-            await workflow.sleep(GATHER, summary="NodeClaims that no plan made")
+            await workflow.sleep(pause, summary="NodeClaims that no plan made")
         joining = self._state().joining
         self._change(joining=())
         alike: dict[str, list[Joining]] = {}
@@ -120,6 +126,7 @@ class LaunchGroups:
             except ActivityError as error:
                 prepared = Prepared(preparation=_failed(error))
             members = draft.members if prepared.members is None else prepared.members
+            await self._leave(draft, [one for one in draft.members if one not in members])
             match prepared.preparation:
                 case LaunchPrepared(request=request):
                     return self._frozen(draft.model_copy(update={"members": members}), request)
@@ -177,20 +184,29 @@ class LaunchGroups:
             await workflow.sleep(pause, summary=f"{_called(draft)}: {draft.why}"[:100])
         return draft
 
+    async def _leave(self, draft: LaunchDraft, members: Sequence[Member]) -> None:
+        """Those that go, or have an instance, are told: they wait for the group's word, whatever else they hear."""
+        if members and workflow.patched(LEFT):
+            left = draft.model_copy(update={"members": tuple(members)})
+            await self._tell(left, LaunchRefused(reason=DELETED, message="it was deleted before its launch"))
+
     async def _refuse(self, draft: LaunchDraft, refused: LaunchRefused) -> None:
         """The last word to the members; nothing is said where none is left."""
         if refused.reason != _GONE:
-            told = GroupRefused(
-                group_id=draft.group_id,
-                members=tuple(ClaimRef(name=one.name, uid=one.uid) for one in draft.members),
-                reason=refused.reason,
-                message=refused.message,
-                final=refused.final,
-            )
-            await workflow.execute_activity_method(
-                LaunchActivities.refuse_group, told, **named(PATCH, f"refuse {_called(draft)}: {refused.reason}")
-            )
+            await self._tell(draft, refused)
         self._change(drafts=self._without(draft))
+
+    async def _tell(self, draft: LaunchDraft, refused: LaunchRefused) -> None:
+        told = GroupRefused(
+            group_id=draft.group_id,
+            members=tuple(ClaimRef(name=one.name, uid=one.uid) for one in draft.members),
+            reason=refused.reason,
+            message=refused.message,
+            final=refused.final,
+        )
+        await workflow.execute_activity_method(
+            LaunchActivities.refuse_group, told, **named(PATCH, f"refuse {_called(draft)}: {refused.reason}")
+        )
 
     def _marks(self) -> tuple[UnavailableOffering, ...]:
         return latest(self._state().unavailable, workflow.now())

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.watch import WatchActivities
-from model.coordination import ProvisioningState
+from model.coordination import BatchWindow, ProvisioningState
 from model.learnt import Learnt, LearntSeen
 from model.marks import latest
 from model.observations import DemandSeen, Joining, MarksSeen
@@ -66,6 +66,11 @@ class ProvisioningWorkflow:
     @workflow.signal(description="From the watch: what nodes have shown of their machines")
     def learnt(self, seen: LearntSeen) -> None:
         self._change(kept=self._state.kept.after(seen, workflow.now()))
+
+    @workflow.signal(description="From a worker at its start: how long a batch of pods stays open")
+    def window_set(self, window: BatchWindow) -> None:
+        """A worker started; its settings are newer than those of workers before it."""
+        self._change(window=window)
 
     @workflow.query(description="What nodes have shown of their machines, for launches")
     def machines(self) -> Learnt:

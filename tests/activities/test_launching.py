@@ -8,6 +8,7 @@ from temporalio.exceptions import ApplicationError
 from model.faults import TryLater
 from model.kinds import EC2NodeClass
 from model.launches import (
+    DELETED,
     FleetAnswer,
     FleetError,
     GroupOutcome,
@@ -328,6 +329,15 @@ async def test_a_refused_group_tells_every_member_that_is_still_there(scene: Sce
     await performed(scene.launching.refuse_group, asked)
     assert set(scene.lives.told) == {"uid-a"}
     assert scene.lives.told["uid-a"].result == LaunchRefused(reason="NodeClassNotReady", message="no subnets")
+
+
+async def test_what_a_nodeclaim_shows_already_stands_whatever_is_refused(scene: Scene) -> None:
+    scene.claims.add("a")
+    scene.claims.give("a", provider_id="aws:///us-west-2a/i-1")
+    asked = GroupRefused(group_id="g", members=(ClaimRef(name="a", uid="uid-a"),), reason=DELETED)
+    await performed(scene.launching.refuse_group, asked)
+    result = scene.lives.told["uid-a"].result
+    assert isinstance(result, Launched) and result.provider_id == "aws:///us-west-2a/i-1"
 
 
 def members(*names: str) -> tuple[Member, ...]:

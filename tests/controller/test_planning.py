@@ -32,6 +32,7 @@ class Claims(FakeClaims):
     def __init__(self) -> None:
         super().__init__()
         self.refusals = 0
+        self.answers_lost = 0
 
     async def create(self, claim: NodeClaim) -> NodeClaim:
         if self.refusals:
@@ -40,6 +41,9 @@ class Claims(FakeClaims):
         made = claim.to_object()
         made["metadata"] |= {"uid": f"uid-{claim.name}", "creationTimestamp": stamp()}
         self.found.setdefault(claim.name, made)
+        if self.answers_lost:
+            self.answers_lost -= 1
+            raise TryLater("cut off")
         return self._read(claim.name)
 
 
@@ -192,6 +196,15 @@ async def test_a_claim_that_could_not_be_created_is_planned_again(stage: Stage) 
     assert (await stage.plan("plan-1")).created == 0
     assert stage.nominations.of("uid-p0") is None
     assert (await stage.plan("plan-2")).created == 1
+
+
+async def test_a_claim_whose_creation_had_no_answer_is_launched(stage: Stage) -> None:
+    stage.want(3)
+    stage.claims.answers_lost = 1
+    outcome = await stage.plan("plan-1")
+    (name,) = stage.claims.found
+    assert [member.name for draft in outcome.drafts for member in draft.members] == [name]
+    assert stage.nominations.of("uid-p0")
 
 
 async def test_what_nothing_can_be_bought_for_is_said_on_the_pod(stage: Stage) -> None:

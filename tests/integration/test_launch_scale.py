@@ -42,7 +42,7 @@ async def test_claims_that_somebody_makes_for_a_pool_at_once_launch_together(pro
         await each(names, lambda name: make(scene, name, pool=scene.name))
         before = calls(product)
         # The worker of a busy machine is told of the last ones long after the first.
-        await product.work(BATCH_MAX_DURATION="2m")
+        await product.work(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
         await eventually(lambda: launched_once(scene, LAUNCHES), seconds=PATIENCE)
         made = calls(product) - before
         assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"

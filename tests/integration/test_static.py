@@ -13,7 +13,9 @@ from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, names, reason
 from tests.scenarios.acts import go_on, kill
 
-STATIC = Act("static", settings={"FEATURE_GATES": "StaticCapacity=true"}, between=(kill, go_on))
+STATIC = Act(
+    "static", settings={"FEATURE_GATES": "StaticCapacity=true", "BATCH_IDLE_DURATION": "5s"}, between=(kill, go_on)
+)
 
 
 @STATIC.scenario

@@ -12,13 +12,13 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.coordination import ProvisioningState
+from model.coordination import BatchWindow, ProvisioningState
 from model.faults import BadInput, TryLater
 from model.labels import LAUNCH_GROUP, NODEPOOL
 from model.launches import Member
 from model.lifecycle import Phase
 from model.messages import Pause, Resume
-from model.observations import DemandSeen, NodeClassSeen, PoolSeen
+from model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import World
 from tests.replay.away_path import nodeclaim_away
@@ -325,6 +325,21 @@ async def provisioning_refused(fake: World, skipping: WorkflowEnvironment) -> Ru
     return {"": handle}
 
 
+async def provisioning_left_out(fake: World, skipping: WorkflowEnvironment) -> Runs:
+    """A member was deleted before its launch; one that no plan made waits as long as a batch of pods stays open."""
+    async with fake.planning():
+        handle = await planned(fake, skipping, "a")
+        fake.claims.give("a", deleting=True)
+        life = await fake.start((await fake.claims.list())[0])
+        await life.result()
+        await handle.signal(ProvisioningWorkflow.window_set, BatchWindow(idle=timedelta(seconds=3)))
+        fake.claims.add("b", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
+        wish = Joining(name="b", uid="uid-b", pool="default", node_class="default", alike="x")
+        await handle.signal(ProvisioningWorkflow.join, wish)
+        await in_time(skipping, lambda: has_instance(fake, "b"), seconds=2)
+    return {"": handle, "life": life}
+
+
 async def provisioning_without_host(fake: World, skipping: WorkflowEnvironment) -> Runs:
     handle = await planned(fake, skipping, "a")
     await skipping.sleep(timedelta(seconds=20))
@@ -400,6 +415,7 @@ PATHS: dict[str, Path] = {
         nodeclaim_not_ready,
         nodeclaim_not_ready_long,
         provisioning_refused,
+        provisioning_left_out,
         provisioning_without_host,
         nodeclass_life,
         watch_handed_on,
@@ -439,8 +455,8 @@ async def overdue(handle: WorkflowHandle[NodeClaimWorkflow, Any]) -> bool:
     return (await handle.query(NodeClaimWorkflow.state)).overdue
 
 
-async def has_instance(fake: World) -> bool:
-    return bool(fake.claims.found.get("a", {}).get("status", {}).get("providerID"))
+async def has_instance(fake: World, name: str = "a") -> bool:
+    return bool(fake.claims.found.get(name, {}).get("status", {}).get("providerID"))
 
 
 async def no_claims(fake: World) -> bool:

@@ -13,6 +13,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from activities.launching import LaunchActivities
 from model import labels
 from model.launches import (
+    DELETED,
     GroupOutcome,
     Launched,
     LaunchGroup,
@@ -44,7 +45,9 @@ async def launch(life: Life) -> Phase:
         return known
     if life.state.refused is None and (life.state.identity.group_id or await _join(life)):
         await _with_its_group(life)
-        if not _answered(life) and life.state.refused is None and (known := await recall(life)):
+        refused = life.state.refused
+        unheard = refused is None or refused.reason == DELETED
+        if life.state.launched is None and unheard and (known := await recall(life)):
             return known
     return await _alone(life)
 
@@ -190,7 +193,7 @@ async def _after(life: Life) -> Phase:
     state = life.state
     if state.launched:
         return Phase.REGISTRATION
-    if life.leaving:
+    if life.leaving or (state.refused and state.refused.reason == DELETED):
         life.change(disruption="Deleted")
     elif state.refused and state.refused.final:
         await give_up(life, reason=state.refused.reason, message=state.refused.message)
