@@ -24,7 +24,15 @@ from model import labels
 from model.catalogue import UnavailableOffering
 from model.faults import Fault, TryLater
 from model.kinds import EC2NodeClass, NodeClaim
-from model.launches import FleetAnswer, GroupOutcome, LaunchGroup, LaunchPrepared, LaunchRefused, Member
+from model.launches import (
+    DELETED,
+    FleetAnswer,
+    GroupOutcome,
+    LaunchGroup,
+    LaunchPrepared,
+    LaunchRefused,
+    Member,
+)
 from model.marks import marks_of
 from model.messages import GroupAnswered
 from model.steps import GroupAsked, GroupRefused, LaunchAsked, Prepared
@@ -130,9 +138,13 @@ class LaunchActivities:
         nothing = LaunchRefused(reason=refused.reason, message=refused.message, final=refused.final)
         async with heartbeating():
             members = [Member(name=one.name, uid=one.uid) for one in refused.members]
-            for claim in await self._handing_out.found(members):
+            found = {claim.uid: claim for claim in await self._handing_out.found(members)}
+            for claim in found.values():
                 result = launch_shown(claim) if claim.status.provider_id else nothing
                 await self._lives.answered(claim, GroupAnswered(group_id=refused.group_id, result=result))
+            for member in members:
+                if refused.reason == DELETED and member.uid not in found:
+                    await self._lives.bereft(member, GroupAnswered(group_id=refused.group_id, result=nothing))
 
     async def _launch(self, group: LaunchGroup, *, tell: bool) -> GroupOutcome:
         try:

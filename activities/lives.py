@@ -4,9 +4,11 @@ from typing import Protocol
 
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
 
 from model.kinds import NodeClaim
 from model.labels import LAUNCH_GROUP, NODECLASS, NODEPOOL, REPLACES, WHY
+from model.launches import Member
 from model.lifecycle import ClaimIdentity, ClaimState, Deadlines
 from model.messages import GroupAnswered
 
@@ -15,6 +17,8 @@ class Names(Protocol):
     """Ids, queues and attributes of workflows, which belong to `workflows/` and are handed in."""
 
     def workflow_id(self, identity: ClaimIdentity) -> str: ...
+
+    def life_of(self, claim_name: str, uid: str) -> str: ...
 
     def task_queue(self) -> str: ...
 
@@ -57,3 +61,12 @@ class Lives:
             start_signal="answered",
             start_signal_args=[answer],
         )
+
+    async def bereft(self, member: Member, answer: GroupAnswered) -> None:
+        """To one whose NodeClaim is gone: where no workflow is open nobody waits."""
+        life = self._client.get_workflow_handle(self._names.life_of(member.name, member.uid))
+        try:
+            await life.signal("answered", answer)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise

@@ -15,6 +15,9 @@ class Names:
     def workflow_id(self, identity: ClaimIdentity) -> str:
         return ids.nodeclaim(identity.cluster, identity.name, identity.uid)
 
+    def life_of(self, claim_name: str, uid: str) -> str:
+        return ids.nodeclaim(self.cluster, claim_name, uid)
+
     def provisioning_id(self) -> str:
         return ids.provisioning(self.cluster)
 

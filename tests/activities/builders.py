@@ -20,6 +20,7 @@ from activities.replicas import ReplicaActivities
 from activities.termination import TerminationActivities
 from model.kinds import NodeClaim
 from model.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
+from model.launches import Member
 from model.learnt import Learnt
 from model.messages import GroupAnswered
 from model.outcomes import InstanceFacts
@@ -43,6 +44,9 @@ class ToldLives(Lives):
 
     async def answered(self, claim: NodeClaim, answer: GroupAnswered) -> None:
         self.told[claim.metadata.uid] = answer
+
+    async def bereft(self, member: Member, answer: GroupAnswered) -> None:
+        self.told[member.uid] = answer
 
 
 class NothingLearnt:

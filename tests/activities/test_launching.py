@@ -340,6 +340,12 @@ async def test_what_a_nodeclaim_shows_already_stands_whatever_is_refused(scene: 
     assert isinstance(result, Launched) and result.provider_id == "aws:///us-west-2a/i-1"
 
 
+async def test_one_that_was_deleted_before_its_launch_is_told_also_where_its_nodeclaim_is_gone(scene: Scene) -> None:
+    asked = GroupRefused(group_id="g", members=(ClaimRef(name="a", uid="uid-a"),), reason=DELETED)
+    await performed(scene.launching.refuse_group, asked)
+    assert scene.lives.told["uid-a"].result == LaunchRefused(reason=DELETED)
+
+
 def members(*names: str) -> tuple[Member, ...]:
     return tuple(Member(name=name, uid=f"uid-{name}") for name in names)
 

@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from math import ceil
 
 from kube.resources import NODE_CLAIMS
@@ -48,6 +49,20 @@ async def test_claims_that_somebody_makes_for_a_pool_at_once_launch_together(pro
         assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
 
 
+async def test_claims_that_are_deleted_while_others_are_waited_for_are_over_at_once(product: Product) -> None:
+    """Long before their launch deadline, and also those that no finalizer keeps."""
+    async with product.scene("regretted") as scene:
+        await product.work(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
+        names = [f"{scene.name}-{number}" for number in range(2)]
+        for name, kept in zip(names, (True, False), strict=True):
+            await make(scene, name, pool=scene.name, kept=kept)
+        lives = [await eventually(partial(scene.life, name)) for name in names]
+        for name in names:
+            await product.delete(NODE_CLAIMS.path(name))
+        ended = await asyncio.wait_for(asyncio.gather(*(product.lives.outcome(life) for life in lives)), 60)
+        assert [one.reason for one in ended] == ["Deleted", "Deleted"] and scene.launched() == []
+
+
 async def test_under_a_slow_refill_every_claim_launches_once_though_the_worker_is_killed(product: Product) -> None:
     """Claims of a pool, and as many that people made one by one, of which each is a call of its own."""
     async with crowd(product, LAUNCHES // 2) as scene:
@@ -76,9 +91,10 @@ async def crowd(product: Product, pods: int) -> AsyncIterator[Scene]:
         yield scene
 
 
-async def make(scene: Scene, name: str, *, pool: str = "") -> None:
-    """A NodeClaim that no plan made."""
+async def make(scene: Scene, name: str, *, pool: str = "", kept: bool = False) -> None:
+    """A NodeClaim that no plan made. `kept`: by a finalizer, from its birth."""
     manifest = node_claim(name)
+    manifest["metadata"] |= {"finalizers": [labels.TERMINATION_FINALIZER]} if kept else {}
     manifest["metadata"]["labels"] = {labels.NODEPOOL: pool} if pool else {OF_TEST: f"{scene.name}-hand"}
     await scene.make(manifest)
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import pytest
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
@@ -21,7 +21,7 @@ from model.lifecycle import Phase
 from model.observations import DemandSeen, Joining, MarksSeen
 from model.plans import LaunchDraft, PlanOutcome
 from tests.fakes.worker import SHORTLY, World
-from tests.workflows.eventually import eventually, idle, in_phase, in_time, rolled
+from tests.workflows.eventually import Handle, eventually, has_come, idle, in_phase, in_time, rolled
 from workflows import ids
 from workflows.provisioning import ProvisioningWorkflow
 
@@ -130,6 +130,17 @@ async def test_pods_that_lost_their_place_wait_for_no_batch(planning: World, ski
     await eventually(lambda: passes(planning, 1))
 
 
+async def test_a_worker_that_starts_says_how_long_a_batch_stays_open(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await provisioning(planning, patient(planning))
+    await handle.signal(ProvisioningWorkflow.window_set, BatchWindow())
+    began = await skipping.get_current_time()
+    await demand(planning, handle, began)
+    await in_time(skipping, lambda: passes(planning, 1))
+    assert await skipping.get_current_time() - began < timedelta(minutes=5)
+
+
 async def test_older_demand_is_no_new_demand(planning: World, skipping: WorkflowEnvironment) -> None:
     handle = await provisioning(planning, patient(planning))
     now = await skipping.get_current_time()
@@ -161,7 +172,7 @@ async def test_a_group_launches_with_one_call_and_every_member_hears_of_it(
     await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await launched(planning, "a", "b", "c")
     assert len(planning.fleet.calls) == 1 and len(planning.instances.running) == 3
-    assert (await handle.query(ProvisioningWorkflow.state)).groups == ()
+    await eventually(lambda: no_groups(handle))
 
 
 async def test_a_lost_answer_is_asked_for_again_and_doubles_nothing(
@@ -255,9 +266,69 @@ async def test_a_group_without_members_is_over(planning: World, skipping: Workfl
     assert state.drafts == () and state.groups == () and len(planning.fleet.calls) == 1
 
 
-async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_that_are_alike(
+@pytest.mark.parametrize("others", [(), ("b",)])
+@pytest.mark.parametrize("gone", [False, True])
+async def test_a_member_that_was_deleted_before_its_launch_ends_at_once(
+    planning: World, skipping: WorkflowEnvironment, others: tuple[str, ...], gone: bool
+) -> None:
+    """Whether its group is for others too or not, and also where nothing kept its NodeClaim."""
+    draft = await group(planning, skipping, *others, "z")
+    if others:
+        draft = draft.model_copy(update={"joined": True})
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(draft,))]
+    life = await planning.start(claim(planning, "z"))
+    if gone:
+        del planning.claims.found["z"]
+    else:
+        planning.claims.give("z", deleting=True)
+    handle = await provisioning(planning)
+    await demand(planning, handle, await skipping.get_current_time() - timedelta(minutes=1))
+    # No time is skipped while nobody waits for a result.
+    await eventually(lambda: is_over(life))
+    assert (await life.result()).reason == "Deleted"
+    await eventually(lambda: have_instances(planning, *others))
+    assert "z" not in planning.claims.found and len(planning.instances.running) == len(others)
+
+
+async def test_a_member_whose_instance_was_written_down_and_not_told_is_told(
     planning: World, skipping: WorkflowEnvironment
 ) -> None:
+    planning.fleet.error = FleetError(code="UnauthorizedOperation", message="no", reason="Unauthorized")
+    planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
+    life = await planning.start(claim(planning, "a"))
+    handle = await provisioning(planning)
+    began = await skipping.get_current_time()
+    await demand(planning, handle, began - timedelta(minutes=1))
+    await eventually(lambda: waits(handle, "Unauthorized"))
+    planning.claims.give("a", provider_id="aws:///us-west-2a/i-1")
+    await skipping.sleep(timedelta(seconds=15))
+    await launched(planning, "b")
+    await eventually(lambda: has_come(life, Phase.REGISTRATION))
+    assert await skipping.get_current_time() - began < planning.deadlines.launch
+
+
+async def test_claims_of_a_pool_that_no_plan_made_wait_for_each_other_as_long_as_pods_do(
+    planning: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await provisioning(planning)
+    window = BatchWindow(idle=timedelta(seconds=10), longest=timedelta(minutes=1))
+    await handle.signal(ProvisioningWorkflow.window_set, window)
+    born = await skipping.get_current_time()
+    for name in "abc":
+        planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
+        wish = Joining(name=name, uid=f"uid-{name}", pool="default", node_class="default", alike="x")
+        await handle.signal(ProvisioningWorkflow.join, wish)
+        await skipping.sleep(timedelta(seconds=4))
+    await skipping.sleep(timedelta(seconds=20))
+    await eventually(lambda: have_instances(planning, "a", "b", "c"))
+    assert len(planning.fleet.calls) == 1
+
+
+async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_that_are_alike(
+    planning: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are gathered for longer than usual, as a busy machine may take its time to start them."""
+    monkeypatch.setattr("workflows.launch_groups.GATHER", timedelta(seconds=20))
     planning.fleet.gate = asyncio.Event()
     await provisioning(planning)
     born = await skipping.get_current_time()
@@ -265,8 +336,7 @@ async def test_claims_of_a_pool_that_no_plan_made_launch_together_with_those_tha
     for name, alike in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "x")):
         made = planning.claims.add(name, born=born, labels={NODEPOOL: "default"})
         lives.append(await planning.start(made, alike=alike))
-    await skipping.sleep(timedelta(seconds=2))
-    await eventually(lambda: called(planning, 2))
+    await in_time(skipping, lambda: called(planning, 2))
     for life in lives:
         await in_phase(life, Phase.LAUNCH)
     planning.fleet.gate.set()
@@ -407,7 +477,7 @@ async def test_continuing_as_new_waits_for_no_group_and_buys_nothing_twice(
     planning.fleet.gate.set()
     await launched(planning, "a", "b")
     assert len(set(planning.fleet.calls)) == 1 and len(planning.instances.running) == 2
-    assert (await following.query(ProvisioningWorkflow.state)).groups == ()
+    await eventually(lambda: no_groups(following))
 
 
 async def test_a_rebuilt_workflow_goes_on_with_the_drafts_that_it_carries(
@@ -425,6 +495,10 @@ async def launched(fake: World, *names: str) -> None:
         await in_phase(fake.handle(claim(fake, name)), Phase.REGISTRATION)
 
 
+async def is_over(life: Handle) -> bool:
+    return (await life.describe()).status is not WorkflowExecutionStatus.RUNNING
+
+
 async def has_a_life(fake: World, name: str) -> bool:
     """A claim's workflow hears of its instance a moment after the claim shows it."""
     try:
@@ -436,6 +510,10 @@ async def has_a_life(fake: World, name: str) -> bool:
 
 async def have_instances(fake: World, *names: str) -> bool:
     return all("providerID" in fake.claims.found[name]["status"] for name in names)
+
+
+async def no_groups(handle: Provisioning) -> bool:
+    return (await handle.query(ProvisioningWorkflow.state)).groups == ()
 
 
 async def called(fake: World, times: int) -> bool:
