@@ -19,6 +19,8 @@ from tests.fakes.skipping import time_skipping
 from worker import aws_settings, host_settings, main, read_ahead
 
 ROOT = Path(__file__).parents[1]
+NOWHERE = "127.0.0.1:1"
+"""Where nobody answers."""
 
 
 @contextmanager
@@ -28,11 +30,6 @@ def taken() -> Iterator[int]:
         listening.bind(("0.0.0.0", 0))
         listening.listen()
         yield listening.getsockname()[1]
-
-
-def free() -> int:
-    with taken() as port:
-        return port
 
 
 def started(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -66,13 +63,12 @@ async def temporal() -> AsyncIterator[str]:
 
 
 def test_without_temporal_it_says_where_it_looked() -> None:
-    address = f"127.0.0.1:{free()}"
-    assert_one_line(started(TEMPORAL_ADDRESS=address), f"TEMPORAL_ADDRESS='{address}'", "connection refused")
+    assert_one_line(started(TEMPORAL_ADDRESS=NOWHERE), f"TEMPORAL_ADDRESS='{NOWHERE}'", "connection refused")
 
 
 async def test_without_a_cluster_it_says_which_kubeconfig_it_read(temporal: str, tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
-    config.write_text(yaml.safe_dump(kubeconfig(f"http://127.0.0.1:{free()}")))
+    config.write_text(yaml.safe_dump(kubeconfig(f"http://{NOWHERE}")))
     assert_one_line(
         started(TEMPORAL_ADDRESS=temporal, KUBECONFIG=str(config)),
         f"KUBECONFIG='{config}'",

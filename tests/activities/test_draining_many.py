@@ -33,7 +33,7 @@ async def test_held_drains_share_what_the_api_server_may_be_asked(scene: Scene) 
     pods.on_node = counted  # type: ignore[method-assign,assignment]
     answers = await asyncio.gather(*(performed(draining.drain_node, _asked(name)) for name in names))
     assert {one.outcome for one in answers} == {"waiting"}
-    assert looks[NODES - 1] < PATIENCE / 2, "the first look waits for nobody"
+    assert looks[NODES - 1] < PATIENCE, "the first look waits for nobody"
     # Each looks once more when its patience is over.
     assert len(looks) <= 2 * NODES + PATIENCE * QPS * SHARE / LOOK_COSTS
 

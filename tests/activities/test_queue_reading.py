@@ -159,8 +159,8 @@ async def test_a_message_about_two_stays_until_both_have_it(scene: Scene) -> Non
 
 async def test_an_instance_that_may_be_ours_is_tried_again_for_a_minute(scene: Scene) -> None:
     scene.nodes.standings = {"i-new": ["not yet"] * 2, "x-1": ["not yet"] * 3}
-    scene.queue.send("i-new")
-    scene.queue.send("x-1")
+    for instance in ("i-new", "x-1"):
+        scene.queue.send(instance, first_received=scene.now)
     async with scene.read():
         await scene.until(lambda: len(scene.queue.hidden) == 2)
         await turns()

@@ -145,11 +145,11 @@ async def test_what_a_given_up_poll_brought_long_ago_is_left_to_come_again(
 
 
 async def test_polls_take_no_thread_from_other_calls(cloud: AwsAdapters, control: AwsControl) -> None:
-    polls = [asyncio.create_task(read(cloud, 10)) for _ in range(8)]
+    polls = [asyncio.create_task(read(cloud, 20)) for _ in range(8)]
     await asyncio.sleep(0.2)
     began = asyncio.get_running_loop().time()
     await asyncio.gather(*(reports(cloud) for _ in range(5)))
-    assert asyncio.get_running_loop().time() - began < 8
+    assert asyncio.get_running_loop().time() - began < 18
     await asyncio.gather(*polls)
 
 

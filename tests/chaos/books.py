@@ -66,7 +66,9 @@ async def nothing_lingers(product: Product, scenes: list[Scene]) -> None:
 
 
 def _of_claim(claim: Object) -> str:
-    return instance_id_of(claim["status"]["providerID"])
+    """Empty while it has no instance."""
+    provider = (claim.get("status") or {}).get("providerID", "")
+    return instance_id_of(provider) if provider else ""
 
 
 def _of_node(node: Object) -> str:

@@ -40,10 +40,15 @@ async def test_open_lives_go_on_with_the_build_that_takes_over(versioned: Produc
         await eventually(lambda: scene.says(going, "do-not-disrupt"))
         new = product.hire(TEMPORAL_WORKER_BUILD_ID="v2")
         await new.start()
-        assert await current_build(product.temporal, product.sandbox.plan.cluster_name) == "v2"
+        await eventually(lambda: _is_current(product, "v2"))
         assert await old.finish() == 0
         await protect(scene, "false")
         await eventually(lambda: scene.claims_are_gone([going]))
         await eventually(lambda: scene.pods_run(1))
         await scene.nodes_were_bought(2)
         assert await product.failed_workflows() == []
+
+
+async def _is_current(product: Product, build: str) -> None:
+    current = await current_build(product.temporal, product.sandbox.plan.cluster_name)
+    assert current == build, current

@@ -15,6 +15,7 @@ from controller.nominations import VALID
 from kube.resources import NODE_CLAIMS, PODS
 from model import labels
 from model.lifecycle import Phase
+from sandbox.nodes.rules import SlowBoot
 from tests.integration.eventually import eventually, throughout
 from tests.integration.product import Product
 from tests.integration.scene import Scene, names
@@ -22,6 +23,8 @@ from tests.integration.scene import Scene, names
 TEMPORAL, API_SERVER, SCHEDULER = "temporal", "kube-apiserver", "kube-scheduler"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))
 PATIENCE = 150.0 + SECONDS
+SLOWLY = 20.0
+"""Seconds more until a node is there: by then the kube-scheduler is away."""
 pytestmark = pytest.mark.timeout(600 + 3 * SECONDS)
 at_length = pytest.mark.skipif("TENURE_OUTAGE" not in os.environ, reason="make chaos takes one after the other")
 
@@ -62,6 +65,7 @@ async def test_while_the_kube_scheduler_is_away_a_node_that_came_up_waits_for_it
     """For longer than a plan's answer is good for, in a pool whose empty nodes go after a second; it says whom for."""
     await product.work()
     async with product.scene("unplaced") as scene:
+        await scene.trouble(SlowBoot(seconds=SLOWLY))
         await scene.deploy(1)
         await eventually(lambda: scene.newest_claim(1))
         async with _outage(product, SCHEDULER):

@@ -9,12 +9,10 @@ async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: Produc
     await product.work()
     first, second = product.worker, product.hire()
     await second.start()
-    host = await eventually(product.watching)
-    watcher, other = (first, second) if _is(host, first) else (second, first)
-    assert _is(host, watcher) and not _is(host, other)
+    await eventually(lambda: _told_apart(product, first, second))
     async with product.scene("two") as scene:
         await scene.run(1)
-        await eventually(lambda: _watches(product, watcher))
+        watcher, other = await eventually(lambda: _told_apart(product, first, second))
         await product.kill(watcher)
         await scene.scale(2)
         await eventually(lambda: _watches(product, other))
@@ -24,6 +22,14 @@ async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: Produc
         await scene.scale(0)
         await eventually(lambda: scene.nothing_runs())
     await product.rest()
+
+
+async def _told_apart(product: Product, *both: TestedWorker) -> tuple[TestedWorker, TestedWorker]:
+    """The one that hosts the watch at this moment, and the other."""
+    host = await product.watching()
+    watcher, other = sorted(both, key=lambda one: not _is(host, one))
+    assert _is(host, watcher) and not _is(host, other), f"{host} hosts the watch"
+    return watcher, other
 
 
 async def _watches(product: Product, worker: TestedWorker) -> None:

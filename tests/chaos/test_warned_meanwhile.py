@@ -61,13 +61,17 @@ async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: Pr
         await asyncio.to_thread(_send_many, product, scene.launched())
         await asyncio.to_thread(warn, product, *claims[1:])
         sent = queued(product)
-        slow = product.aws.add_fault("latency", service="sqs", action="ReceiveMessage", latency=SLOWLY)
+        slow = [
+            product.aws.add_fault("latency", service="sqs", action=action, latency=SLOWLY)
+            for action in ("ReceiveMessage", "DeleteMessageBatch")
+        ]
         try:
             await product.go_on()
             await eventually(lambda: _fewer_are_queued(product, sent), every=0.0)
             await product.kill()
         finally:
-            product.aws.remove_fault(slow)
+            for one in slow:
+                product.aws.remove_fault(one)
         assert queued(product) > 0, "killed too late to show anything"
         await product.go_on()
         await eventually(lambda: nothing_is_queued(product), seconds=PATIENCE)

@@ -101,5 +101,6 @@ async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_r
             for event in (await handle.fetch_history()).events
         ]
         assert "pause_disruption" in signals
+        monkeypatch.setattr("cli.telling.ANSWER_WITHIN", timedelta(seconds=60))
         with pytest.raises(Refused, match="--nodepool other: no workflow demo/nodepool/other runs"):
             await tell(connection, Target(pool="other"), "pause", wanted)

@@ -7,15 +7,14 @@ import aiohttp
 import pytest
 
 from controller.health import Health
+from sandbox.ports import Ports
 
 
 class Probed:
     """A running probe server whose readiness the test sets."""
 
-    def __init__(self) -> None:
-        with socket.socket() as found:
-            found.bind(("", 0))
-            self.port = found.getsockname()[1]
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.why_not = "starting"
         self.health = Health(self.port, lambda: self.why_not)
 
@@ -26,10 +25,12 @@ class Probed:
 
 @pytest.fixture
 async def probed() -> AsyncIterator[Probed]:
-    found = Probed()
+    ports = Ports()
+    found = Probed(ports.take())
     await found.health.start()
     yield found
     await found.health.close()
+    ports.close()
 
 
 async def test_a_process_is_alive_while_it_waits(probed: Probed) -> None:

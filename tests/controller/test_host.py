@@ -260,8 +260,9 @@ async def test_a_place_that_loses_its_pod_is_looked_at_when_the_successors_time_
         session.caches.touch_claim(claim.name)
         expected = datetime.now(UTC)
         await watch.until(lambda: looks_at(session, expected + timedelta(seconds=60)))
+        left = datetime.now(UTC)
         await kube.client.send("DELETE", PODS.path(name, namespace="default"), body={"gracePeriodSeconds": 0})
-        await watch.until(lambda: looks_at(session, expected + VALID))
+        await watch.until(lambda: looks_at(session, left + VALID))
 
 
 async def knows(session: Session, uid: str) -> bool:

@@ -7,14 +7,13 @@ import pytest
 from temporalio.runtime import Runtime, TelemetryConfig
 
 from controller.temporal import metrics_at
+from sandbox.ports import Ports
 
 
 def test_metrics_are_read_by_ipv6_and_by_ipv4() -> None:
     if not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    port = Ports().take()
     runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
     runtime.metric_meter.create_counter("tenure_tests_total").add(1)
     for host in ("[::1]", "127.0.0.1"):

@@ -75,7 +75,7 @@ async def test_a_schedule_runs_its_task(temporal: Client, cluster: str) -> None:
     fake = World(temporal, cluster=cluster)
     fake.inventory.lease("left")
     async with fake.working():
-        await start_schedules(temporal, cluster)
+        await start_schedules_with_paused(temporal, cluster, "leases")
         await ask_for_a_run(temporal, cluster, "leases")
         run = await eventually(lambda: the_run(temporal, cluster, "leases"))
         done = await temporal.get_workflow_handle(run, result_type=UpkeepDone).result()
@@ -88,7 +88,7 @@ async def test_a_run_is_told_what_the_one_before_suspected(temporal: Client, clu
     fake.claims.add("bereft")
     fake.claims.give("bereft", provider_id="aws:///us-west-2a/i-gone", Registered="True")
     async with fake.working():
-        await start_schedules(temporal, cluster)
+        await start_schedules_with_paused(temporal, cluster, "nodeclaims")
         for expected in (0, 1):
             await ask_for_a_run(temporal, cluster, "nodeclaims")
             run = await eventually(partial(the_run, temporal, cluster, "nodeclaims", expected + 1))
@@ -101,7 +101,7 @@ async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(tempora
     fake = World(temporal, cluster=cluster)
     forgot = []
     async with fake.working():
-        await start_schedules(temporal, cluster)
+        await start_schedules_with_paused(temporal, cluster, "leases")
         for number in range(4):
             if number == 1:
                 fake.inventory.lease("left")
@@ -116,6 +116,14 @@ async def test_a_run_forgets_the_one_before_unless_that_is_worth_reading(tempora
 async def test_a_run_that_is_gone_counts_as_forgotten(temporal: Client, cluster: str) -> None:
     never = RunRef(workflow_id=ids.upkeep(cluster, "never"), run_id=str(uuid.uuid4()))
     await ActivityEnvironment().run(RunUpkeep(temporal).forget_run, never)
+
+
+async def start_schedules_with_paused(temporal: Client, cluster: str, task: str) -> None:
+    """Paused, so that its runs come when the test asks for them and never by the clock."""
+    wanted = schedule(cluster, task, TASKS[task])
+    wanted.state.paused = True
+    await temporal.create_schedule(ids.upkeep(cluster, task), wanted)
+    await start_schedules(temporal, cluster)
 
 
 async def ask_for_a_run(temporal: Client, cluster: str, task: str) -> None:

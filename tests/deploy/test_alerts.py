@@ -1,7 +1,6 @@
 """The alerts that ship: every metric and label they name is one that the worker really shows to Prometheus."""
 
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from controller.overdue_gauges import OverdueGauges
 from controller.temporal import metrics_at
 from deploy import promtool
 from model.event_messages import EventParsed, QueueMessage
+from sandbox.ports import Ports
 from tests.controller.builders import World
 from tests.controller.test_startup import overdue
 from workflows.measures import HOOKS, OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
@@ -42,9 +42,7 @@ def rules() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def shown() -> Samples:
     """The labels of every sample, by name, as a worker's port shows them when something is overdue."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = Ports().take()
     runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
     meter = runtime.metric_meter
     world = World()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
@@ -16,6 +17,7 @@ async def served_by_temporal() -> AsyncIterator[WorkflowEnvironment]:
     async with await WorkflowEnvironment.start_local(
         data_converter=pydantic_data_converter,
         dev_server_existing_path=str(binary()),
+        dev_server_startup_timeout=timedelta(seconds=60),
         search_attributes=[*KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, DEADLINE, PRICE],
     ) as environment:
         yield environment

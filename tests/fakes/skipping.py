@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from temporalio.api.enums.v1 import IndexedValueType
@@ -28,7 +29,9 @@ async def time_skipping(converter: DataConverter = pydantic_data_converter) -> A
     binary = Path(sys.executable).with_name("temporal-test-server")
     path = str(binary) if binary.exists() else shutil.which("temporal-test-server")
     async with await WorkflowEnvironment.start_time_skipping(
-        data_converter=converter, test_server_existing_path=path
+        data_converter=converter,
+        test_server_existing_path=path,
+        test_server_startup_timeout=timedelta(seconds=60),
     ) as environment:
         wanted = {name: KINDS[kind] for name, kind in attributes.ALL.items()}
         await environment.client.operator_service.add_search_attributes(

@@ -1,16 +1,22 @@
 """What tests of drains do and look at: budgets, protected pods, rules of a node's drain, and how long things took."""
 
 import time
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
+from cli.lives import NodeLife
 from kube.resources import NODE_CLAIMS, PODS
 from model.kinds.lifecycle_rules import DrainRules
 from model.labels import DO_NOT_DISRUPT
+from model.lifecycle import Phase
 from tests.integration.eventually import eventually
-from tests.integration.objects import Object, lifecycle_policy
+from tests.integration.objects import Object, lifecycle_policy, pod_spec
 from tests.integration.scene import Scene
+
+TO_END = 600
+"""Seconds that a pod may take to end: a drain waits for it for as long, and no more than a minute beyond."""
 
 
 def budget(name: str, **spec: Any) -> Object:
@@ -48,6 +54,23 @@ async def protect(scene: Scene, value: str) -> Object:
     return pod
 
 
+@asynccontextmanager
+async def terminating_pod(scene: Scene) -> AsyncIterator[str]:
+    """Inside it a pod of nobody, which was deleted and does not end, is on the scene's first node: its path."""
+    name = f"{scene.name}-leaving"
+    claim = (await scene.claims())[0]
+    where = {"nodeName": claim["status"]["nodeName"], "terminationGracePeriodSeconds": TO_END}
+    metadata = {"name": name, "namespace": "default", "annotations": {"sandbox.tenure.sh/stops-after": "never"}}
+    spec = pod_spec(scene.name, cpu="10m") | where
+    await scene.make({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    path = PODS.path(name, namespace="default")
+    await scene.product.delete(path)
+    try:
+        yield path
+    finally:
+        await scene.product.delete(f"{path}?gracePeriodSeconds=0")
+
+
 async def delete_under(scene: Scene, claim: Object, **drain: Any) -> None:
     """Delete a NodeClaim whose drain is under these rules."""
     name = claim["metadata"]["name"]
@@ -74,6 +97,19 @@ async def timed(check: Callable[[], Awaitable[Any]], what: str, *, within: float
     took = time.monotonic() - began
     print(f"{took:6.1f} s  {what}")
     return took
+
+
+async def moments(scene: Scene, life: NodeLife) -> dict[Phase, datetime]:
+    """When a life that is over came to each of its phases."""
+    return {step.phase: step.at for step in (await scene.product.lives.outcome(life)).story}
+
+
+async def drained_within(scene: Scene, claims: Sequence[str], seconds: float, *, since: datetime) -> None:
+    """NodeClaims that are gone: the last of their drains began at most so long after."""
+    lives = [life for life in await scene.lives() if life.name in claims]
+    assert len(lives) == len(claims), f"{scene.name}: of {claims} there are lives {[life.name for life in lives]}"
+    last = max([(await moments(scene, life))[Phase.DRAIN] for life in lives])
+    assert last - since <= timedelta(seconds=seconds), f"{scene.name}: the last drain began {last - since} after"
 
 
 def started(pod: Object) -> datetime:

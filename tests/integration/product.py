@@ -182,8 +182,15 @@ class Product:
         await self.kube.request("PATCH", f"{path}/status", {"status": status}, STRATEGIC)
 
     async def delete(self, path: str) -> None:
-        with contextlib.suppress(ApiError):
+        """It may be gone already."""
+        await eventually(lambda: self._delete(path))
+
+    async def _delete(self, path: str) -> None:
+        try:
             await self.kube.request("DELETE", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
     async def node_class_is_ready(self, name: str = NODE_CLASS) -> Object:
         found = await self.kube.request("GET", EC2_NODE_CLASSES.path(name))

@@ -56,7 +56,14 @@ class Scene:
         for claim in await self.claims():
             await self.product.delete(NODE_CLAIMS.path(claim["metadata"]["name"]))
         if not any(failed):
+            await self._leave_nothing()
+
+    async def _leave_nothing(self) -> None:
+        try:
             await eventually(self.nothing_is_left)
+        except Exception as error:
+            error.add_note(await self.told())
+            raise
 
     # --- doing ---
 

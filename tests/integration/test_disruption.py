@@ -10,6 +10,7 @@ from model.commands import DisruptionState
 from tests.integration.acts import Act
 from tests.integration.eventually import eventually
 from tests.integration.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
+from tests.integration.objects import Object
 from tests.integration.product import Product
 from tests.integration.scene import Scene, condition, names
 from workflows import ids
@@ -51,8 +52,14 @@ async def _is_replaced(scene: Scene, old: str) -> None:
 
 
 async def _tells_of_its_pods(scene: Scene) -> None:
-    (claim,) = await scene.claims()
+    claim = await _only_claim(scene)
     assert claim["status"].get("lastPodEventTime"), "when a pod came last"
+
+
+async def _only_claim(scene: Scene) -> Object:
+    claims = await scene.claims()
+    assert len(claims) == 1, names(claims)
+    return claims[0]
 
 
 @GOES.scenario
@@ -91,7 +98,7 @@ async def test_a_node_whose_replacement_cannot_be_had_stays_in_service(product: 
 
 
 async def _is_to_stay(scene: Scene) -> None:
-    (now,) = await scene.claims()
+    now = await _only_claim(scene)
     assert not condition(now, labels.DISRUPTION_REASON), now["status"]
 
 

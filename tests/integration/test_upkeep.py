@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from activities.upkeep_lists import LATELY
 from kube.resources import NODE_CLAIMS
 from model import labels
 from tests.integration.calm import CALM
@@ -33,7 +34,8 @@ async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(produ
         young = await outside.instance(own)
 
         async def collected() -> None:
-            """A run may go by a list that is some seconds old."""
+            """A run may go by a list that is some seconds old: the young one stays young for as long."""
+            product.aws.age(young, -LATELY)
             await tidy(product, "instances")
             await only_these_run(scene, [own, foreign, young])
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 from temporalio.client import ScheduleActionExecutionStartWorkflow
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.upkeep_lists import LATELY
 from model import labels
@@ -18,9 +19,29 @@ from tests.integration.eventually import eventually
 from tests.integration.product import Product
 from workflows import ids
 
+TRIES = 5
+"""Runs that are begun until one can be asked."""
+
 
 async def tidy(product: Product, task: str) -> UpkeepDone:
-    """A run of this task that begins now: what it answered. Nothing may have gone wrong in it."""
+    """A run of this task that begins now: what it answered. Nothing may have gone wrong in it.
+
+    One that had nothing to do is deleted by the next, be it before it was asked: then another one is begun."""
+    for _ in range(TRIES):
+        run = product.temporal.get_workflow_handle(await _begin(product, task), result_type=UpkeepDone)
+        try:
+            done: UpkeepDone = await eventually(run.result)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            continue
+        assert (done.task, done.fault) == (task, ""), done
+        return done
+    raise AssertionError(f"upkeep {task}: {TRIES} runs were deleted before they could be asked")
+
+
+async def _begin(product: Product, task: str) -> str:
+    """The workflow id of a run of this task that begins now."""
     handle = product.temporal.get_schedule_handle(ids.upkeep(product.sandbox.plan.cluster_name, task))
     asked = datetime.now(UTC)
 
@@ -33,10 +54,7 @@ async def tidy(product: Product, task: str) -> UpkeepDone:
         assert isinstance(actions[-1].action, ScheduleActionExecutionStartWorkflow)
         return actions[-1].action.workflow_id
 
-    run = await eventually(started)
-    done: UpkeepDone = await product.temporal.get_workflow_handle(run, result_type=UpkeepDone).result()
-    assert (done.task, done.fault) == (task, ""), done
-    return done
+    return await eventually(started)
 
 
 async def tidy_anew(product: Product, task: str) -> UpkeepDone:

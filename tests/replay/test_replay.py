@@ -17,7 +17,10 @@ STORED = sorted(HISTORIES.glob("*.json"))
 
 @pytest.fixture(scope="module")
 def replayer() -> Replayer:
-    return Replayer(workflows=WORKFLOWS, data_converter=pydantic_data_converter, workflow_runner=runner())
+    """In debug mode a task may take longer than two seconds."""
+    return Replayer(
+        workflows=WORKFLOWS, data_converter=pydantic_data_converter, workflow_runner=runner(), debug_mode=True
+    )
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)

@@ -67,11 +67,11 @@ async def test_a_pod_that_was_taken_out_of_service_with_its_node_comes_back_with
     await make_pod(api, "steady", nodeName="lost", tolerations=TOLERATES_ALL)
     await until_pod(api, "steady", phase="Running", ready="True")
     await set_ready(api, "lost", False)
+    await until_label(api, "lost", "false")
     # As the node lifecycle controller does when a kubelet has been silent for too long.
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     out = {"status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": now}]}}
     await api.request("PATCH", f"{PODS}/steady/status", out, STRATEGIC)
-    await until_label(api, "lost", "false")
     assert condition(await api.request("GET", f"{PODS}/steady"), "Ready") == "False"
     await set_ready(api, "lost", True)
     await until_pod(api, "steady", phase="Running", ready="True")
@@ -124,11 +124,11 @@ async def test_pods_behave_as_their_annotations_say(api: KubeApi) -> None:
 async def test_a_pod_may_use_all_of_its_grace_period(api: KubeApi) -> None:
     await make_node(api, "first", ready=True)
     slow = {"sandbox.tenure.sh/stops-after": "grace"}
-    await make_pod(api, "slow", annotations=slow, terminationGracePeriodSeconds=10)
+    await make_pod(api, "slow", annotations=slow, terminationGracePeriodSeconds=20)
     await make_pod(api, "quick", terminationGracePeriodSeconds=10)
     for name in ("slow", "quick"):
         await until_pod(api, name, phase="Running")
-    for name in ("slow", "quick"):
+    for name in ("quick", "slow"):
         await api.request("DELETE", f"{PODS}/{name}")
     await until_pod(api, "quick")
     assert await find(api, f"{PODS}/slow") is not None

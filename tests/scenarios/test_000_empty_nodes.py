@@ -2,21 +2,21 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import itemgetter
 
 import pytest
 
-from cli.lives import NodeLife
-from kube.resources import NODES, PODS
+from kube.resources import NODES
 from model.lifecycle import Phase
 from sandbox.faults import Answer, Rule
 from sandbox.nodes.rules import NeverRegister, NotReady
+from tests.integration.drains import drained_within, moments, terminating_pod
 from tests.integration.eventually import eventually, throughout
 from tests.integration.objects import daemon_set, pod_spec, static_pod
 from tests.integration.product import Product
-from tests.integration.scene import Scene, names
+from tests.integration.scene import names
 from tests.scenarios.acts import EMPTYING
 
 AFTER = 4.0
@@ -24,7 +24,6 @@ AFTER = 4.0
 BOUND = AFTER + 60
 TOLD = timedelta(seconds=25)
 """From the end of what used a budget up to the next drain: sooner than the next look."""
-FINALIZER = "tests.tenure.sh/held"
 
 
 @pytest.mark.row("000-a")
@@ -32,12 +31,14 @@ FINALIZER = "tests.tenure.sh/held"
 async def test_emptied_nodes_all_go(product: Product) -> None:
     async with product.scene("000-a", after=f"{AFTER:g}s", budget="50%") as scene:
         claims = await scene.run(3)
+        scaled = datetime.now(UTC)
         await scene.scale(0)
-        await eventually(lambda: scene.claims_are_gone(names(claims)), seconds=BOUND)
+        await eventually(lambda: scene.claims_are_gone(names(claims)))
         for life in await scene.lives():
             assert (await product.lives.outcome(life)).reason == "Empty"
-            moments = await _moments(scene, life)
-            assert moments[Phase.DRAIN] - moments[Phase.READY] >= timedelta(seconds=AFTER)
+            came = await moments(scene, life)
+            assert came[Phase.DRAIN] - came[Phase.READY] >= timedelta(seconds=AFTER)
+        await drained_within(scene, names(claims), BOUND, since=scaled)
         await scene.nodes_were_bought(3)
 
 
@@ -54,8 +55,10 @@ async def test_a_claim_that_lost_its_node_and_one_that_never_had_one_hold_up_no_
         node = NODES.path(claims[0]["status"]["nodeName"])
         await product.patch(node, {"metadata": {"finalizers": None}})
         await product.delete(node)
+        scaled = datetime.now(UTC)
         await scene.scale(0)
-        await eventually(lambda: scene.claims_are_gone(others), seconds=BOUND)
+        await eventually(lambda: scene.claims_are_gone(others))
+        await drained_within(scene, others, BOUND, since=scaled)
         await eventually(lambda: scene.event(phantom, "NodeNotFound", "left the cluster"))
         await eventually(lambda: scene.is_blocked_by(phantom, "NodeNotFound"))
 
@@ -122,13 +125,9 @@ async def test_room_in_a_budget_is_told_of_and_not_looked_for(product: Product) 
         back = await scene.node_is_well_again(broken)
         await eventually(lambda: scene.claims_are_gone(names(claims)))
         first, second = sorted(
-            [await _moments(scene, life) for life in await scene.lives()], key=itemgetter(Phase.DRAIN)
+            [await moments(scene, life) for life in await scene.lives()], key=itemgetter(Phase.DRAIN)
         )
         assert first[Phase.DRAIN] - back <= TOLD and second[Phase.DRAIN] - first[Phase.GONE] <= TOLD
-
-
-async def _moments(scene: Scene, life: NodeLife) -> dict[Phase, datetime]:
-    return {step.phase: step.at for step in (await scene.product.lives.outcome(life)).story}
 
 
 @pytest.mark.row("000-h")
@@ -140,13 +139,12 @@ async def test_daemons_static_and_terminating_pods_do_not_make_a_node_occupied(p
         (claim,) = await scene.run(1)
         node = await product.kube.request("GET", NODES.path(claim["status"]["nodeName"]))
         await scene.make(static_pod(f"{scene.name}-static", node))
-        leaving = await _terminating_pod(scene)
-        await eventually(lambda: scene.pods_run(1, daemon))
-        await scene.scale(0)
-        await eventually(lambda: scene.claim_is_deleting(claim))
-        still = await product.kube.request("GET", leaving)
-        assert still["metadata"]["deletionTimestamp"] and await scene.pods(daemon)
-        await product.patch(leaving, {"metadata": {"finalizers": None}})
+        async with terminating_pod(scene) as leaving:
+            await eventually(lambda: scene.pods_run(1, daemon))
+            await scene.scale(0)
+            await eventually(lambda: scene.claim_is_deleting(claim))
+            still = await product.kube.request("GET", leaving)
+            assert still["metadata"]["deletionTimestamp"] and await scene.pods(daemon)
         await eventually(lambda: scene.claims_are_gone(names([claim])))
         (life,) = await scene.lives()
         assert (await product.lives.outcome(life)).reason == "Empty"
@@ -165,21 +163,11 @@ async def test_pools_of_every_kind_scale_in_alike_and_trouble_stays_in_its_pool(
         claims = [names(found) for found in started]
         (instance,) = gpu.alive()
         refusal = gpu.aws_fault("error", "TerminateInstances", instance, code="OperationNotPermitted", http=400)
+        scaled = datetime.now(UTC)
         await asyncio.gather(*(scene.scale(0) for scene in (cpu, gpu, spot, arm)))
         for scene, gone in ((cpu, claims[0]), (spot, claims[2]), (arm, claims[3])):
-            await eventually(partial(scene.claims_are_gone, gone), seconds=BOUND)
+            await eventually(partial(scene.claims_are_gone, gone))
+            await drained_within(scene, gone, BOUND, since=scaled)
         assert gpu.alive() == [instance]
         gpu.forgive(refusal)
         await eventually(lambda: gpu.claims_are_gone(claims[1]))
-
-
-async def _terminating_pod(scene: Scene) -> str:
-    """A pod of nobody that was deleted and does not end: its path."""
-    name = f"{scene.name}-leaving"
-    claim = (await scene.claims())[0]
-    spec = pod_spec(scene.name, cpu="10m") | {"nodeName": claim["status"]["nodeName"]}
-    metadata = {"name": name, "namespace": "default", "finalizers": [FINALIZER]}
-    await scene.make({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    path = PODS.path(name, namespace="default")
-    await scene.product.delete(path)
-    return path

@@ -1,11 +1,13 @@
 """Promise 1: consolidation that fails round after round is one pool's trouble; empty nodes of another still go."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
 from sandbox.faults import Answer, Rule
+from tests.integration.drains import drained_within
 from tests.integration.eventually import eventually
 from tests.integration.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
 from tests.integration.product import Product
@@ -27,8 +29,10 @@ async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_othe
         await product.patch(failing.pool_path, {"spec": {"disruption": CONSOLIDATES}})
         await eventually(partial(_failed, refused, 3))
         before = sum(rule.hits for rule in refused)
+        scaled = datetime.now(UTC)
         await other.scale(0)
-        await eventually(lambda: other.claims_are_gone(names(claims)), seconds=BOUND)
+        await eventually(lambda: other.claims_are_gone(names(claims)))
+        await drained_within(other, names(claims), BOUND, since=scaled)
         await eventually(partial(_failed, refused, before + 1))
         await failing.claims_stand(names(halves))
         for node in nodes:

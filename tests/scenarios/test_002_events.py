@@ -267,7 +267,7 @@ async def test_stateless_pods_leave_and_the_node_waits_for_the_stateful_ones(pro
         name, node = name_of(claim), claim["status"]["nodeName"]
         await knows(scene, claim, rules)
         announce(product, claim)
-        await eventually(partial(_have_left, scene, node, "002-o"), seconds=SOON)
+        await eventually(partial(_have_left, scene, node), seconds=SOON)
         said = ("default/002-o-db", "interruption.workloads[0]", "waits for approval until")
         await eventually(lambda: scene.is_blocked_by(name, *said), seconds=SOON)
         await eventually(lambda: scene.says(name, "Draining", *said))
@@ -279,6 +279,6 @@ async def test_stateless_pods_leave_and_the_node_waits_for_the_stateful_ones(pro
         await eventually(lambda: scene.pods_run(1, "002-o-db"))
 
 
-async def _have_left(scene: Scene, node: str, app: str) -> None:
-    here = [one["metadata"]["name"] for one in await scene.pods(app) if one["spec"].get("nodeName") == node]
+async def _have_left(scene: Scene, node: str) -> None:
+    here = [one["metadata"]["name"] for one in await scene.pods() if one["spec"].get("nodeName") == node]
     assert not here, here

@@ -96,7 +96,7 @@ async def test_a_job_before_the_drain_is_made_once_although_the_worker_is_killed
     """The Job lasts until every other row of the act is where the worker is killed, too."""
     async with product.scene("002-k") as scene, product.scene("002-k-jobs") as where:
         template = {
-            "metadata": {"annotations": {"sandbox.tenure.sh/runs-for": "40s"}},
+            "metadata": {"annotations": {"sandbox.tenure.sh/runs-for": "90s"}},
             "spec": {
                 "nodeSelector": {labels.NODEPOOL: where.name},
                 "containers": [{"name": "main", "image": PAUSE}],
@@ -112,7 +112,7 @@ async def test_a_job_before_the_drain_is_made_once_although_the_worker_is_killed
         await scene.pods_run(1)
         yield
         await throughout(lambda: scene.pods_run(1), seconds=3)
-        await eventually(lambda: scene.claims_are_gone([name]))
+        await eventually(lambda: scene.claims_are_gone([name]), seconds=240)
         again = await _one_job(product, claim)
         assert again["metadata"]["uid"] == job["metadata"]["uid"] and again["status"]["succeeded"] == 1
         env = {one["name"]: one["value"] for one in again["spec"]["template"]["spec"]["containers"][0]["env"]}

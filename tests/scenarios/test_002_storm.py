@@ -66,15 +66,16 @@ async def _fewest(scene: Scene) -> int:
     try:
         while True:
             with suppress(ApiError):
-                fewest = min(fewest, len([one for one in await scene.pods() if _is_ready(one)]))
+                fewest = min(fewest, len([one for one in await scene.pods() if _serves(one)]))
             await asyncio.sleep(0.2)
     except asyncio.CancelledError:
         return fewest
 
 
-def _is_ready(pod: Object) -> bool:
+def _serves(pod: Object) -> bool:
+    """By its containers: Ready is taken for a moment from pods that start just when their node turns Ready."""
     said = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions", ())}
-    return said.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
+    return said.get("ContainersReady") == "True" and "deletionTimestamp" not in pod["metadata"]
 
 
 def _pool_of(claim: Object) -> tuple[str, str]:

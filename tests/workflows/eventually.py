@@ -65,8 +65,8 @@ async def state_of(handle: Handle) -> ClaimState:
 
 
 async def idle(handle: WorkflowHandle[Any, Any], *, patience: float = PATIENCE) -> None:
-    """No workflow task is under way. What is asked or told of a run that is just being continued may be lost by the
-    test server, which then lets no time pass any more."""
+    """No workflow task is under way. What is asked or told of a run that is just being continued may be lost. Only a
+    real server says whether one is pending: the time-skipping one never does, so that nothing is waited for there."""
     client, give_up = handle._client, time.monotonic() + patience
     request = DescribeWorkflowExecutionRequest(
         namespace=client.namespace, execution=WorkflowExecution(workflow_id=handle.id, run_id=handle.run_id or "")
@@ -102,6 +102,19 @@ async def scheduled(handle: WorkflowHandle[Any, Any], activity: str) -> int:
     """How often a run asked for an activity of this name."""
     events = (await handle.fetch_history()).events
     return sum(event.activity_task_scheduled_event_attributes.activity_type.name == activity for event in events)
+
+
+async def own_events(handle: WorkflowHandle[Any, Any]) -> list[str]:
+    """The types of a run's events without its workflow tasks, of which each query may bring one more."""
+    return [one for one in await _types(handle) if not one.startswith("EVENT_TYPE_WORKFLOW_TASK_")]
+
+
+async def tasks_done(handle: WorkflowHandle[Any, Any]) -> int:
+    return (await _types(handle)).count("EVENT_TYPE_WORKFLOW_TASK_COMPLETED")
+
+
+async def _types(handle: WorkflowHandle[Any, Any]) -> list[str]:
+    return [EventType.Name(event.event_type) for event in (await handle.fetch_history()).events]
 
 
 async def rolled(client: Client, handle: WorkflowHandle[Any, Any]) -> bool:

@@ -22,8 +22,8 @@ from tests.fakes.asker import AskerWorkflow
 from tests.fakes.worker import World
 from tests.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, scheduled, state_of
 from tests.workflows.lives import BUSY, emptied, pause_for, pool, ready
-from tests.workflows.test_nodeclaim_drain import empty, hold, in_service, rules
-from tests.workflows.test_nodepool import Asker, ask, granted, refused, standing
+from tests.workflows.test_nodeclaim_drain import PDB, empty, hold, in_service, rules
+from tests.workflows.test_nodepool import Asker, ask, granted, refused, standing, told
 from workflows import ids
 from workflows.cluster import ClusterWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -234,6 +234,7 @@ async def test_a_holder_that_asks_again_keeps_its_permit_longer_and_nobody_else_
     for _ in range(3):
         await skipping.sleep(timedelta(seconds=90))
         await pools.signal(NodePoolWorkflow.asked, wish)
+    await eventually(lambda: told(fake, "command", 4))
     state = await pool_state(pools)
     assert [one.workflow_id for one in state.permits] == ["command"] and len(state.asked) == 1
     asker: Asker = fake.client.get_workflow_handle_for(AskerWorkflow.run, "command")
@@ -301,8 +302,8 @@ async def test_a_pause_gives_up_a_drain_that_can_be_and_its_end_begins_it_again(
     pools = await pool(fake)
     hold(fake, reschedulable=False)
     await empty(fake, skipping, handle, **rules(whenBlocked="giveUp", blockedFor="9h"))
-    await in_phase(handle, Phase.DRAIN)
-    await eventually(lambda: out_of_service(fake))
+    await eventually(lambda: blocked(handle, PDB))
+    assert not in_service(fake)
     paused: Any = pools if whole else handle
     await paused.signal("pause_disruption", await pause_for(skipping, hours=1))
     await in_phase(handle, Phase.READY)
@@ -311,10 +312,6 @@ async def test_a_pause_gives_up_a_drain_that_can_be_and_its_end_begins_it_again(
     fake.pods.blocked.clear()
     await paused.signal("resume_disruption", Resume())
     assert (await handle.result()).reason == "Empty"
-
-
-async def out_of_service(fake: World) -> bool:
-    return not in_service(fake)
 
 
 async def test_a_deletion_that_is_tried_again_and_again_is_not_tried_while_paused(

@@ -100,6 +100,7 @@ async def test_nothing_is_decided_before_something_changed(host: World, skipping
     assert host.disruption.decided == []
     await stir(host, handle)
     await eventually(lambda: passed(host, 1))
+    await skipping.sleep(timedelta(minutes=1))
     before = len((await handle.fetch_history()).events)
     await skipping.sleep(timedelta(days=1))
     assert await passes(host, 1) and len((await handle.fetch_history()).events) == before
@@ -111,9 +112,18 @@ async def test_a_cluster_that_changes_all_the_time_is_decided_on_every_ten_secon
     handle = await cluster(host)
     began = await skipping.get_current_time()
     while await skipping.get_current_time() - began < timedelta(seconds=60):
-        await stir(host, handle)
+        if not await about_to_pass(skipping, handle):
+            await stir(host, handle)
         await skipping.sleep(timedelta(seconds=1))
     assert 5 <= len(host.disruption.decided) <= 8
+
+
+async def about_to_pass(skipping: WorkflowEnvironment, handle: Cluster) -> bool:
+    """The test server may hang if a word comes at the very moment for which the workflow has set its timer."""
+    last = (await state_of(handle)).last
+    if last is None:
+        return False
+    return timedelta(seconds=9.5) <= await skipping.get_current_time() - last <= timedelta(seconds=10.5)
 
 
 async def test_a_verdict_that_ends_is_looked_at_again(host: World, skipping: WorkflowEnvironment) -> None:
@@ -208,9 +218,9 @@ async def test_a_pool_whose_replacements_do_not_come_up_is_tried_by_one_command_
     await eventually(lambda: in_step(command_of(host, first), "Wait"))
     (name,) = await replacements(command_of(host, first))
     said = ReplacementSaid(claim=name, ready=False, why="InsufficientInstanceCapacity")
+    host.disruption.decisions = [Decided(proposals=(first, second, other)), Decided(proposals=(first, second))]
     await command_of(host, first).signal(DisruptionWorkflow.replacement, said)
     assert (await command_of(host, first).result()).ending == "not replaced"
-    host.disruption.decisions = [Decided(proposals=(first, second, other)), Decided(proposals=(first, second))]
     await in_time(skipping, lambda: passed(host, 2))
     assert [one.pool for one in host.disruption.decided[1].bounced] == ["default"]
     await eventually(lambda: running(handle, other.id))

@@ -84,12 +84,16 @@ async def test_of_pools_that_ask_at_once_as_many_get_permits_as_all_together_may
     refused = [one for name in POOLS if name != first for one in await answers(fake, name)]
     assert all("all NodePools: clusterNodes 1 of 3 nodes allows 1, " in one.blocked_by for one in refused), refused
     await skipping.sleep(timedelta(seconds=5))
-    assert [one.pool for one in (await handle.query(ClusterWorkflow.state)).booked] == [first]
+    await eventually(lambda: places(handle, first))
 
     await pools[first].signal(NodePoolWorkflow.withdrawn, PermitWithdrawn(claim_uid=f"uid-{first}-1"))
     await in_time(skipping, lambda: count(fake, 2), seconds=5)
     await skipping.sleep(timedelta(minutes=1))
     assert await count(fake, 2)
+
+
+async def places(handle: WorkflowHandle[ClusterWorkflow, None], *pools: str) -> bool:
+    return [one.pool for one in (await handle.query(ClusterWorkflow.state)).booked] == [*pools]
 
 
 async def test_a_place_that_lapses_unused_is_given_on_at_its_time(fake: World, skipping: WorkflowEnvironment) -> None:

@@ -104,8 +104,11 @@ async def test_absences_are_known_to_the_next_run(fake: World, skipping: Workflo
 
 async def test_a_node_that_goes_is_not_away(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready(fake, skipping)
+    fake.pods.place("node-a", "web")
+    fake.pods.blocked["web"] = "budget 0"
     await delete(fake, handle)
     await leaves(fake, handle, await now(skipping), deleting=True)
+    fake.pods.blocked.clear()
     await handle.result()
     assert await scheduled(handle, "record_absences") == 0
 
@@ -126,6 +129,7 @@ async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(fake: World, sk
 
 async def test_a_flap_costs_few_events_and_a_node_that_stays_none(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready(fake, skipping)
+    await skipping.sleep(timedelta(seconds=30))
     before = len((await handle.fetch_history()).events)
     await skipping.sleep(timedelta(hours=1))
     assert len((await handle.fetch_history()).events) == before

@@ -10,7 +10,7 @@ from model.kinds import LifecycleRules
 from model.labels import DISRUPTED_TAINT_KEY, NODECLAIM_TERMINATION_TIMESTAMP
 from model.lifecycle import Phase
 from tests.fakes.worker import World
-from tests.workflows.eventually import TRIES, Handle, blocked, eventually, in_phase, in_time, latest, rolled, state_of
+from tests.workflows.eventually import TRIES, Handle, blocked, eventually, in_time, latest, rolled, state_of
 from tests.workflows.lives import BUSY, pool, ready
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
@@ -117,7 +117,7 @@ async def test_a_voluntary_drain_that_is_held_is_given_up_and_the_permit_handed_
     pools = await pool(fake)
     hold(fake, reschedulable=False)
     await empty(fake, skipping, handle, **rules(whenBlocked="giveUp", blockedFor="9h"))
-    await in_phase(handle, Phase.DRAIN)
+    await eventually(lambda: blocked(handle, PDB))
     assert not in_service(fake)
     await empty(fake, skipping, handle, **rules(whenBlocked="giveUp", blockedFor="1s"))
     await eventually(lambda: given_up(handle))
@@ -150,7 +150,7 @@ async def test_a_person_who_deletes_the_claim_of_a_voluntary_drain_ends_its_bein
     await pool(fake)
     hold(fake, reschedulable=False)
     await empty(fake, skipping, handle, **rules(whenBlocked="giveUp", blockedFor="9h"))
-    await in_phase(handle, Phase.DRAIN)
+    await eventually(lambda: blocked(handle, PDB))
     await delete(fake, handle, **rules(whenBlocked="giveUp", blockedFor="2s"))
     await skipping.sleep(4)
     assert (await state_of(handle)).phase is Phase.DRAIN

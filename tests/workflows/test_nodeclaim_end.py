@@ -129,9 +129,12 @@ async def test_a_node_deleted_by_hand_takes_its_claim_along(fake: World, skippin
 
 async def test_repeated_word_of_a_deletion_ends_one_instance_once(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready(fake, skipping)
+    fake.pods.place("node-a", "web")
+    fake.pods.blocked["web"] = "budget 0"
     await fake.claims.delete("a", "uid-a")
     for _ in range(3):
         await fake.see(handle, **BUSY, deleting=True)
     await fake.see(handle, exists=False)
+    fake.pods.blocked.clear()
     await handle.result()
     assert len(fake.instances.terminated) == 1

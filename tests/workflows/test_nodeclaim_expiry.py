@@ -11,7 +11,7 @@ from model.messages import PermitAsked
 from tests.fakes.worker import World
 from tests.workflows.eventually import Handle, blocked, in_phase, in_time, state_of
 from tests.workflows.lives import BUSY, JOINED, joined, launched, pause_for, pool, ready
-from tests.workflows.test_nodepool import answers, ask, granted, standing
+from tests.workflows.test_nodepool import answers, ask, granted, refused, standing
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
@@ -143,6 +143,7 @@ async def test_a_pool_grants_each_reason_what_its_own_budget_allows(
     )
     await pools.signal(NodePoolWorkflow.asked, wish)
     await in_time(skipping, lambda: granted(fake, expired))
+    await in_time(skipping, lambda: refused(fake, empty))
     assert [one.granted for one in await answers(fake, empty)] == [False]
 
 

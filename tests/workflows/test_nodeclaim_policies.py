@@ -87,9 +87,10 @@ async def test_a_node_that_waits_for_a_person_costs_nothing_meanwhile(
     handle = await launched(fake, skipping)
     await fake.see(handle, rules=STAYS)
     await in_time(skipping, lambda: told(fake, "True Registration"), minutes=1)
+    await skipping.sleep(timedelta(minutes=1))
     before = len((await handle.fetch_history()).events)
     await skipping.sleep(timedelta(days=1))
-    assert len((await handle.fetch_history()).events) <= before + 3, "the answer of the activity that said it"
+    assert len((await handle.fetch_history()).events) == before
 
 
 async def test_a_policy_that_wants_it_gone_after_all_is_heeded(fake: World, skipping: WorkflowEnvironment) -> None:
@@ -121,9 +122,10 @@ async def test_what_holds_up_an_overdue_node_is_told_when_it_is_something_else_a
     assert "NodeNotReady" in blocked_by(await state_of(handle))
     await fake.see(handle, **BUSY, waiting_for=["StartupTaintsExist: example.com/late"])
     await in_time(skipping, lambda: blocked(handle, "example.com/late"), seconds=5)
+    await skipping.sleep(timedelta(minutes=1))
     before = len((await handle.fetch_history()).events)
     await skipping.sleep(timedelta(hours=2))
-    assert len((await handle.fetch_history()).events) <= before + 6, "the activity that wrote it, and its answer"
+    assert len((await handle.fetch_history()).events) == before
 
 
 @pytest.mark.parametrize("action", ["replace", "terminate"])

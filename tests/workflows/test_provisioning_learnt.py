@@ -75,7 +75,10 @@ async def test_an_image_that_nobody_uses_is_forgotten_after_sixty_days(
     assert await kept(handle) == Learnt()
 
 
-async def test_a_claim_that_launches_alone_is_chosen_for_by_what_was_learnt(fake: World, handle: Provisioning) -> None:
+async def test_a_claim_that_launches_alone_is_chosen_for_by_what_was_learnt(
+    fake: World, handle: Provisioning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.machines._ANSWER_IN", timedelta(minutes=1))
     await teach(handle, shown(7640))
     fake.claims.add("by-hand")
     life = await fake.start(NodeClaim.model_validate(fake.claims.found["by-hand"]))
@@ -99,7 +102,10 @@ async def test_a_launch_goes_by_what_was_known_where_the_workflow_does_not_answe
     assert await machines.learnt() == shown(7640)
 
 
-async def test_launches_that_come_together_ask_once(fake: World, handle: Provisioning) -> None:
+async def test_launches_that_come_together_ask_once(
+    fake: World, handle: Provisioning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("activities.machines._ANSWER_IN", timedelta(minutes=1))
     await teach(handle, shown(7640))
     now = 0.0
     machines = KeptMachines(fake.client, handle.id, clock=lambda: now)

@@ -129,7 +129,7 @@ async def test_nodes_that_never_come_up_halt_it_until_a_person_says_to_go_on(
     await in_time(skipping, lambda: approved.says("tenure approve web-"), seconds=20)
     await approve(approved, await plan_of(approved))
     await in_time(skipping, lambda: approved.has_permits(1), seconds=20)
-    await skipping.sleep(timedelta(minutes=3))
+    await skipping.sleep(timedelta(minutes=3, seconds=10))
     assert not await approved.says("halted"), "what failed before it began is nothing of it"
     await fail_to_start(approved, await skipping.get_current_time(), "v", "w")
     await in_time(skipping, lambda: approved.says("2 new NodeClaims did not come to be nodes"), seconds=20)

@@ -123,7 +123,9 @@ def test_a_workflow_is_interrupted_in_the_thread_that_runs_it_and_in_no_other() 
 async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_its_time() -> None:
     """On a real server: the query waits for a worker, and the signal comes meanwhile."""
     NOTES.clear()
-    async with await WorkflowEnvironment.start_local(dev_server_existing_path=str(binary())) as server:
+    async with await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(binary()), dev_server_startup_timeout=timedelta(seconds=60)
+    ) as server:
         handle = await server.client.start_workflow(
             NotesWorkflow.run, id="notes", task_queue="notes", task_timeout=timedelta(seconds=1)
         )

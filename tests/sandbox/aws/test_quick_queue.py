@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from tests.sandbox.aws.kit import StandInKit, code
 
-LONG_POLL = 10
+LONG_POLL = 20
 """Seconds."""
 
 
@@ -54,9 +54,9 @@ def queue(kit: StandInKit) -> Queue:
 
 def test_a_message_is_hidden_shown_again_and_gone_when_it_is_deleted(queue: Queue) -> None:
     queue.send("a")
-    (first,) = queue.receive(visibility=1)
+    (first,) = queue.receive(visibility=5)
     assert queue.receive() == [] and queue.numbers() == (0, 1)
-    (again,) = queue.receive(wait=3)
+    (again,) = queue.receive(wait=20)
     assert again["MessageId"] == first["MessageId"]
     counts = [one["Attributes"]["ApproximateReceiveCount"] for one in (first, again)]
     firsts = {one["Attributes"]["ApproximateFirstReceiveTimestamp"] for one in (first, again)}

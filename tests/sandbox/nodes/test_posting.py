@@ -7,6 +7,7 @@ import pytest
 from sandbox.kubeapi import KubeApi
 from sandbox.nodes.simulator import Simulator
 from sandbox.world import Sandbox
+from tests.sandbox.builders import condition
 from tests.sandbox.nodes.simulated import Cloud, simulating
 from tests.sandbox.nodes.test_simulator import until_ready
 
@@ -28,6 +29,7 @@ async def simulator(cluster: Sandbox, cloud: Cloud) -> AsyncIterator[Simulator]:
 async def test_a_node_that_was_found_unknown_is_ready_again(api: KubeApi, cloud: Cloud, simulator: Simulator) -> None:
     name = cloud.put(1)
     await until_ready(api, name)
-    await api.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"conditions": [LOST]}}, STRATEGIC)
-    await until_ready(api, name, "Unknown")
+    lost = {"status": {"conditions": [LOST]}}
+    patched = await api.request("PATCH", f"/api/v1/nodes/{name}/status", lost, STRATEGIC)
+    assert condition(patched, "Ready") == "Unknown"
     await until_ready(api, name)
