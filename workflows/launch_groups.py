@@ -125,11 +125,12 @@ class LaunchGroups:
                 )
             except ActivityError as error:
                 prepared = Prepared(preparation=_failed(error))
-            members = draft.members if prepared.members is None else prepared.members
-            await self._leave(draft, [one for one in draft.members if one not in members])
+            if prepared.members is not None:
+                await self._leave(draft, [one for one in draft.members if one not in prepared.members])
+                draft = draft.model_copy(update={"members": prepared.members})
             match prepared.preparation:
                 case LaunchPrepared(request=request):
-                    return self._frozen(draft.model_copy(update={"members": members}), request)
+                    return self._frozen(draft, request)
                 case LaunchRefused() as refused:
                     following = _after(draft, refused)
                     if following is None:
