@@ -105,8 +105,10 @@ async def test_a_budget_that_rounds_to_nothing_is_named_by_node_and_pool(product
             await eventually(partial(scene.is_blocked_by, name, *words))
             await eventually(partial(scene.event, name, "DisruptionBlocked", *words))
         await throughout(lambda: scene.claims_stand(names(claims)), seconds=3)
+        allowed = datetime.now(UTC)
         await product.patch(scene.pool_path, {"spec": {"disruption": {"budgets": [{"nodes": "2"}]}}})
-        await eventually(lambda: scene.claims_are_gone(names(claims)), seconds=BOUND)
+        await eventually(lambda: scene.claims_are_gone(names(claims)))
+        await drained_within(scene, names(claims), BOUND, since=allowed)
 
 
 @pytest.mark.row("000-e")
