@@ -16,8 +16,6 @@ from model.messages import GroupAnswered
 class Names(Protocol):
     """Ids, queues and attributes of workflows, which belong to `workflows/` and are handed in."""
 
-    def workflow_id(self, identity: ClaimIdentity) -> str: ...
-
     def life_of(self, claim_name: str, uid: str) -> str: ...
 
     def task_queue(self) -> str: ...
@@ -54,7 +52,7 @@ class Lives:
         await self._client.start_workflow(
             "NodeClaimWorkflow",
             ClaimState(identity=identity, deadlines=self._deadlines, keeps_records=True),
-            id=self._names.workflow_id(identity),
+            id=self._names.life_of(identity.name, identity.uid),
             task_queue=self._names.task_queue(),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             search_attributes=self._names.attributes(identity),

@@ -12,9 +12,6 @@ from workflows import ids, visible
 class Names:
     cluster: str
 
-    def workflow_id(self, identity: ClaimIdentity) -> str:
-        return ids.nodeclaim(identity.cluster, identity.name, identity.uid)
-
     def life_of(self, claim_name: str, uid: str) -> str:
         return ids.nodeclaim(self.cluster, claim_name, uid)
 

@@ -45,8 +45,7 @@ async def launch(life: Life) -> Phase:
         return known
     if life.state.refused is None and (life.state.identity.group_id or await _join(life)):
         await _with_its_group(life)
-        refused = life.state.refused
-        unheard = refused is None or refused.reason == DELETED
+        unheard = life.state.refused is None or _went_first(life)
         if life.state.launched is None and unheard and (known := await recall(life)):
             return known
     return await _alone(life)
@@ -189,11 +188,16 @@ def _answered(life: Life) -> bool:
     return life.state.launched is not None or (refused is not None and refused.final)
 
 
+def _went_first(life: Life) -> bool:
+    """Its group found it deleted, whether the watch has said so or not."""
+    return life.state.refused is not None and life.state.refused.reason == DELETED
+
+
 async def _after(life: Life) -> Phase:
     state = life.state
     if state.launched:
         return Phase.REGISTRATION
-    if life.leaving or (state.refused and state.refused.reason == DELETED):
+    if life.leaving or _went_first(life):
         life.change(disruption="Deleted")
     elif state.refused and state.refused.final:
         await give_up(life, reason=state.refused.reason, message=state.refused.message)
