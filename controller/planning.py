@@ -5,6 +5,7 @@ The Provisioning workflow asks for it through `host.py`, and freezes and launche
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -192,26 +193,24 @@ class Planning:
         async def create(name: str) -> NodeClaim | None:
             group, part = launches[name]
             wanted = node_claim(planned[name], name=name, plan_id=plan_id, group_id=group, pool_slice=part)
-            try:
-                made = await self._claims.create(wanted)
-            except Fault as fault:
-                there = await self._made_unheard(name) if fault.retryable else None
-                if there is None:
-                    log.error("NodeClaim not created", name=name, fault=str(fault))
-                    return None
-                made = there
-            self._births.count(made)
-            self._caches.expect(claim_fact(made.to_object()))
+            made = await self._made(wanted)
+            if made is not None:
+                self._births.count(made)
+                self._caches.expect(claim_fact(made.to_object()))
             return made
 
         made = await each(planned, create)
         return [claim for claim in made if claim is not None]
 
-    async def _made_unheard(self, name: str) -> NodeClaim | None:
-        """One whose creation had no answer: without a launch group it would wait for one until its launch deadline."""
+    async def _made(self, wanted: NodeClaim) -> NodeClaim | None:
+        """Also where its creation had no answer: without a launch group it would wait until its launch deadline."""
         try:
-            return await self._claims.get(name)
-        except Fault:
+            return await self._claims.create(wanted)
+        except Fault as fault:
+            with suppress(Fault):
+                if fault.retryable and (there := await self._claims.get(wanted.name)):
+                    return there
+            log.error("NodeClaim not created", name=wanted.name, fault=str(fault))
             return None
 
     def _zones_of(self, node_class: str) -> list[str]:
