@@ -1,101 +1,55 @@
-"""Fixtures for all tests: the world of real parts, started once per run and only when a test asks for it."""
+"""Options, markers and Hypothesis profiles for all tests. It imports nothing of Tenure, so one test starts fast.
 
-from collections.abc import AsyncIterator, Iterator
-from typing import get_args
+Fixtures that need real components are loaded by the `conftest.py` of the folders whose tests use them.
+"""
+
+from pathlib import Path
 
 import pytest
-import pytest_asyncio
-import structlog
 from hypothesis import HealthCheck, settings
 
-from cli.rights import RBAC, aws_arguments
-from sandbox.plan import CRDS, Plan, Temporals
-from sandbox.world import Sandbox
-from tests.integration.acts import Programme
-from tests.integration.product import Product
+ROOT = Path(__file__).parent
+TIERS = ("unit", "replay", "adapters", "smoke", "integration", "scenarios", "chaos", "nightly")
+"""Folders below `tests/`. Every test gets the name of its folder as a marker."""
+REAL_COMPONENTS = {"adapters", "smoke", "integration", "scenarios", "chaos"}
+TIMEOUT_SECONDS = 900.0
+"""For one test with real components. Each wait inside the test has its own, shorter timeout."""
 
-# How long an example takes, or is made, says how busy the machine is.
-settings.register_profile("tenure", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tenure")
-PLAYS = 900.0
-"""Seconds for a test on the real parts; each wait in it has its own end. The first of an act bears all of the act."""
+# The duration of an example depends on how busy the machine is, so no profile has a deadline.
+SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fast", SHARED, max_examples=25)
+settings.register_profile("full", SHARED, max_examples=100)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tenure")
+    group.addoption("--property-depth", choices=("fast", "full"), default="fast", help="number of Hypothesis examples")
+    group.addoption("--kill-seed", type=int, help="kill the worker once in each scenario, at a time this seed selects")
+    group.addoption("--temporal", choices=("dev", "postgres"), default="dev", help="Temporal server of the sandbox")
+    group.addoption("--encrypted", action="store_true", help="encrypt the payloads that Temporal stores")
+    group.addoption("--times", type=int, default=1, help="run each test this many times")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile(config.getoption("--property-depth"))
+    for tier in TIERS:
+        config.addinivalue_line("markers", f"{tier}: the test is in tests/{tier}")
+    config.addinivalue_line("markers", "sandbox: needs real components")
     config.addinivalue_line("markers", "last: looks at what the whole run leaves behind")
     config.addinivalue_line("markers", "killable: its worker is killed once when the run has a --kill-seed")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kill-seed", type=int, help="kill the worker of the scenarios once, at a moment this seed gives")
-    parser.addoption("--temporal", choices=get_args(Temporals), default="dev", help="which Temporal the world has")
-    parser.addoption("--encrypted", action="store_true", help="the worker encrypts what Temporal stores")
-    parser.addoption("--times", type=int, default=1, help="play each scenario so often, one time after the other")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if (times := metafunc.config.getoption("--times")) > 1:
+        metafunc.fixturenames.append("attempt")
+        metafunc.parametrize("attempt", range(times))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for the world is a sandbox test; the mark needs no repeating.
-
-    A worker that is at work would meddle with tests that use the world alone, so those come first; what looks at
-    the end comes last.
-    """
-    items.sort(key=_place)
     for item in items:
-        if {"world", "cluster", "product"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.sandbox)
-        if item.get_closest_marker("sandbox") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(PLAYS))
-
-
-def _place(item: pytest.Item) -> int:
-    if item.get_closest_marker("last") is not None:
-        return 2
-    return int(bool({"product", "programme"} & set(getattr(item, "fixturenames", ()))))
-
-
-@pytest.fixture
-def plain_log() -> Iterator[None]:
-    """All that is logged is heard, whatever the tests before made of it."""
-    before = structlog.get_config()
-    structlog.reset_defaults()
-    yield
-    structlog.configure(**before)
-
-
-@pytest.fixture(scope="session")
-def plan(request: pytest.FixtureRequest) -> Plan:
-    """Of a world whose worker has the rights that ship, with the Temporal that this run asks for."""
-    option = request.config.getoption
-    return Plan(
-        manifests=(CRDS, RBAC),
-        aws_arguments=aws_arguments(),
-        temporal=option("--temporal"),
-        encrypted=option("--encrypted"),
-    )
-
-
-@pytest.fixture(scope="session")
-def world(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """Temporal, Kubernetes with CRDs and RBAC, AWS with the worker's IAM policy, and nodes; stopped at the run's end.
-
-    Its logs stay in pytest's temporary folder. Tests leave it as they found it.
-    """
-    with Sandbox(tmp_path_factory.mktemp("world"), plan=plan) as sandbox:
-        yield sandbox
-        sandbox.check()
-        processes = sandbox.processes
-    assert [process.name for process in processes if process.running] == []
-
-
-@pytest_asyncio.fixture(scope="session")
-async def product(world: Sandbox) -> AsyncIterator[Product]:
-    """Workers under the rights that ship with them; none is at work before a test says so."""
-    async with Product(world) as product:
-        yield product
-
-
-@pytest.fixture(scope="session")
-def programme(request: pytest.FixtureRequest, product: Product) -> Programme:
-    """The scenarios that play together."""
-    option = request.config.getoption
-    return Programme(request.session.items, product, option("--kill-seed"), option("--times"))
+        tier = item.path.relative_to(ROOT).parts[0]
+        item.add_marker(tier)
+        if tier in REAL_COMPONENTS:
+            item.add_marker("sandbox")
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))

@@ -8,9 +8,9 @@ from typing import Any
 
 from cli.worker_process import clean_environment
 from model import labels
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition
 
 
 class Adopter:

@@ -6,9 +6,9 @@ from cli.lives import NodeLife
 from kube.resources import NODES
 from model.ids import instance_id_of
 from model.lifecycle import Phase
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names, taints
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names, taints
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 

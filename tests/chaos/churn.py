@@ -10,8 +10,8 @@ from itertools import cycle, islice
 
 from kube.resources import NODE_CLAIMS, NODES
 from sandbox.nodes.rules import NotReady
-from tests.integration.eventually import eventually
-from tests.integration.scene import Scene, names
+from tests.support.product.eventually import eventually
+from tests.support.product.scene import Scene, names
 
 PATIENCE = 900.0
 """Seconds; the worker is killed again and again meanwhile, often before it has planned anything."""

@@ -10,7 +10,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError
 
 from cli.lives import name_of
-from tests.integration.product import Product
+from tests.support.product.product import Product
 
 LOOK_EVERY = 0.3
 """Seconds between looks for workflows that are not followed yet."""

@@ -8,8 +8,8 @@ import time
 
 from sandbox.processes import PartFailed
 from tests.chaos.histories import Histories
-from tests.integration.crew import TestedWorker
-from tests.integration.product import Product
+from tests.support.product.crew import TestedWorker
+from tests.support.product.product import Product
 
 HESITATION = 0.4
 """Seconds, at most, between the event and the kill: what follows from the event may have begun by then."""

@@ -7,12 +7,12 @@ from kube.resources import EC2_NODE_CLASSES, NAMESPACES, NODE_CLAIMS, NODE_POOLS
 from model import labels
 from model.hashing import HASH_VERSION
 from tests.chaos.adopter import Adopter
-from tests.integration import karpenter
-from tests.integration.eventually import eventually, throughout
-from tests.integration.karpenter import KARPENTER, TENURE, Makeover, deployed
-from tests.integration.objects import node_class
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, names
+from tests.support.product import karpenter
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.karpenter import KARPENTER, TENURE, Makeover, deployed
+from tests.support.product.objects import node_class
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition, names
 
 CLASS = "of-karpenter"
 READER = "adopter"

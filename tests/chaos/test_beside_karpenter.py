@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from tests.integration.eventually import eventually, throughout
-from tests.integration.karpenter import HOLDER, NAME, RENEWED_EVERY, renew
-from tests.integration.product import Product
-from tests.integration.scene import Scene
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.karpenter import HOLDER, NAME, RENEWED_EVERY, renew
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 
 
 async def test_a_worker_waits_until_karpenters_lease_lapses(product: Product) -> None:

@@ -7,10 +7,10 @@ from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionR
 
 from controller.builds import current_build
 from kube.resources import NODE_CLAIMS
-from tests.integration.drains import protect
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import names
+from tests.support.product.drains import protect
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import names
 from workflows import ids
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
 
 SEED = 20
 SHARES = {"throttle": 1 / 10, "5xx": 1 / 9, "answer-lost": 1 / 8}

@@ -14,8 +14,8 @@ from tests.chaos import books
 from tests.chaos.churn import Corner
 from tests.chaos.histories import Histories
 from tests.chaos.killing import Killer
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
 
 KILLS = int(os.environ.get("TENURE_KILLS", "10"))
 NODES = int(os.environ.get("TENURE_CHURN", "10"))

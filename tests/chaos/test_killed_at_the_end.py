@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator
 
 from kube.resources import NODE_CLAIMS
 from model.lifecycle import Phase
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
 from tests.scenarios.acts import KILLED, go_on, kill
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 ENDED = Act("ended", between=(kill, go_on))
 

@@ -3,11 +3,11 @@
 from collections.abc import AsyncGenerator
 
 from kube.resources import NODE_CLAIMS, WORKLOADS
-from tests.integration.drains import budget, budget_counts, budget_path, delete_under, protect
-from tests.integration.eventually import eventually, throughout
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
 from tests.scenarios.acts import KILLED
+from tests.support.product.drains import budget, budget_counts, budget_path, delete_under, protect
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 
 @KILLED.scenario

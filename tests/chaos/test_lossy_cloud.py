@@ -12,8 +12,8 @@ import pytest
 
 from sandbox.faults import Answer
 from tests.chaos import books
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
 
 NODES = int(os.environ.get("TENURE_LOSSY", "40"))
 PATIENCE = 180.0 + 3 * NODES

@@ -16,9 +16,9 @@ from kube.resources import NODE_CLAIMS
 from model.lifecycle import Phase
 from sandbox.plan import Plan
 from sandbox.temporal_server import TemporalServer
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 pytestmark = pytest.mark.timeout(900)
 RESYNC = 400.0

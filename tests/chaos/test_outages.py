@@ -16,9 +16,9 @@ from kube.resources import NODE_CLAIMS, PODS
 from model import labels
 from model.lifecycle import Phase
 from sandbox.nodes.rules import SlowBoot
-from tests.integration.eventually import eventually, throughout
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 TEMPORAL, API_SERVER, SCHEDULER = "temporal", "kube-apiserver", "kube-scheduler"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))

@@ -14,13 +14,13 @@ from kube.resources import NODE_CLAIMS
 from model.lifecycle import Phase
 from sandbox.plan import Plan
 from sandbox.world import Sandbox
-from tests.integration.drains import protect
-from tests.integration.eventually import eventually, throughout
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
+from tests.support.product.drains import protect
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 from workflows import ids
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ The figures for 500 nodes are `python -m benchmarks.recovery`'s.
 
 import asyncio
 
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
-from tests.integration.tidying import unasked
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
+from tests.support.product.tidying import unasked
 
 NODES = 30
 QUIET = 8.0

@@ -1,8 +1,8 @@
 """Two workers share the work, and one of them hosts the watch; when that one is killed, the other takes it over."""
 
-from tests.integration.crew import TestedWorker
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
+from tests.support.product.crew import TestedWorker
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
 
 
 async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: Product) -> None:

@@ -15,12 +15,12 @@ from kube.resources import NODE_CLAIMS
 from sandbox.controlplane.tools import TEMPORAL, TEMPORAL_BEFORE
 from sandbox.plan import Plan
 from sandbox.world import Sandbox
-from tests.integration.drains import protect
-from tests.integration.eventually import eventually, throughout
-from tests.integration.product import Product
-from tests.integration.scene import names
+from tests.support.product.drains import protect
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.product import Product
+from tests.support.product.scene import names
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -10,12 +10,12 @@ import os
 
 import pytest
 
-from tests.integration.eventually import eventually
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.queue import nothing_is_queued, queued
-from tests.integration.scene import Scene, names
 from tests.scenarios.announced import state_of, warn
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.queue import nothing_is_queued, queued
+from tests.support.product.scene import Scene, names
 
 TEMPORAL = "temporal"
 SECONDS = float(os.environ.get("TENURE_OUTAGE", "30"))

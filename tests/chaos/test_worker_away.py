@@ -4,14 +4,14 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from functools import partial
-from pathlib import Path
 
 from kube.resources import NODE_CLAIMS, NODES
-from tests.integration.eventually import eventually
-from tests.integration.objects import node_pool
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
 from tests.scenarios.acts import AWAY
+from tests.support.paths import ROOT
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import node_pool
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 
 @AWAY.scenario
@@ -96,7 +96,7 @@ async def test_a_node_that_was_removed_by_hand_meanwhile_as_the_documents_say_is
 
 async def _instances_that_the_documents_find(product: Product) -> list[str]:
     """By the filters of the command in docs/install.md, for whoever has no worker any more."""
-    page = (Path(__file__).parents[2] / "docs" / "install.md").read_text()
+    page = (ROOT / "docs" / "install.md").read_text()
     written = re.findall(r"Name=([^,\s]+),Values=(\S+)", page.replace("CLUSTER", product.sandbox.plan.cluster_name))
     filters = [{"Name": name, "Values": values.split(",")} for name, values in written]
     assert len(filters) == 3

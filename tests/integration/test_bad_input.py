@@ -11,11 +11,11 @@ import pytest
 from kube.resources import EC2_NODE_CLASSES
 from model import labels
 from sandbox.errors import ApiError
-from tests.integration.calm import CALM
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import node_class
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, conditions, reason
+from tests.support.product.calm import CALM
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import node_class
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition, conditions, reason
 
 
 @dataclass(frozen=True)

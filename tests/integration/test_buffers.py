@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any
 
 from model import labels
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import pod_spec
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, reason
 from tests.scenarios.acts import go_on, kill
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import pod_spec
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition, reason
 
 GATED = Act("buffers", settings={"FEATURE_GATES": "CapacityBuffer=true"}, between=(kill, go_on))
 """The worker is killed while nobody uses the room, and another one takes over."""

@@ -4,9 +4,9 @@ A scenario is over only when the pod runs, so that the plan counted the device, 
 initialized no sooner than the device was there.
 """
 
-from tests.integration.calm import CALM
-from tests.integration.objects import Object, pod_spec
-from tests.integration.product import Product
+from tests.support.product.calm import CALM
+from tests.support.product.objects import Object, pod_spec
+from tests.support.product.product import Product
 
 
 @CALM.scenario

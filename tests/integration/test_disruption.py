@@ -7,12 +7,12 @@ from temporalio.service import RPCError
 from kube.resources import NODE_CLAIMS
 from model import labels
 from model.commands import DisruptionState
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually
-from tests.integration.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, names
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually
+from tests.support.product.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition, names
 from workflows import ids
 from workflows.cluster import ClusterWorkflow
 

@@ -5,16 +5,16 @@ from datetime import UTC, datetime, timedelta
 from kube.resources import NODE_CLAIMS, WORKLOADS
 from kube.rollouts import RESTARTED_AT
 from sandbox.nodes.rules import NotReady
-from tests.integration.calm import CALM
-from tests.integration.drains import (
+from tests.support.product.calm import CALM
+from tests.support.product.drains import (
     delete_under,
     protect,
     started,
     the_pod,
 )
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 
 @CALM.scenario

@@ -15,11 +15,11 @@ import boto3
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS
 from model import labels
 from model.hashing import HASH_VERSION
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import DISCOVERY, Object, node_class
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, conditions
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import DISCOVERY, Object, node_class
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition, conditions
 
 CHANGES = Act("changes")
 HOLD = 15.0

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually
-from tests.integration.objects import node_class
-from tests.integration.product import Product
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import node_class
+from tests.support.product.product import Product
 
 GATED = Act("expressions", settings={"AWS_FEATURE_GATES": "NodeClassCEL=true"})
 KUBELET = {"maxPods": "vcpus * 3 + 2", "systemReserved": {"cpu": "vcpus * 100"}}

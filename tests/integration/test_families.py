@@ -7,11 +7,11 @@ from typing import Any
 
 from kube.resources import EC2_NODE_CLASSES
 from model import labels
-from tests.integration.calm import CALM
-from tests.integration.eventually import eventually
-from tests.integration.objects import Object, node_class
-from tests.integration.product import Product
-from tests.integration.scene import taints
+from tests.support.product.calm import CALM
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import Object, node_class
+from tests.support.product.product import Product
+from tests.support.product.scene import taints
 
 TOML = '[settings.kubernetes.node-labels]\nmine = "1"\n[settings.ntp]\ntime-servers = ["169.254.169.123"]\n'
 JOIN = """\

@@ -6,11 +6,11 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 
 from model.interruptions import Notice, Notices
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.queue import nothing_is_queued
-from tests.integration.scene import Scene
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.queue import nothing_is_queued
+from tests.support.product.scene import Scene
 from workflows import ids
 
 READING = Act("reading", settings={"INTERRUPTION_QUEUE": "demo"})

@@ -15,10 +15,10 @@ from math import ceil
 from kube.resources import NODE_CLAIMS
 from model import labels
 from sandbox.nodes.rules import NeverRegister
-from tests.integration.eventually import eventually
-from tests.integration.objects import OF_TEST, node_claim
-from tests.integration.product import Product
-from tests.integration.scene import Scene
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import OF_TEST, node_claim
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 
 LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "60"))
 PATIENCE = 150.0 + LAUNCHES

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from tests.integration.calm import CALM
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
+from tests.support.product.calm import CALM
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 
 @CALM.scenario

@@ -5,8 +5,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.measures import MEASURES, TEMPORALS
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
 
 OF_A_LIFE = {
     "tenure_nodeclaims",

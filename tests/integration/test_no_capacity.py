@@ -4,10 +4,10 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
 from model import labels
-from tests.integration.eventually import eventually
-from tests.integration.objects import TWO_CPUS, node_pool
-from tests.integration.product import Product
-from tests.integration.scene import Scene
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import TWO_CPUS, node_pool
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 from workflows import ids
 
 OTHER_TYPE = "m5.large"

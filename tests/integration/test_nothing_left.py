@@ -7,11 +7,11 @@ import pytest
 
 from cli.rights import WORKER_KEY
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
-from tests.integration.eventually import eventually
-from tests.integration.objects import NODE_CLASS
-from tests.integration.product import Product
-from tests.integration.scene import ALIVE, names
 from tests.integration.test_bad_input import GOOD
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import NODE_CLASS
+from tests.support.product.product import Product
+from tests.support.product.scene import ALIVE, names
 
 
 @pytest.mark.last

@@ -4,10 +4,10 @@ from functools import partial
 from typing import Any
 
 from model import labels
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, reason
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition, reason
 
 GATED = Act("overlays", settings={"FEATURE_GATES": "NodeOverlay=true"})
 CHEAPER, DEARER = "c6i.large", "m6i.large"

@@ -13,11 +13,11 @@ from model.drains import DrainState
 from model.labels import PAUSE
 from model.lifecycle import ClaimState
 from model.messages import Resume
-from tests.integration.acts import Act
-from tests.integration.drains import put_under, terminating_pod
-from tests.integration.eventually import eventually, throughout
-from tests.integration.product import Product
-from tests.integration.scene import Scene
+from tests.support.product.acts import Act
+from tests.support.product.drains import put_under, terminating_pod
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 
 Life = WorkflowHandle[Any, Any]
 ACT = Act("pause")

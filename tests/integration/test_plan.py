@@ -7,10 +7,10 @@ from cli.plan import look
 from cli.why import tell
 from kube.resources import NODES
 from model.labels import DO_NOT_DISRUPT
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 ASKED = Act("asked")
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from kube.resources import LIFECYCLE_POLICIES, NODES
 from sandbox.nodes.rules import NotReady, SetCondition
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import Object, lifecycle_policy
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import Object, lifecycle_policy
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition
 
 REPAIR = Act("repair", settings={"FEATURE_GATES": "NodeRepair=true"})
 

@@ -3,10 +3,10 @@
 from functools import partial
 
 from model import labels
-from tests.integration.acts import Act
-from tests.integration.eventually import PATIENCE, eventually
-from tests.integration.product import Product
 from tests.scenarios.reserved import reserved
+from tests.support.product.acts import Act
+from tests.support.product.eventually import PATIENCE, eventually
+from tests.support.product.product import Product
 
 BLOCKS = Act("blocks")
 LEAD = 40 * 60.0

@@ -6,11 +6,11 @@ from typing import Any
 from cli.approve import tell
 from model.rollouts import ApproveRollout
 from sandbox.nodes.rules import NeverRegister
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import lifecycle_policy
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import lifecycle_policy
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 from workflows import attributes
 
 ACT = Act("rolls", settings={"REGISTRATION_TIMEOUT": "1m"})

@@ -5,13 +5,13 @@ from functools import partial
 
 from kube.resources import NODE_CLAIMS, NODE_POOLS
 from model import labels
-from tests.integration.acts import Act
-from tests.integration.calm import CALM
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, names, reason
 from tests.scenarios.acts import go_on, kill
+from tests.support.product.acts import Act
+from tests.support.product.calm import CALM
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition, names, reason
 
 STATIC = Act(
     "static", settings={"FEATURE_GATES": "StaticCapacity=true", "BATCH_IDLE_DURATION": "5s"}, between=(kill, go_on)

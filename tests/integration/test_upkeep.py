@@ -7,11 +7,11 @@ from functools import partial
 from activities.upkeep_lists import LATELY
 from kube.resources import NODE_CLAIMS
 from model import labels
-from tests.integration.calm import CALM
-from tests.integration.eventually import eventually, throughout
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
-from tests.integration.tidying import Outside, tidy, tidy_anew, unasked
+from tests.support.product.calm import CALM
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
+from tests.support.product.tidying import Outside, tidy, tidy_anew, unasked
 
 OLD = 3 * 3600.0
 """Seconds: older than any grace."""

@@ -4,10 +4,10 @@ from functools import partial
 from typing import Any
 
 from model import labels
-from tests.integration.calm import CALM
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import names
+from tests.support.product.calm import CALM
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import names
 
 ZONE = "us-west-2b"
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.worker import command
 from cli.worker_process import clean_environment
-from tests.integration.product import Product
+from tests.support.product.product import Product
 
 NOWHERE = "127.0.0.1:1"
 

@@ -8,9 +8,9 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from model.lifecycle import Phase
-from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, blocked, eventually, in_phase, state_of
-from tests.workflows.lives import BUSY, JOINED, delete, launched
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import Handle, blocked, eventually, in_phase, state_of
+from tests.support.workflows.lives import BUSY, JOINED, delete, launched
 
 
 async def nodeclaim_away(fake: World, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:

@@ -9,9 +9,9 @@ from model.kinds import LifecycleRules
 from model.lifecycle import Phase
 from model.messages import Resume
 from model.observations import PoolSeen
-from tests.fakes.worker import World
-from tests.workflows.eventually import blocked, eventually, in_phase, in_time
-from tests.workflows.lives import BUSY, pause_for, pool, ready
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import blocked, eventually, in_phase, in_time
+from tests.support.workflows.lives import BUSY, pause_for, pool, ready
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 

@@ -8,10 +8,19 @@ from temporalio.testing import WorkflowEnvironment
 from model.commands import DisruptionState
 from model.disrupting import Decided, Proposal, Replaced, ReplacementSaid, Stirred
 from model.faults import BadInput
-from tests.fakes.granter import GranterWorkflow, Grants
-from tests.fakes.worker import World
-from tests.workflows.commands import Command, command, granting, in_step, nodes, proposal, replacements, say_ready
-from tests.workflows.eventually import eventually, in_time
+from tests.support.fakes.granter import GranterWorkflow, Grants
+from tests.support.fakes.worker import World
+from tests.support.workflows.commands import (
+    Command,
+    command,
+    granting,
+    in_step,
+    nodes,
+    proposal,
+    replacements,
+    say_ready,
+)
+from tests.support.workflows.eventually import eventually, in_time
 from workflows import ids
 from workflows.cluster import ClusterWorkflow
 from workflows.disruption import DisruptionWorkflow

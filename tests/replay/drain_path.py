@@ -6,9 +6,9 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from model.kinds import LifecycleRules
-from tests.fakes.worker import World
-from tests.workflows.eventually import blocked, eventually, state_of
-from tests.workflows.lives import BUSY, delete, pool, ready
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import blocked, eventually, state_of
+from tests.support.workflows.lives import BUSY, delete, pool, ready
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 

@@ -7,9 +7,9 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from model.lifecycle import Phase
-from tests.fakes.worker import World
-from tests.workflows.eventually import blocked, in_phase, in_time
-from tests.workflows.lives import BUSY, born, pool, ready
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import blocked, in_phase, in_time
+from tests.support.workflows.lives import BUSY, born, pool, ready
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 SICK = (("Ready", "True"), ("KernelReady", "False"))

@@ -7,10 +7,10 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from model.lifecycle import Phase
-from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, state_of
-from tests.workflows.lives import BUSY, delete, launched, pool
-from tests.workflows.noticed import notice, ready_under, rules
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, state_of
+from tests.support.workflows.lives import BUSY, delete, launched, pool
+from tests.support.workflows.noticed import notice, ready_under, rules
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 

@@ -8,9 +8,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from model.hooks import CallAnswer, JobFact
 from model.kinds import LifecycleRules
-from tests.fakes.worker import World
-from tests.workflows.eventually import blocked, eventually, state_of
-from tests.workflows.lives import BUSY, delete, pool, ready
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import blocked, eventually, state_of
+from tests.support.workflows.lives import BUSY, delete, pool, ready
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 REFUSED = CallAnswer(status=409)

@@ -9,9 +9,9 @@ from temporalio.testing import WorkflowEnvironment
 from model.faults import NotFound
 from model.reading import InterruptionState, QueueNamed
 from model.status_reports import FailedCheck, StatusReport
-from tests.fakes.interruptions import utc_now
-from tests.fakes.worker import World
-from tests.workflows.eventually import eventually, in_time
+from tests.support.fakes.interruptions import utc_now
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import eventually, in_time
 from workflows import ids
 from workflows.interruption import InterruptionWorkflow
 

@@ -7,8 +7,8 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from model.faults import TryLater
-from tests.fakes.worker import World
-from tests.workflows.lives import emptied, pool, ready
+from tests.support.fakes.worker import World
+from tests.support.workflows.lives import emptied, pool, ready
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 

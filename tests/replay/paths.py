@@ -20,7 +20,6 @@ from model.lifecycle import Phase
 from model.messages import Pause, Resume
 from model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
 from model.plans import LaunchDraft, PlanOutcome
-from tests.fakes.worker import World
 from tests.replay.away_path import nodeclaim_away
 from tests.replay.brake_path import nodeclaim_braked
 from tests.replay.disruption_paths import (
@@ -48,8 +47,9 @@ from tests.replay.show_path import show_question
 from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
 from tests.replay.waiting_path import nodeclaim_not_ready, nodeclaim_not_ready_long, nodepool_told, nodepool_waits
-from tests.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
-from tests.workflows.lives import (
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
+from tests.support.workflows.lives import (
     BUSY,
     JOINED,
     born,

@@ -9,11 +9,11 @@ from temporalio.testing import WorkflowEnvironment
 from model.commands import GiveUp
 from model.messages import PermitWithdrawn
 from model.rollouts import ApproveRollout
-from tests.fakes.worker import World
-from tests.workflows import test_cluster_budget as budget
-from tests.workflows import test_nodepool_rollout as rollout
-from tests.workflows.commands import command, granting, in_step, nodes, proposal
-from tests.workflows.eventually import eventually, in_time
+from tests.support.fakes.worker import World
+from tests.support.workflows.commands import command, granting, in_step, nodes, proposal
+from tests.support.workflows.eventually import eventually, in_time
+from tests.unit.workflows import test_cluster_budget as budget
+from tests.unit.workflows import test_nodepool_rollout as rollout
 from workflows.disruption import DisruptionWorkflow
 from workflows.nodepool import NodePoolWorkflow
 

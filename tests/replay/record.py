@@ -16,9 +16,9 @@ from typing import Any
 
 from temporalio.client import WorkflowHistory
 
-from tests.fakes.skipping import time_skipping
-from tests.fakes.worker import World
 from tests.replay.paths import PATHS
+from tests.support.fakes.skipping import time_skipping
+from tests.support.fakes.worker import World
 
 HISTORIES = Path(__file__).with_name("histories")
 

@@ -6,7 +6,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from model.showing import ShowAsked
-from tests.fakes.worker import World
+from tests.support.fakes.worker import World
 from workflows import ids
 from workflows.showing import ShowWorkflow
 

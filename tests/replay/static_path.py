@@ -9,10 +9,10 @@ from temporalio.testing import WorkflowEnvironment
 from model.faults import BadInput
 from model.messages import Resume
 from model.observations import PoolSeen
-from tests.fakes.worker import World
-from tests.workflows.eventually import eventually, in_time
-from tests.workflows.lives import pause_for
-from tests.workflows.static_pools import kept
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import eventually, in_time
+from tests.support.workflows.lives import pause_for
+from tests.support.workflows.static_pools import kept
 from workflows.nodepool import NodePoolWorkflow
 
 

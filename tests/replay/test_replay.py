@@ -10,6 +10,7 @@ from temporalio.worker import Replayer
 
 from tests.replay.paths import PATHS
 from tests.replay.record import HISTORIES, missing
+from tests.support.paths import ROOT
 from workflows.registry import WORKFLOWS, runner
 
 STORED = sorted(HISTORIES.glob("*.json"))
@@ -47,7 +48,7 @@ async def test_a_history_that_the_code_would_not_have_written_is_refused(replaye
 def test_a_stored_history_says_nothing_of_the_machine_that_recorded_it() -> None:
     for path in STORED:
         text = path.read_text()
-        assert 'File \\"' not in text and str(Path(__file__).parents[2]) not in text
+        assert 'File \\"' not in text and str(ROOT) not in text
 
 
 def history(name: str, **changed: str) -> WorkflowHistory:

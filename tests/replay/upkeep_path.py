@@ -7,7 +7,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from model.faults import BadInput
 from model.upkeep import UpkeepAsked
-from tests.fakes.worker import World
+from tests.support.fakes.worker import World
 from workflows import ids
 from workflows.upkeep import UpkeepWorkflow
 

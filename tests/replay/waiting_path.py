@@ -8,9 +8,9 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from model.observations import PoolSeen
-from tests.fakes.worker import World
-from tests.workflows.eventually import blocked, in_time
-from tests.workflows.lives import BUSY, delete, emptied, pool, ready
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import blocked, in_time
+from tests.support.workflows.lives import BUSY, delete, emptied, pool, ready
 from workflows.nodepool import NodePoolWorkflow
 
 Runs = dict[str, WorkflowHandle[Any, Any]]

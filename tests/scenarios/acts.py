@@ -1,8 +1,8 @@
 """The acts that the rows play in, with phase deadlines short enough to be lived through, and long enough for the nodes
 of dozens of rows to come up together on a busy machine."""
 
-from tests.integration.acts import Act
-from tests.integration.product import Product
+from tests.support.product.acts import Act
+from tests.support.product.product import Product
 
 GRACE = 60
 """Seconds for which a NotReady node is expected back (NOT_READY_GRACE): several times as long as what some rows do to a

@@ -10,12 +10,12 @@ from model import labels
 from model.learnt import Learnt
 from model.quantity import parse_quantity
 from sandbox.nodes.rules import LessMemory
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually
-from tests.integration.objects import Object, node_class, pod_spec
-from tests.integration.product import Product
-from tests.integration.scene import Scene
 from tests.scenarios.acts import go_on, rest
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import Object, node_class, pod_spec
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 from workflows import ids
 
 MIB = 1 << 20

@@ -6,10 +6,10 @@ from typing import Any
 
 from model.kinds.interruption_rules import InterruptionRules
 from model.lifecycle import ClaimState
-from tests.integration.eventually import eventually
-from tests.integration.objects import Object, lifecycle_policy
-from tests.integration.product import Product
-from tests.integration.scene import Scene
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import Object, lifecycle_policy
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 
 SOON = 180.0
 """Seconds from AWS's word to what follows."""

@@ -17,10 +17,10 @@ from model import labels
 from model.faults import BadInput, Conflict, Fault, Throttled, TryLater
 from model.messages import Pause, Resume
 from model.outcomes import NodeState
-from tests.fakes.worker import World
 from tests.scenarios.month_watch import POLICY, Place, Watch
-from tests.workflows.eventually import state_of
-from tests.workflows.lives import pool
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import state_of
+from tests.support.workflows.lives import pool
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 

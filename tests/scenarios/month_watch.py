@@ -12,8 +12,8 @@ from model import labels
 from model.base import Message
 from model.observations import PoolSeen
 from model.outcomes import NodeState
-from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, idle
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import Handle, idle
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 

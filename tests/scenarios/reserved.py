@@ -7,11 +7,11 @@ from typing import Any
 
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES
 from model import labels
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import TWO_CPUS, Object, node_class
-from tests.integration.product import Product
-from tests.integration.scene import Scene, conditions
-from tests.integration.tidying import tidy
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import TWO_CPUS, Object, node_class
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, conditions
+from tests.support.product.tidying import tidy
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 HOLD = 15.0

@@ -12,12 +12,12 @@ from kube.resources import NODES
 from model.lifecycle import Phase
 from sandbox.faults import Answer, Rule
 from sandbox.nodes.rules import NeverRegister, NotReady
-from tests.integration.drains import drained_within, moments, terminating_pod
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import daemon_set, pod_spec, static_pod
-from tests.integration.product import Product
-from tests.integration.scene import names
 from tests.scenarios.acts import EMPTYING
+from tests.support.product.drains import drained_within, moments, terminating_pod
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import daemon_set, pod_spec, static_pod
+from tests.support.product.product import Product
+from tests.support.product.scene import names
 
 AFTER = 4.0
 """consolidateAfter, in seconds."""

@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 
 from sandbox.faults import Answer, Rule
-from tests.integration.drains import drained_within
-from tests.integration.eventually import eventually
-from tests.integration.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
-from tests.integration.product import Product
-from tests.integration.scene import names
 from tests.scenarios.acts import EMPTYING
+from tests.support.product.drains import drained_within
+from tests.support.product.eventually import eventually
+from tests.support.product.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
+from tests.support.product.product import Product
+from tests.support.product.scene import names
 
 AFTER = 1.0
 """consolidateAfter of the other pool, in seconds."""

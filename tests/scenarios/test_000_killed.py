@@ -8,10 +8,10 @@ import pytest
 
 from model.lifecycle import Phase
 from sandbox.faults import Cut, Delay, Rule
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
 from tests.scenarios.acts import AWAY, KILLED
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 NEVER = 3600.0
 """Seconds for which a request is held that the worker does not live to see done."""

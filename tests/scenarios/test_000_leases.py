@@ -6,12 +6,12 @@ import pytest
 
 from kube.inventory import NODE_LEASES
 from kube.resources import LEASES
-from tests.integration.eventually import eventually
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
-from tests.integration.tidying import tidy
 from tests.scenarios.acts import EMPTYING
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
+from tests.support.product.tidying import tidy
 
 
 @pytest.mark.row("000-j")

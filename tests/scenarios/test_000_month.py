@@ -10,10 +10,10 @@ from datetime import timedelta
 import pytest
 from temporalio.worker import UnsandboxedWorkflowRunner
 
-from tests.fakes.skipping import time_skipping
-from tests.fakes.worker import World
 from tests.scenarios.month import Month
 from tests.scenarios.vigil import Vigil
+from tests.support.fakes.skipping import time_skipping
+from tests.support.fakes.worker import World
 from workflows.timely import TimelyRunner
 
 FAULTS = int(os.environ.get("TENURE_FAULTS", "100"))

@@ -9,11 +9,11 @@ import pytest
 from controller.nominations import VALID
 from kube.resources import PODS
 from model.lifecycle import Phase
-from tests.integration.eventually import eventually
-from tests.integration.objects import pod_spec
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
 from tests.scenarios.acts import EMPTYING
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import pod_spec
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 AFTER = timedelta(seconds=3)
 EVERY = 3.0

@@ -10,11 +10,11 @@ from kube.resources import NODES, PODS
 from model import labels
 from model.lifecycle import ClaimState, Phase
 from sandbox.nodes.rules import NotReady
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import Object, pod_spec
-from tests.integration.product import Product
-from tests.integration.scene import Scene, conditions, names, reason
 from tests.scenarios.acts import CALM, GRACE
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import Object, pod_spec
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, conditions, names, reason
 
 AGENT = {"key": "cni.example.com/agent-not-ready", "value": "true", "effect": "NoSchedule"}
 PROXY = {"key": "proxy.example.com/not-ready", "effect": "NoSchedule"}

@@ -11,10 +11,10 @@ from model.lifecycle import Deadlines, Phase
 from model.pace import Expected, PhaseTimes
 from policy.overdue import blocked_by
 from policy.startup import unknown
-from tests.fakes.skipping import time_skipping
-from tests.fakes.worker import World
-from tests.workflows.eventually import in_phase, state_of
-from tests.workflows.lives import BUSY, JOINED, born
+from tests.support.fakes.skipping import time_skipping
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import in_phase, state_of
+from tests.support.workflows.lives import BUSY, JOINED, born
 
 USUAL = Deadlines()
 UNKNOWN = PhaseTimes(

@@ -4,10 +4,10 @@ import pytest
 
 from kube.resources import PODS
 from sandbox.nodes.rules import NotReady
-from tests.integration.eventually import eventually
-from tests.integration.objects import pod_spec
-from tests.integration.product import Product
 from tests.scenarios.acts import CALM
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import pod_spec
+from tests.support.product.product import Product
 
 GPU = "nvidia.com/gpu"
 OUT_FOR = 15.0

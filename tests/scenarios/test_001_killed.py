@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from sandbox.faults import Cut
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
-from tests.integration.scene import Scene, names
 from tests.scenarios.acts import KILLED
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, names
 
 GROUP = 3
 

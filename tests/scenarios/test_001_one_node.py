@@ -9,11 +9,11 @@ from kube.resources import PODS
 from model import labels
 from sandbox.nodes.rules import AddTaint, LateDevices, NeverRegister, NotReady, SlowReady
 from sandbox.nodes.userdata.join import Taint
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import Object, pod_spec
-from tests.integration.product import Product
-from tests.integration.scene import Scene, ready, reason
 from tests.scenarios.acts import CALM, GRACE
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import Object, pod_spec
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, ready, reason
 
 CILIUM = "node.cilium.io/agent-not-ready"
 TAINTS = tuple(Taint(key=CILIUM, value="true", effect=effect) for effect in ("NoExecute", "NoSchedule"))

@@ -12,12 +12,12 @@ from kube.resources import LIFECYCLE_POLICIES, NODE_CLAIMS
 from model import labels
 from sandbox.nodes.rules import AddTaint, NeverRegister, SlowReady
 from sandbox.nodes.userdata.join import Taint
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import TWO_CPUS, lifecycle_policy
-from tests.integration.product import Product
-from tests.integration.scene import Scene, condition, reason
 from tests.scenarios.acts import CALM
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import TWO_CPUS, lifecycle_policy
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene, condition, reason
 from workflows.measures import STARTUP
 
 CILIUM = "node.cilium.io/agent-not-ready"

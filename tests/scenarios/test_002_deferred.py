@@ -16,11 +16,11 @@ from temporalio.testing import WorkflowEnvironment
 import workflows.options
 from model.interruptions import Notice
 from model.lifecycle import Phase
-from tests.fakes.skipping import time_skipping
-from tests.fakes.worker import World
-from tests.workflows.eventually import Handle, has_come, idle, in_time, latest, rolled, state_of
-from tests.workflows.lives import BUSY
-from tests.workflows.noticed import notice, ready_under, rules, tell
+from tests.support.fakes.skipping import time_skipping
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import Handle, has_come, idle, in_time, latest, rolled, state_of
+from tests.support.workflows.lives import BUSY
+from tests.support.workflows.noticed import notice, ready_under, rules, tell
 
 RESTARTS = 14
 FEW = 100

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from deploy.shipped import EVENTS_STACK
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
 from tests.scenarios.acts import EVENTS
 from tests.scenarios.announced import SOON, instance_of, name_of, running
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
 
 
 def stack(product: Product, queue: str, **parameters: str) -> str:

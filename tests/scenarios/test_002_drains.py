@@ -6,11 +6,11 @@ import pytest
 
 from kube.resources import NODE_CLAIMS
 from model.labels import NODECLAIM_TERMINATION_TIMESTAMP
-from tests.integration.drains import budget, budget_counts, budget_path, timed
-from tests.integration.eventually import eventually, throughout
-from tests.integration.product import Product
-from tests.integration.scene import Scene
 from tests.scenarios.acts import CALM
+from tests.support.product.drains import budget, budget_counts, budget_path, timed
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 
 SOON = 180.0
 """Seconds; the promises are ten and five, on a machine that has nothing else to do."""

@@ -9,12 +9,6 @@ from cli.exits import Refused
 from cli.lives import NodeLife
 from model.labels import DO_NOT_DISRUPT
 from model.remembered import ApproveEvent, RejectEvent
-from tests.integration.drains import protect
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import lifecycle_policy, pod_spec
-from tests.integration.product import Product
-from tests.integration.queue import nothing_is_queued
-from tests.integration.scene import Scene
 from tests.scenarios.acts import EVENTS
 from tests.scenarios.announced import (
     SOON,
@@ -28,6 +22,12 @@ from tests.scenarios.announced import (
     stop,
     warn,
 )
+from tests.support.product.drains import protect
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import lifecycle_policy, pod_spec
+from tests.support.product.product import Product
+from tests.support.product.queue import nothing_is_queued
+from tests.support.product.scene import Scene
 
 NOTIFY = {"action": "notify"}
 MAINTENANCE = {"scheduledChange": NOTIFY, "instanceStatus": NOTIFY, "systemStatus": NOTIFY}

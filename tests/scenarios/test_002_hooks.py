@@ -17,12 +17,12 @@ from kube.resources import JOBS, NODE_CLAIMS
 from model import labels
 from model.hooks import HOOK_NODECLAIM, NAMESPACE
 from model.kinds.hook_rules import HookRules
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import PAUSE, Object, lifecycle_policy
-from tests.integration.product import Product
-from tests.integration.scene import Scene
 from tests.scenarios.acts import CALM, KILLED
 from tests.scenarios.announced import SOON, count, name_of, state_of
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import PAUSE, Object, lifecycle_policy
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 
 
 class Service:

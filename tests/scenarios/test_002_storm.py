@@ -10,13 +10,13 @@ import pytest
 from model import labels
 from sandbox.errors import ApiError
 from sandbox.nodes.rules import SlowReady
-from tests.integration.drains import budget, budget_counts
-from tests.integration.eventually import eventually
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.scene import Scene
 from tests.scenarios.acts import EVENTS
 from tests.scenarios.announced import SOON, name_of, running, warn
+from tests.support.product.drains import budget, budget_counts
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
 
 NODES = 12
 """Two more than make a storm: warnings of a busy machine come in two batches, and of exactly ten one may be late."""

@@ -10,12 +10,12 @@ from model import labels
 from model.lifecycle import Phase
 from model.outcomes import InstanceFacts
 from model.upkeep import UpkeepAsked, UpkeepDone
-from tests.controller.builders import pool
-from tests.controller.test_drift import Drifts, a_class
-from tests.fakes.skipping import time_skipping
-from tests.fakes.worker import World
-from tests.workflows.eventually import state_of
-from tests.workflows.lives import BUSY, ready
+from tests.support.controller.builders import pool
+from tests.support.fakes.skipping import time_skipping
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import state_of
+from tests.support.workflows.lives import BUSY, ready
+from tests.unit.controller.test_drift import Drifts, a_class
 from workflows import ids
 from workflows.upkeep import UpkeepWorkflow
 

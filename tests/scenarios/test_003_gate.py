@@ -7,11 +7,11 @@ import pytest
 
 from kube.resources import NODE_CLAIMS
 from model import labels
-from tests.integration.acts import Act
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
 from tests.scenarios.acts import CALM
 from tests.scenarios.reserved import reserved
+from tests.support.product.acts import Act
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
 
 
 async def switch_off(product: Product) -> None:

@@ -21,10 +21,10 @@ from model.kinds import EC2NodeClass
 from model.launches import LaunchPrepared
 from sandbox.aws.control import AwsControl
 from sandbox.aws.iam.keyring import WORKER_KEY
-from tests.aws.builders import claim, node_class
-from tests.aws.conftest import control, endpoint  # noqa: F401 -- fixtures
-from tests.aws.steps import group_of
-from tests.aws.tape import Answer, Tape
+from tests.adapters.aws.conftest import control, endpoint  # noqa: F401 -- fixtures
+from tests.support.aws.builders import claim, node_class
+from tests.support.aws.steps import group_of
+from tests.support.aws.tape import Answer, Tape
 
 A = TypeVar("A")
 GONE = "i-0123456789abcdef0"
@@ -222,7 +222,6 @@ def strewn(data: Mapping[str, Any], seed: int, share: float) -> Any:
 
 
 @pytest.mark.row("003-h")
-@pytest.mark.sandbox
 async def test_no_public_function_is_left_out(played: Played) -> None:
     cloud = played.cloud()
     played.tape.rewind(lambda answer: answer)
@@ -237,7 +236,6 @@ async def test_no_public_function_is_left_out(played: Played) -> None:
 
 
 @pytest.mark.row("003-h")
-@pytest.mark.sandbox
 async def test_with_the_gate_off_reservations_in_answers_change_nothing(played: Played) -> None:
     played.tape.rewind(lambda answer: answer)
     expected = await everything(played.cloud())

@@ -20,8 +20,8 @@ from model import labels
 from model.kinds.ec2nodeclass import ResolvedAmi
 from model.requirements import Requirements
 from sandbox.aws.ec2.types_data import all_types
-from tests.aws.builders import REGION, info, node_class
-from tests.aws.test_images import Cloud
+from tests.support.aws.builders import REGION, info, node_class
+from tests.unit.aws.test_images import Cloud
 
 ALIASES = {
     "al2023@latest": ("AL2023", "1.34"),

@@ -6,8 +6,6 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
-from tests.integration.eventually import eventually
-from tests.integration.product import Product
 from tests.scenarios.acts import KILLED
 from tests.scenarios.acts_of_learning import (
     LARGE,
@@ -19,6 +17,8 @@ from tests.scenarios.acts_of_learning import (
     wants,
     were_bought,
 )
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
 from workflows import ids
 
 

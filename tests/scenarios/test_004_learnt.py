@@ -6,11 +6,6 @@ from kube.resources import NODES
 from model import labels
 from model.quantity import parse_quantity
 from sandbox.nodes.rules import LessMemory
-from tests.integration.eventually import eventually, throughout
-from tests.integration.objects import Object
-from tests.integration.product import Product
-from tests.integration.scene import Scene
-from tests.integration.tidying import Outside
 from tests.scenarios.acts import CALM
 from tests.scenarios.acts_of_learning import (
     LARGE,
@@ -24,6 +19,11 @@ from tests.scenarios.acts_of_learning import (
     wants,
     were_bought,
 )
+from tests.support.product.eventually import eventually, throughout
+from tests.support.product.objects import Object
+from tests.support.product.product import Product
+from tests.support.product.scene import Scene
+from tests.support.product.tidying import Outside
 
 STAYS = "600s"
 """consolidateAfter of nodes that are to stay for as long as the test looks at them."""

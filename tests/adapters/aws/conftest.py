@@ -1,0 +1,73 @@
+"""The stand-in as a process of its own, with the worker's key held to the shipped IAM policy."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from aws.adapters import AwsAdapters, build
+from aws.instance_types import Region
+from aws.settings import AwsSettings
+from sandbox.aws.control import AwsControl
+from sandbox.aws.iam.keyring import WORKER_KEY
+from tests.support.paths import ROOT
+
+POLICIES = sorted((ROOT / "deploy" / "iam").glob("*.json"))
+
+
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    command = [sys.executable, "-m", "sandbox.aws", "--port", "0", *(f"--policy={one}" for one in POLICIES)]
+    log = tmp_path_factory.mktemp("aws") / "stand-in.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found, log.read_text()
+        yield found[0]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+
+
+@pytest.fixture
+def control(endpoint: str) -> Iterator[AwsControl]:
+    """A fresh world for each test; nothing may have been refused to the worker in it."""
+    one = AwsControl(endpoint)
+    one.reset()
+    yield one
+    one.clear_faults()
+
+
+@pytest.fixture(scope="session")
+async def region(endpoint: str) -> Region:
+    """Types and prices, which are the same in every world: read once."""
+    one = adapters(endpoint)
+    found = await one.offerings.region()
+    one.close()
+    return found
+
+
+@pytest.fixture
+async def cloud(endpoint: str, control: AwsControl, region: Region) -> AsyncIterator[AwsAdapters]:
+    """The adapters of a worker that has just started, but for types and prices."""
+    one = adapters(endpoint, region)
+    yield one
+    one.close()
+
+
+def adapters(endpoint: str, region: Region | None = None, **settings: object) -> AwsAdapters:
+    """Another worker's adapters, with nothing remembered."""
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    os.environ.update(AWS_ACCESS_KEY_ID=WORKER_KEY, AWS_SECRET_ACCESS_KEY="secret")
+    try:
+        given = {"cluster_name": "demo", "region": "us-west-2", "endpoint_url": endpoint, **settings}
+        return build(AwsSettings.model_validate(given), region=region)
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)

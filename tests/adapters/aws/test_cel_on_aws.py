@@ -1,0 +1,52 @@
+"""Expressions from the class to the instance: each type's template bears its own amounts."""
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+from aws.instance_types import Region
+from model import labels
+from model.launches import LaunchPrepared
+from sandbox.aws.control import AwsControl
+from tests.adapters.aws.conftest import adapters
+from tests.support.aws.builders import claim, node_class
+from tests.support.aws.steps import outsider, resolved
+
+GATES = {"NodeClassCEL": True}
+KUBELET = {
+    "maxPods": "vcpus * 10",
+    "kubeReserved": {"cpu": "vcpus * 30", "memory": "255 + 11 * max_pods"},
+    "systemReserved": {"memory": "100Mi"},
+}
+
+
+async def test_each_type_is_launched_with_its_own_amounts(endpoint: str, control: AwsControl, region: Region) -> None:
+    cloud = adapters(endpoint, region, feature_gates=GATES)
+    one = await resolved(cloud, node_class(kubelet=KUBELET))
+    wanted = claim((labels.INSTANCE_TYPE, "In", "m5.large", "m5.xlarge", "c5.xlarge"))
+    prepared = await cloud.fleet.prepare(wanted, one, now=datetime.now(UTC))
+    assert isinstance(prepared, LaunchPrepared)
+    templates = {each.instance_type: each.launch_template for each in prepared.request.overrides}
+    assert templates["m5.xlarge"] == templates["c5.xlarge"] != templates["m5.large"]
+    two, four = (user_data(outsider(endpoint), templates[name]) for name in ("m5.large", "m5.xlarge"))
+    assert "maxPods: 20" in two and "maxPods: 40" in four
+    assert "cpu: 60m" in two and "cpu: 120m" in four
+    assert "memory: 480Mi" in two and "memory: 704Mi" in four
+    assert "vcpus" not in two and "memory: 100Mi" in two
+    cloud.close()
+
+
+async def test_an_expression_without_a_value_on_some_type_of_the_region_is_told(
+    endpoint: str, control: AwsControl, region: Region
+) -> None:
+    cloud = adapters(endpoint, region, feature_gates=GATES)
+    found = await cloud.resolver.resolve(node_class(kubelet={"maxPods": "100 / (vcpus - 8)"}))
+    said = {each.type: each for each in found.conditions}["ValidationSucceeded"]
+    assert (said.status, said.reason) == ("False", "KubeletExpressionEvaluationFailed")
+    assert "spec.kubelet.maxPods" in said.message and "divide by zero" in said.message
+    cloud.close()
+
+
+def user_data(ec2: Any, template: str) -> str:
+    versions = ec2.describe_launch_template_versions(LaunchTemplateName=template)["LaunchTemplateVersions"]
+    return base64.b64decode(versions[0]["LaunchTemplateData"]["UserData"]).decode()

@@ -1,0 +1,235 @@
+"""The doctor's AWS checks on the stand-in: each names what is wrong and what to do, and none changes anything."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+import pytest
+
+from aws.doctor.account import Caller
+from aws.doctor.checks import AwsDoctor
+from aws.settings import AwsSettings
+from deploy.shipped import policy_statements
+from model.findings import Finding
+from model.kinds import EC2NodeClass, NodePool
+from sandbox.aws.control import AwsControl
+from sandbox.aws.iam.keyring import WORKER_KEY
+from tests.adapters.aws.conftest import adapters
+from tests.support.aws.builders import node_class
+from tests.support.aws.steps import resolved
+
+
+@contextmanager
+def as_key(key: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    os.environ.update(AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY="secret")
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def statements(caller: Caller) -> Sequence[Mapping[str, Any]]:
+    return policy_statements(
+        {
+            "ClusterName": "demo",
+            "AWS::Region": "us-west-2",
+            "AWS::AccountId": caller.account,
+            "AWS::Partition": "aws",
+            "NodeRoleName": "KarpenterNodeRole-demo",
+            "InterruptionQueueName": "demo",
+        }
+    )
+
+
+async def diagnosis(
+    endpoint: str,
+    *classes: EC2NodeClass,
+    key: str = "admin",
+    role: str = "",
+    queue: str = "",
+    pools: Sequence[NodePool] = (),
+) -> list[Finding]:
+    with as_key(key):
+        doctor = AwsDoctor(AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4))
+    try:
+        return await doctor.check(policies=statements, role=role, queue=queue, node_classes=classes, pools=pools)
+    finally:
+        doctor.close()
+
+
+def worst(found: Sequence[Finding], area: str) -> Finding:
+    order = ("ok", "advice", "unknown", "problem")
+    return max((one for one in found if one.area == area), key=lambda one: order.index(one.level))
+
+
+def outside(endpoint: str, service: str) -> Any:
+    with as_key("admin"):
+        return boto3.client(service, region_name="us-west-2", endpoint_url=endpoint)  # type: ignore[call-overload]
+
+
+async def ready_class(endpoint: str) -> EC2NodeClass:
+    cloud = adapters(endpoint)
+    try:
+        return await resolved(cloud)
+    finally:
+        cloud.close()
+
+
+def renamed(one: EC2NodeClass, name: str) -> EC2NodeClass:
+    return one.model_copy(update={"metadata": one.metadata.model_copy(update={"name": name})})
+
+
+async def test_a_sound_account_has_no_problem_and_stays_as_it_was(endpoint: str, control: AwsControl) -> None:
+    one = await ready_class(endpoint)
+    control.clear_counters()
+    found = await diagnosis(endpoint, one, key=WORKER_KEY)
+    assert [finding for finding in found if finding.level == "problem"] == []
+    assert {"RunInstances", "CreateLaunchTemplate"} <= {
+        finding.subject.rpartition(" ")[2] for finding in found if finding.area == "trial" and finding.level == "ok"
+    }
+    ec2 = outside(endpoint, "ec2")
+    assert ec2.describe_instances()["Reservations"] == []
+    assert not [
+        one for one in ec2.describe_launch_templates()["LaunchTemplates"] if "doctor" in one["LaunchTemplateName"]
+    ]
+
+
+async def test_a_read_that_the_policy_does_not_give_is_named(endpoint: str, control: AwsControl) -> None:
+    control.bind_key(
+        "narrow",
+        {
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "Action": ["ec2:*", "eks:*", "sts:*", "ssm:*", "iam:*"], "Resource": "*"},
+                {"Effect": "Deny", "Action": "ec2:DescribeSpotPriceHistory", "Resource": "*"},
+            ],
+        },
+    )
+    found = await diagnosis(endpoint, key="narrow")
+    (wrong,) = [one for one in found if one.subject == "ec2:DescribeSpotPriceHistory"]
+    assert wrong.level == "problem" and "deploy/iam" in wrong.todo
+
+
+async def test_selectors_that_find_nothing_are_named_by_their_fields(endpoint: str, control: AwsControl) -> None:
+    none = {"tags": {"no": "such"}}
+    lost = node_class(
+        subnetSelectorTerms=[none],
+        securityGroupSelectorTerms=[none],
+        amiFamily="AL2023",
+        amiSelectorTerms=[{"id": "ami-0000000000000dead"}],
+        role="no-such-role",
+    )
+    said = {one.subject.rpartition(" ")[2]: one for one in await diagnosis(endpoint, lost) if one.area == "selectors"}
+    assert {key: one.level for key, one in said.items()} == dict.fromkeys(
+        ("subnets", "groups", "images", "role"), "problem"
+    )
+    assert "subnetSelectorTerms" in said["subnets"].todo and "spec.role" in said["role"].todo
+
+
+async def test_one_class_that_cannot_be_looked_at_hides_no_other(endpoint: str, control: AwsControl) -> None:
+    odd = renamed(node_class(uid="odd", amiSelectorTerms=[{"alias": "al2023@a@b"}]), "odd")
+    fine = renamed(node_class(uid="fine"), "fine")
+    found = [one for one in await diagnosis(endpoint, odd, fine) if one.area == "selectors"]
+    assert any(one.level == "problem" and "odd" in one.subject for one in found)
+    assert any(one.level == "ok" and one.subject == "EC2NodeClass fine images" for one in found)
+
+
+async def test_a_queue_that_is_not_there_or_hears_nothing_is_a_problem(endpoint: str, control: AwsControl) -> None:
+    missing = worst(await diagnosis(endpoint, queue="no-such-queue"), "events")
+    assert missing.level == "problem" and "INTERRUPTION_QUEUE" in missing.todo
+    assert worst(await diagnosis(endpoint), "events").level == "advice"
+
+
+async def test_karpenter_s_queue_and_rules_lack_nothing_but_time(endpoint: str, control: AwsControl) -> None:
+    found = [one for one in await diagnosis(endpoint, queue="demo") if one.area == "events" and one.level != "ok"]
+    [kept] = found
+    assert kept.subject == "queue demo retention" and "outage of Temporal of 5 minutes" in kept.said
+
+
+async def test_rules_are_read_as_eventbridge_reads_them(endpoint: str, control: AwsControl) -> None:
+    events = outside(endpoint, "events")
+    events.disable_rule(Name="demo-scheduled-change")
+    events.put_rule(
+        Name="demo-instance-state-change", EventPattern='{"source":["aws.ec2"],"detail":{"state":["stopped"]}}'
+    )
+    events.remove_targets(Rule="demo-spot-interruption", Ids=["KarpenterInterruptionQueueTarget"])
+    said = {one.subject: one for one in await diagnosis(endpoint, queue="demo") if one.area == "events"}
+    assert said["rule for rebalanceRecommendation"].level == "ok"
+    assert "disabled" in said["rule for scheduledChange"].said
+    assert said["rule for instanceStopping"].level == "ok"
+    assert said["rule for instanceTerminating"].level == "problem"
+    assert "demo-spot-interruption sends them to nobody" in said["rule for spotInterruption"].said
+
+
+async def test_what_the_worker_may_not_do_with_its_queue_is_named(endpoint: str, control: AwsControl) -> None:
+    kept = {"Effect": "Allow", "NotAction": "sqs:ReceiveMessage", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
+    denied = worst(await diagnosis(endpoint, role=CONTROLLER, queue="demo"), "permissions")
+    assert (denied.level, denied.subject) == ("problem", "AllowInterruptionQueueActions")
+    assert "sqs:ReceiveMessage" in denied.said and "deploy/iam" in denied.todo
+
+
+async def test_a_zone_that_is_away_is_told_where_shifts_are_heeded(endpoint: str, control: AwsControl) -> None:
+    control.shift_zone("usw2-az1")
+    with as_key("admin"):
+        settings = AwsSettings(
+            cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=4, zonal_shift=True
+        )
+        doctor = AwsDoctor(settings)
+    found = await doctor.check(policies=statements, role="", queue="", node_classes=(), pools=())
+    doctor.close()
+    (said,) = [one for one in found if one.subject == "zonal shift"]
+    assert said.level == "advice" and "usw2-az1" in said.said
+
+
+CONTROLLER = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"
+
+
+def node_pool(*requirements: dict[str, Any]) -> NodePool:
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    template = {"spec": {"nodeClassRef": reference, "requirements": list(requirements)}}
+    return NodePool.from_object({"metadata": {"name": "general", "uid": "u"}, "spec": {"template": template}})
+
+
+async def test_an_administrator_sees_for_the_workers_role_which_statement_is_denied(
+    endpoint: str, control: AwsControl
+) -> None:
+    allowed = await diagnosis(endpoint, role=CONTROLLER)
+    assert worst(allowed, "permissions").level == "ok"
+    kept = {"Effect": "Allow", "NotAction": "ec2:TerminateInstances", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
+    denied = worst(await diagnosis(endpoint, role=CONTROLLER), "permissions")
+    assert (denied.level, denied.subject) == ("problem", "AllowScopedDeletion")
+    assert "ec2:TerminateInstances" in denied.said and "deploy/iam" in denied.todo
+
+
+async def test_a_role_made_for_karpenter_lacks_only_what_a_lifecyclepolicy_may_ask_for(
+    endpoint: str, control: AwsControl
+) -> None:
+    kept = {"Effect": "Allow", "NotAction": "ec2:RebootInstances", "Resource": "*"}
+    control.bind_key(WORKER_KEY, {"Version": "2012-10-17", "Statement": [kept]})
+    found = worst(await diagnosis(endpoint, role=CONTROLLER), "permissions")
+    assert (found.level, found.subject) == ("advice", "AllowScopedReboot")
+
+
+@pytest.mark.parametrize(("vcpus", "level"), [(1000, "ok"), (0, "problem")])
+async def test_quotas_of_what_the_pools_may_launch_leave_room_or_not(
+    endpoint: str, control: AwsControl, vcpus: int, level: str
+) -> None:
+    control.set_quota("L-1216C47A", vcpus)
+    on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+    (found,) = [one for one in await diagnosis(endpoint, pools=[node_pool(on_demand)]) if one.area == "quotas"]
+    assert (found.subject, found.level) == ("Standard vCPUs, on-demand", level)
+    assert level == "ok" or "L-1216C47A" in found.todo
+
+
+async def test_the_quotas_that_are_looked_at_are_those_of_the_types_a_pool_names(
+    endpoint: str, control: AwsControl
+) -> None:
+    gpus = node_pool({"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["g", "p"]})
+    found = {one.subject for one in await diagnosis(endpoint, pools=[gpus]) if one.area == "quotas"}
+    assert found == {f"{kind} vCPUs, {market}" for kind in ("G and VT", "P") for market in ("spot", "on-demand")}

@@ -1,0 +1,228 @@
+"""The queue and instances' status against the stand-in, under the IAM policy that ships."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from aws import queue as queue_module
+from aws.adapters import AwsAdapters
+from model.event_messages import QueueMessage
+from model.faults import Forbidden, NotFound, Throttled
+from model.status_reports import StatusReport
+from sandbox.aws.control import AwsControl
+from tests.support.aws.steps import outsider
+
+QUEUE = "demo"
+
+
+@pytest.fixture
+def instances(endpoint: str, control: AwsControl) -> list[str]:
+    """Three that run, of nobody's: the adapters do not ask whose they are."""
+    control.configure(pending_seconds=0.0)
+    ec2 = outsider(endpoint)
+    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+    image = next(one["ImageId"] for one in ec2.describe_images()["Images"] if one["Architecture"] == "x86_64")
+    run = ec2.run_instances(MinCount=3, MaxCount=3, InstanceType="m5.large", SubnetId=subnet, ImageId=image)
+    ids = [one["InstanceId"] for one in run["Instances"]]
+    ec2.get_waiter("instance_running").wait(InstanceIds=ids, WaiterConfig={"Delay": 1})
+    return ids
+
+
+async def read(cloud: AwsAdapters, wait: int = 1) -> list[QueueMessage]:
+    return list(await cloud.queue.receive(QUEUE, wait=wait))
+
+
+async def reports(cloud: AwsAdapters) -> dict[str, StatusReport]:
+    return {one.instance_id: one for one in await cloud.statuses.read()}
+
+
+async def test_what_ec2_says_comes_through_the_queue(
+    cloud: AwsAdapters, control: AwsControl, instances: list[str]
+) -> None:
+    one, two, three = instances
+    control.interrupt_spot(one, keep=True)
+    control.recommend_rebalance(two)
+    arn = control.health_event([two, three], statusCode="upcoming")
+    found = {message.parsed.message_type: message for message in await read(cloud)}
+    assert set(found) == {"spot_interrupted", "rebalance_recommendation", "scheduled_change"}
+    said = found["scheduled_change"].parsed.said
+    assert [(each.instance_id, each.notice.id) for each in said] == [(two, arn), (three, arn)]
+    now = datetime.now(UTC)
+    for message in found.values():
+        assert abs(now - message.sent) < timedelta(minutes=1) and abs(now - message.first_received) < timedelta(
+            minutes=1
+        )
+    assert control.denials() == []
+
+
+async def test_a_message_is_hidden_until_it_is_deleted(
+    cloud: AwsAdapters, control: AwsControl, instances: list[str]
+) -> None:
+    for one in instances:
+        control.recommend_rebalance(one)
+    found = await read(cloud)
+    assert len(found) == 3
+    assert await read(cloud) == []
+    assert await cloud.queue.delete(QUEUE, [message.receipt for message in found]) == 3
+    assert control.denials() == []
+
+
+async def test_more_than_ten_are_deleted_in_batches(cloud: AwsAdapters, control: AwsControl) -> None:
+    for number in range(23):
+        control.send_message({"number": number})
+    found: list[QueueMessage] = []
+    while more := await read(cloud):
+        found += more
+    assert {message.parsed.dropped for message in found} == {"malformed"}
+    control.clear_counters()
+    assert await cloud.queue.delete(QUEUE, [message.receipt for message in found]) == 23
+    assert control.count("sqs:DeleteMessageBatch") == 3
+
+
+async def test_a_receipt_that_is_no_more_keeps_no_other_from_being_deleted(
+    cloud: AwsAdapters, control: AwsControl
+) -> None:
+    control.send_message({"one": 1})
+    (message,) = await read(cloud)
+    assert await cloud.queue.delete(QUEUE, ["no-receipt", message.receipt]) == 1
+
+
+async def test_a_body_that_is_no_json_is_a_value(cloud: AwsAdapters, endpoint: str, control: AwsControl) -> None:
+    sqs = outsider(endpoint, "sqs")
+    sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=QUEUE)["QueueUrl"], MessageBody="{{{")
+    (message,) = await read(cloud)
+    assert message.parsed.dropped == "malformed"
+
+
+async def test_a_queue_that_is_not_there_is_a_fault_until_it_is(
+    cloud: AwsAdapters, endpoint: str, control: AwsControl
+) -> None:
+    """Also one that goes while it is read."""
+    sqs = outsider(endpoint, "sqs")
+    url = sqs.get_queue_url(QueueName=QUEUE)["QueueUrl"]
+    assert await read(cloud) == []
+    sqs.delete_queue(QueueUrl=url)
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            await read(cloud)
+    sqs.create_queue(QueueName=QUEUE)
+    control.send_message({"one": 1})
+    assert len(await read(cloud)) == 1
+
+
+async def test_another_queue_is_forbidden_by_the_policy_that_ships(cloud: AwsAdapters) -> None:
+    with pytest.raises(Forbidden):
+        await cloud.queue.receive("others", wait=1)
+
+
+async def test_a_poll_that_is_given_up_loses_nothing(
+    cloud: AwsAdapters, control: AwsControl, instances: list[str]
+) -> None:
+    """A message that arrives after that comes to the next who asks, and not after its visibility time."""
+    await read(cloud)
+    polling = asyncio.create_task(read(cloud, 10))
+    await asyncio.sleep(0.5)
+    polling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await polling
+    control.recommend_rebalance(instances[0])
+    (message,) = await asyncio.wait_for(read(cloud), 15)
+    assert message.parsed.message_type == "rebalance_recommendation"
+
+
+async def test_what_a_given_up_poll_brought_long_ago_is_left_to_come_again(
+    cloud: AwsAdapters, control: AwsControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its receipts may be worth nothing by now."""
+    monkeypatch.setattr(queue_module, "VISIBILITY", 0)
+    control.send_message({"one": 1})
+    assert await read(cloud) == []
+
+
+async def test_polls_take_no_thread_from_other_calls(cloud: AwsAdapters, control: AwsControl) -> None:
+    polls = [asyncio.create_task(read(cloud, 20)) for _ in range(8)]
+    await asyncio.sleep(0.2)
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(*(reports(cloud) for _ in range(5)))
+    assert asyncio.get_running_loop().time() - began < 18
+    await asyncio.gather(*polls)
+
+
+async def test_what_is_not_well_is_reported_and_nothing_else(
+    cloud: AwsAdapters, control: AwsControl, instances: list[str]
+) -> None:
+    one, two, three = instances
+    control.set_status(one, instance="impaired", system="impaired", impaired_seconds=300)
+    control.set_status(two, ebs="impaired", impaired_seconds=300)
+    control.set_status(three, system="initializing")
+    found = await reports(cloud)
+    assert set(found) == {one}
+    assert [check.kind for check in found[one].failed] == ["instanceStatus", "systemStatus"]
+    since = found[one].failed[0].since
+    assert since is not None and abs(datetime.now(UTC) - since - timedelta(seconds=300)) < timedelta(seconds=30)
+    assert control.denials() == []
+
+
+async def test_ec2_may_not_say_since_when_a_check_fails(
+    cloud: AwsAdapters, control: AwsControl, instances: list[str]
+) -> None:
+    control.set_status(instances[0], system="impaired", impaired_seconds=-1)
+    assert (await reports(cloud))[instances[0]].failed[0].since is None
+
+
+def scheduled(**more: Any) -> dict[str, Any]:
+    return {
+        "id": "instance-event-1",
+        "code": "instance-retirement",
+        "description": "The instance is running on degraded hardware",
+        "not_before": "2026-12-01T04:00:00Z",
+        "not_after": "2026-12-01T06:00:00Z",
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    "prefix, status",
+    [("", "announced"), ("[Completed] ", "over"), ("[Canceled] ", "withdrawn"), ("[Cancelled] ", "withdrawn")],
+)
+async def test_scheduled_events_say_when_and_whether_they_still_hold(
+    cloud: AwsAdapters, control: AwsControl, instances: list[str], prefix: str, status: str
+) -> None:
+    text = f"{prefix}The instance is running on degraded hardware"
+    control.set_status(instances[0], events=[scheduled(description=text)])
+    (notice,) = (await reports(cloud))[instances[0]].events
+    assert (notice.kind, notice.source, notice.status) == ("scheduledChange", "status", status)
+    assert (notice.id, notice.code, notice.text) == ("instance-event-1", "instance-retirement", text)
+    assert notice.starts == datetime(2026, 12, 1, 4, tzinfo=UTC)
+    assert notice.ends == datetime(2026, 12, 1, 6, tzinfo=UTC)
+
+
+async def test_an_event_of_a_code_that_karpenter_does_not_act_on_is_none(
+    cloud: AwsAdapters, control: AwsControl, instances: list[str]
+) -> None:
+    control.set_status(instances[0], events=[scheduled(code="volume-maintenance")])
+    assert await reports(cloud) == {}
+
+
+async def test_an_instance_is_reported_once_however_many_lists_it_is_in(
+    cloud: AwsAdapters, control: AwsControl, instances: list[str]
+) -> None:
+    control.set_status(instances[0], instance="impaired", system="impaired", events=[scheduled()])
+    (report,) = await cloud.statuses.read()
+    assert (len(report.failed), len(report.events)) == (2, 1)
+
+
+async def test_a_refusal_of_the_status_is_a_fault(cloud: AwsAdapters, control: AwsControl) -> None:
+    control.add_fault("throttle", service="ec2", action="DescribeInstanceStatus")
+    with pytest.raises(Throttled):
+        await cloud.statuses.read()
+    control.clear_faults()
+    control.add_fault("error", service="ec2", action="DescribeInstanceStatus", code="UnauthorizedOperation", http=403)
+    with pytest.raises(Forbidden):
+        await cloud.statuses.read()
+    control.clear_faults()
+    assert await cloud.statuses.read() == ()
+    assert json.dumps(control.denials()) == "[]"

@@ -1,0 +1,75 @@
+"""The examples against the stand-in: each class becomes ready, and each pool has machines that could be launched."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from aws.adapters import AwsAdapters
+from aws.families import family_of
+from aws.selection import requirements_of
+from aws.user_data import render
+from aws.user_data.bootstrap import bootstrap_of
+from model import labels
+from model.kinds import EC2NodeClass, NodeClaim, NodePool
+from sandbox.nodes.userdata import read_user_data
+from tests.support.aws.builders import CLUSTER
+from tests.support.aws.steps import resolved
+from tests.support.paths import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def documents(kind: str) -> dict[str, dict[str, Any]]:
+    found = (one for file in sorted(EXAMPLES.glob("*.yaml")) for one in yaml.safe_load_all(file.read_text()))
+    return {one["metadata"]["name"]: one for one in found if one["kind"] == kind}
+
+
+CLASSES = {name: EC2NodeClass.from_object(raw) for name, raw in documents("EC2NodeClass").items()}
+POOLS = {name: NodePool.from_object(raw) for name, raw in documents("NodePool").items()}
+
+
+def example(name: str) -> EC2NodeClass:
+    raw = CLASSES[name].to_object()
+    return EC2NodeClass.from_object({**raw, "metadata": {"name": name, "uid": name, "generation": 1}})
+
+
+def claim_of(pool: NodePool) -> NodeClaim:
+    """As a plan would make it for one small pod."""
+    template = pool.to_object()["spec"]["template"]
+    own = template.get("metadata", {}).get("labels", {})
+    spec = {**template["spec"], "resources": {"requests": {"cpu": "500m", "memory": "512Mi", "pods": "1"}}}
+    meta = {"name": f"{pool.name}-x", "uid": "u", "labels": {labels.NODEPOOL: pool.name, **own}}
+    return NodeClaim.from_object({"metadata": meta, "spec": spec})
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+async def test_an_example_class_becomes_ready(cloud: AwsAdapters, name: str) -> None:
+    one = await resolved(cloud, example(name))
+    assert one.status.amis
+    assert one.status.subnets
+
+
+@pytest.mark.parametrize("name", sorted(POOLS))
+async def test_an_example_pool_has_machines_to_launch(cloud: AwsAdapters, name: str) -> None:
+    pool = POOLS[name]
+    one = await resolved(cloud, example(pool.spec.template.spec.node_class_ref.name))
+    types = await cloud.offerings.resolved(one)
+    wanted = requirements_of(claim_of(pool))
+    fitting = [each for each in types.types if wanted.compatible(types.requirements(each))]
+    assert any(offering.available for each in fitting for offering in each.offerings)
+
+
+@pytest.mark.parametrize("name", sorted(POOLS))
+def test_the_nodes_of_an_example_pool_are_told_to_join_with_its_taints(name: str) -> None:
+    pool = POOLS[name]
+    one = example(pool.spec.template.spec.node_class_ref.name)
+    made = claim_of(pool)
+    family = family_of(one)
+    text = render(family, bootstrap_of(one, made, family, CLUSTER, capacity_type="on-demand", max_pods=29))
+    joined = read_user_data(text)
+    assert joined is not None
+    assert joined.cluster == "demo"
+    assert joined.labels[labels.NODEPOOL] == pool.name
+    taints = {(taint.key, taint.effect) for taint in joined.taints}
+    assert taints == {(t.key, t.effect) for t in made.spec.taints} | {("karpenter.sh/unregistered", "NoExecute")}

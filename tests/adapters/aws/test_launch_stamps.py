@@ -1,0 +1,58 @@
+"""A launched node bears the static hash of the class that it was launched from, whatever the class is stamped with."""
+
+from typing import Any
+
+from aws.adapters import AwsAdapters
+from aws.launch_facts import launch_facts
+from model import labels
+from model.hashing import HASH_VERSION, nodeclass_hash
+from model.kinds import EC2NodeClass
+from model.launches import FleetInstance
+from tests.support.aws.builders import claim as a_claim
+from tests.support.aws.builders import node_class
+from tests.support.aws.steps import WANTED, group_of, prepared, resolved
+
+INSTANCE: dict[str, Any] = {
+    "instance_id": "i-1",
+    "instance_type": "m5.large",
+    "zone": "us-west-2a",
+    "subnet_id": "subnet-1",
+    "image_id": "ami-1",
+    "capacity_type": "on-demand",
+}
+STALE = {labels.NODECLASS_HASH: "1", labels.NODECLASS_HASH_VERSION: "v0"}
+
+
+def stamped() -> EC2NodeClass:
+    raw = node_class().to_object()
+    raw["metadata"]["annotations"] = STALE
+    return EC2NodeClass.from_object(raw)
+
+
+def stamps(**instance: str) -> tuple[str, str]:
+    facts = launch_facts(FleetInstance(**INSTANCE, **instance), None, stamped(), a_claim())
+    return facts.annotations[labels.NODECLASS_HASH], facts.annotations[labels.NODECLASS_HASH_VERSION]
+
+
+def test_the_stamp_of_the_launch_counts() -> None:
+    assert stamps(node_class_stamp="v9/77") == ("77", "v9")
+
+
+def test_where_the_launch_is_not_known_the_class_tells() -> None:
+    assert stamps() == ("1", "v0")
+
+
+async def test_a_class_that_changed_and_is_not_stamped_anew_stamps_its_launches_as_it_is(cloud: AwsAdapters) -> None:
+    """Else the node would drift as soon as the class is resolved."""
+    before = await resolved(cloud)
+    raw = before.to_object()
+    raw["spec"]["detailedMonitoring"] = True
+    raw["metadata"] |= {"generation": 2, "annotations": STALE}
+    changed = EC2NodeClass.from_object(raw)
+    request = await prepared(cloud, changed)
+    answer = await cloud.fleet.create(group_of(request))
+    (facts,) = await cloud.fleet.describe(answer, before, WANTED)
+    found = await cloud.resolver.resolve(changed)
+    assert found.ca_bundle is not None
+    assert facts.annotations[labels.NODECLASS_HASH] == nodeclass_hash(changed, ca_bundle=found.ca_bundle)
+    assert facts.annotations[labels.NODECLASS_HASH_VERSION] == HASH_VERSION

@@ -1,0 +1,166 @@
+"""Instance profiles against the stand-in: one for a role, the old kept while it is used, all of a class put away."""
+
+from typing import Any
+
+import pytest
+
+from aws.adapters import AwsAdapters
+from aws.profiles import legacy_name
+from model.faults import Forbidden, NotFound
+from model.kinds import EC2NodeClass
+from sandbox.aws.control import AwsControl
+from tests.adapters.aws.conftest import adapters
+from tests.support.aws.builders import node_class
+from tests.support.aws.steps import outsider
+
+ROLE = "KarpenterNodeRole-demo"
+OLD = legacy_name("demo", "us-west-2", "default")
+
+
+@pytest.fixture
+def iam(endpoint: str, control: AwsControl) -> Any:
+    return outsider(endpoint, "iam")
+
+
+def names(iam: Any) -> list[str]:
+    return sorted(one["InstanceProfileName"] for one in iam.list_instance_profiles()["InstanceProfiles"])
+
+
+def made_elsewhere(iam: Any, name: str, *, path: str = "/", role: str = ROLE, **tags: str) -> None:
+    iam.create_instance_profile(
+        InstanceProfileName=name, Path=path, Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
+    )
+    iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
+
+
+def of_class(**more: str) -> dict[str, str]:
+    return {
+        "kubernetes.io/cluster/demo": "owned",
+        "karpenter.k8s.aws/ec2nodeclass": "default",
+        "topology.kubernetes.io/region": "us-west-2",
+        **more,
+    }
+
+
+async def test_a_role_has_one_profile_with_or_without_its_path_also_when_nothing_is_remembered(
+    cloud: AwsAdapters, iam: Any, endpoint: str
+) -> None:
+    first = await resolve(cloud, node_class(role=ROLE))
+    assert await resolve(adapters(endpoint), node_class(role=f"nodes/team/{ROLE}")) == first
+    assert names(iam) == [first]
+    (profile,) = iam.list_instance_profiles()["InstanceProfiles"]
+    assert [role["RoleName"] for role in profile["Roles"]] == [ROLE]
+    assert profile["Path"] == "/karpenter/us-west-2/demo/11112222-3333/"
+
+
+async def test_another_role_gets_a_profile_of_its_own_and_the_old_one_stays(
+    cloud: AwsAdapters, iam: Any, control: AwsControl
+) -> None:
+    iam.create_role(RoleName="KarpenterNodeRole-demo-2", AssumeRolePolicyDocument="{}")
+    first = await resolve(cloud, node_class())
+    with pytest.raises(Forbidden) as error:
+        await resolve(cloud, node_class(role="KarpenterNodeRole-demo-2"))
+    assert "role 'KarpenterNodeRole-demo-2' (spec.role)" in error.value.message
+    assert first in names(iam)
+
+
+async def test_a_role_that_is_not_there_is_remembered_for_a_while_and_leaves_nothing(
+    cloud: AwsAdapters, iam: Any, control: AwsControl
+) -> None:
+    iam.delete_role(RoleName=ROLE)
+    for _ in range(2):
+        with pytest.raises(NotFound, match=r"'KarpenterNodeRole-demo' \(spec\.role\) does not exist"):
+            await resolve(cloud, node_class(role=f"path/{ROLE}"))
+    assert control.count("iam:AddRoleToInstanceProfile") == 1
+    assert names(iam) == []
+
+
+async def test_the_profile_that_another_controller_made_for_the_class_is_kept(cloud: AwsAdapters, iam: Any) -> None:
+    one = node_class({"instanceProfile": "demo_123"})
+    made_elsewhere(iam, "demo_123", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
+    assert await resolve(cloud, one) == "demo_123"
+    assert names(iam) == ["demo_123"]
+
+
+@pytest.mark.parametrize("there", [{"path": "/karpenter/us-west-2/demo/other/"}, {"path": "/"}, {"role": "other-role"}])
+async def test_a_profile_of_another_class_or_role_is_not_taken(
+    cloud: AwsAdapters, iam: Any, there: dict[str, str]
+) -> None:
+    iam.create_role(RoleName="other-role", AssumeRolePolicyDocument="{}")
+    where = {"path": "/karpenter/us-west-2/demo/11112222-3333/"} | there
+    made_elsewhere(iam, "demo_123", **where)
+    assert await resolve(cloud, node_class({"instanceProfile": "demo_123"})) != "demo_123"
+
+
+async def test_with_the_class_go_all_its_profiles_and_karpenters_of_old_and_no_other(
+    cloud: AwsAdapters, iam: Any
+) -> None:
+    await resolve(cloud, node_class())
+    made_elsewhere(iam, "demo_123", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
+    made_elsewhere(iam, OLD, **of_class())
+    made_elsewhere(iam, "demo_456", path="/karpenter/us-west-2/demo/other/", **of_class())
+    made_elsewhere(iam, "mine")
+    await cloud.resolver.clean_up(node_class())
+    assert names(iam) == ["demo_456", "mine"]
+    await cloud.resolver.clean_up(node_class())
+
+
+async def test_a_foreign_profile_of_the_old_name_stays(cloud: AwsAdapters, iam: Any) -> None:
+    made_elsewhere(iam, OLD, **of_class(**{"karpenter.k8s.aws/ec2nodeclass": "another"}))
+    await cloud.resolver.clean_up(node_class())
+    assert names(iam) == [OLD]
+
+
+async def test_a_class_whose_role_is_gone_is_cleaned_up_all_the_same(cloud: AwsAdapters, iam: Any) -> None:
+    name = await resolve(cloud, node_class())
+    iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=ROLE)
+    iam.delete_role(RoleName=ROLE)
+    await cloud.resolver.clean_up(node_class())
+    assert names(iam) == []
+
+
+async def test_a_profile_is_made_again_after_its_class_was_cleaned_up(cloud: AwsAdapters, iam: Any) -> None:
+    name = await resolve(cloud, node_class())
+    await cloud.resolver.clean_up(node_class())
+    assert await resolve(cloud, node_class()) == name
+    assert names(iam) == [name]
+
+
+async def test_without_a_way_to_iam_nothing_of_it_is_asked(endpoint: str, control: AwsControl) -> None:
+    cloud = adapters(endpoint, isolated_vpc=True)
+    control.clear_counters()
+    assert await resolve(cloud, node_class(role="", instanceProfile="mine")) == "mine"
+    await cloud.resolver.clean_up(node_class())
+    assert [name for name in control.counters() if name.startswith("iam:")] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "found"), [("", 0xCBF29CE484222325), ("a", 0xAF63BD4C8601B7BE), ("foobar", 0x340D8765A4DDA9C2)]
+)
+def test_old_names_are_made_with_karpenters_hash(said: str, found: int) -> None:
+    assert legacy_name("demo", said[:2], said[2:]) == f"demo_{found}"
+
+
+async def resolve(cloud: AwsAdapters, one: EC2NodeClass) -> str:
+    part = await cloud.resolver._parts.profiles.resolve(one)
+    return part
+
+
+async def test_which_profile_new_nodes_have_is_told_and_none_is_made(
+    cloud: AwsAdapters, iam: Any, control: AwsControl
+) -> None:
+    to_be = await cloud.resolver.profile_of(node_class())
+    assert (to_be.there, to_be.whose) == (False, "Tenure's") and names(iam) == []
+    own = await cloud.resolver.profile_of(node_class(role="", instanceProfile="mine"))
+    assert (own.name, own.there, own.whose) == ("mine", False, "the class's own")
+    assert control.count("iam:CreateInstanceProfile") == 0
+    assert await resolve(cloud, node_class()) == to_be.name
+    assert (await cloud.resolver.profile_of(node_class())).there
+
+
+async def test_karpenters_profile_stays_in_use_while_it_holds_the_role(cloud: AwsAdapters, iam: Any) -> None:
+    made_elsewhere(iam, "demo_40679907953804", path="/karpenter/us-west-2/demo/11112222-3333/", **of_class())
+    taken = EC2NodeClass.from_object({**node_class().to_object(), "status": {"instanceProfile": "demo_40679907953804"}})
+    found = await cloud.resolver.profile_of(taken)
+    assert (found.name, found.there, found.whose) == ("demo_40679907953804", True, "Karpenter's")
+    assert await resolve(cloud, taken) == found.name

@@ -1,0 +1,45 @@
+"""Everything that a launch makes carries the tags that the IAM policy asks for, under that very policy."""
+
+import pytest
+
+from aws.adapters import AwsAdapters
+from model import labels
+from tests.support.aws.builders import claim, node_class
+from tests.support.aws.steps import group_of, outsider, prepared, resolved
+
+OWN = {
+    "kubernetes.io/cluster/demo": "owned",
+    "karpenter.sh/nodepool": "general",
+    "eks:eks-cluster-name": "demo",
+    "karpenter.k8s.aws/ec2nodeclass": "default",
+}
+KINDS = {"fleet", "instance", "volume", "network-interface", "spot-instances-request", "launch-template"}
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "kinds"), [("spot", KINDS), ("on-demand", KINDS - {"spot-instances-request"})]
+)
+async def test_all_that_a_launch_makes_is_tagged(
+    cloud: AwsAdapters, endpoint: str, capacity_type: str, kinds: set[str]
+) -> None:
+    everyone = outsider(endpoint)
+    before = {one["ResourceId"] for one in everyone.describe_tags()["Tags"]}
+    one = await resolved(cloud, node_class(tags={"team": "a"}))
+    request = await prepared(
+        cloud, one, claim((labels.CAPACITY_TYPE, "In", capacity_type), (labels.ARCH, "In", "amd64"))
+    )
+    group = group_of(request, members=2)
+    assert len((await cloud.fleet.create(group)).instances) == 2
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for tag in everyone.describe_tags()["Tags"]:
+        if tag["ResourceId"] not in before:
+            found.setdefault(tag["ResourceType"], {}).setdefault(tag["ResourceId"], {})[tag["Key"]] = tag["Value"]
+    for spot in everyone.describe_spot_instance_requests()["SpotInstanceRequests"]:
+        tags = {tag["Key"]: tag["Value"] for tag in spot.get("Tags", [])}
+        found.setdefault("spot-instances-request", {})[spot["SpotInstanceRequestId"]] = tags
+    assert set(found) == kinds
+    for kind, resources in found.items():
+        for tags in resources.values():
+            assert OWN.items() | {("team", "a")} <= tags.items(), kind
+    (instance, _) = found["instance"].values()
+    assert instance["tenure.sh/launch-group"] == "plan-1" and instance["tenure.sh/launch-token"] == group.token()

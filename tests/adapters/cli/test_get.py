@@ -1,0 +1,74 @@
+"""`tenure get`: nodes as visibility knows them, narrowed by the service, one line each."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from _pytest.capture import CaptureFixture
+
+from benchmarks.asking import state_of
+from cli.get import condition, read
+from cli.main import main
+from model.lifecycle import ClaimState
+from tests.support.cli.temporal_alone import standing, temporal_alone
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from temporal_alone(tmp_path_factory.mktemp("temporal"))
+
+
+def states(cluster: str, number: int = 10) -> Sequence[ClaimState]:
+    """Of ten: 7 Ready, one each in Launch, Initialization and Drain, the last overdue."""
+    return [state_of(one, NOW, cluster=cluster) for one in range(number)]
+
+
+async def test_nodes_are_listed_with_all_that_their_workflows_show(address: str) -> None:
+    async with standing(address, states("whole")) as connection:
+        found = {life.name: life for life in await read(connection, (), "")}
+    assert len(found) == 10
+    node = found["web-00009"]
+    assert (node.phase, node.overdue, node.pool, node.zone) == ("Drain", True, "pool-4", "us-west-2a")
+    assert (node.instance_type, node.capacity_type, node.price) == ("m6i.2xlarge", "spot", 0.384)
+    assert node.blocked_by.endswith("PodDisruptionBudget default/web allows 0")
+    assert node.deadline == node.since + timedelta(minutes=30) if node.since else False
+    assert found["web-00007"].price == 0.0, "what is not launched has no price"
+
+
+async def test_the_service_narrows_by_pool_phase_and_lateness(address: str) -> None:
+    async with standing(address, states("narrow")) as connection:
+
+        async def names(pool: str = "", phase: str = "", *, overdue: bool = False) -> list[str]:
+            found = await read(connection, (), condition(pool, phase, overdue=overdue))
+            return [life.name for life in found]
+
+        assert await names(pool="pool-1") == ["web-00001", "web-00006"]
+        assert await names(phase="Launch") == ["web-00007"]
+        assert await names(overdue=True) == ["web-00009"]
+        assert await names(pool="pool-1", overdue=True) == []
+
+
+async def test_a_node_is_found_by_its_claim_its_node_and_its_instance_and_by_no_part_of_them(address: str) -> None:
+    async with standing(address, states("named")) as connection:
+        node = state_of(3, NOW).node_name
+        for name in ("web-00003", node, f"i-{3:017x}"):
+            assert [life.name for life in await read(connection, [name], "")] == ["web-00003"]
+        assert await read(connection, ["web", "' OR WorkflowId != '"], "") == []
+
+
+async def test_other_clusters_of_the_namespace_are_left_out(address: str) -> None:
+    async with standing(address, states("one", 2)) as one, standing(address, states("one-more", 3)):
+        assert len(await read(one, (), "")) == 2
+
+
+def test_as_json_it_is_whole_and_a_name_that_is_not_there_is_told_with_what_to_do_next(
+    address: str, capsys: CaptureFixture[str]
+) -> None:
+    where = ("--temporal-address", address, "--cluster-name", "nobody")
+    assert main(["get", "-o", "json", *where]) == 0
+    assert json.loads(capsys.readouterr().out) == {"nodes": [], "pricePerHour": 0}
+    assert main(["get", "web-1", *where]) == 2
+    assert "tenure why NAME" in capsys.readouterr().err

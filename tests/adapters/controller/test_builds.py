@@ -1,0 +1,118 @@
+"""Of several builds one gets the tasks, on the real dev server: whoever starts, and whoever is left."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from controller import builds
+from model.faults import BadInput
+from tests.support.cli.temporal_alone import temporal_alone
+from tests.support.product.eventually import eventually
+from workflows import ids
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from temporal_alone(tmp_path_factory.mktemp("builds"))
+
+
+@pytest.fixture
+def cluster() -> str:
+    return f"builds-{uuid.uuid4().hex[:8]}"
+
+
+@workflow.defn(name="Counting")
+class Counting:
+    """Open until it has been told that it is over."""
+
+    def __init__(self) -> None:
+        self.told, self.over = 0, False
+
+    @workflow.run
+    async def run(self) -> int:
+        await workflow.wait_condition(lambda: self.over)
+        return self.told
+
+    @workflow.signal
+    def tell(self) -> None:
+        self.told += 1
+
+    @workflow.signal
+    def end(self) -> None:
+        self.over = True
+
+
+@asynccontextmanager
+async def at_work(temporal: Client, cluster: str, build: str) -> AsyncIterator[None]:
+    """One worker, known to Temporal by its build."""
+    worker = Worker(
+        temporal,
+        task_queue=ids.task_queue(cluster),
+        workflows=[Counting],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        identity=build or "none",
+        deployment_config=builds.versioned(cluster, build),
+    )
+    async with worker, builds.in_charge(temporal, cluster, build, lambda why: None):
+        yield
+
+
+async def test_a_build_that_starts_takes_over_what_is_open(address: str, cluster: str) -> None:
+    temporal = await Client.connect(address)
+    handle = await temporal.start_workflow(Counting.run, id=cluster, task_queue=ids.task_queue(cluster))
+
+    async def taken(build: str) -> None:
+        """Each try is a task: Temporal's partitions hear one after the other of the build in charge."""
+        await handle.signal(Counting.tell)
+        await asyncio.sleep(0.2)
+        assert (await takers(temporal, cluster))[-1:] == [build]
+
+    async with at_work(temporal, cluster, ""):
+        await eventually(lambda: taken("none"))
+    async with at_work(temporal, cluster, "v1"):
+        await eventually(lambda: taken("v1"))
+        async with at_work(temporal, cluster, "v2"):
+            assert await builds.current_build(temporal, cluster) == "v2"
+            await eventually(lambda: taken("v2"))
+            await handle.signal(Counting.end)
+            assert await handle.result() >= 3
+    assert list(dict.fromkeys(await takers(temporal, cluster))) == ["none", "v1", "v2"]
+
+
+async def takers(temporal: Client, workflow_id: str) -> list[str]:
+    """Who took its tasks, in turn."""
+    events = (await temporal.get_workflow_handle(workflow_id).fetch_history()).events
+    found = [one.workflow_task_started_event_attributes for one in events]
+    return [one.identity for one in found if one.scheduled_event_id]
+
+
+async def test_where_nobody_of_the_current_build_is_left_another_takes_over(
+    address: str, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "_EVERY", 1.0)
+    temporal = await Client.connect(address)
+    async with at_work(temporal, cluster, "v1"):
+        async with at_work(temporal, cluster, "v2"):
+            await asyncio.sleep(3)
+            assert await builds.current_build(temporal, cluster) == "v2", "taken back while it is at work"
+        monkeypatch.setattr(builds, "is_alive", lambda poller, now: poller.identity == "v1")
+
+        async def back() -> None:
+            assert await builds.current_build(temporal, cluster) == "v1"
+
+        await eventually(back)
+
+
+async def test_a_worker_without_a_build_stays_away_from_those_that_have_one(address: str, cluster: str) -> None:
+    temporal = await Client.connect(address)
+    await builds.refuse_without(temporal, cluster, "")
+    async with at_work(temporal, cluster, "v1"):
+        await builds.refuse_without(temporal, cluster, "v2")
+        with pytest.raises(BadInput, match=r"TEMPORAL_WORKER_BUILD_ID is not set.*'v1'.*--unversioned"):
+            await builds.refuse_without(temporal, cluster, "")

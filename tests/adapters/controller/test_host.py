@@ -1,0 +1,465 @@
+"""The watch on a real API server and a real Temporal server: who hears what of a node's life, and how seldom."""
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.service import RPCError
+
+from activities.interruption_ports import Leaving
+from activities.watch import WatchProgress
+from controller.host import ClusterHost
+from controller.nominations import VALID
+from controller.session import Session
+from controller.settings import HostSettings
+from kube.adapters import KubeAdapters, connect_all
+from kube.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, NODES, PODS
+from model.faults import Forbidden
+from model.interruptions import Notice
+from model.kinds import NodeClaim
+from model.observations import ClaimSeen, DemandSeen
+from model.outcomes import ConditionPatch
+from model.plans import PlanRequest
+from sandbox.faults import Answer
+from sandbox.world import Sandbox
+from tests.adapters.kube.test_other_kinds import node_class_json
+from tests.support.fakes.cloud import FakeInstances
+from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
+from tests.support.product.eventually import eventually
+from tests.unit.controller.test_planning import Types
+
+Names = Callable[[str], str]
+SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+FRESH_WITHIN = 0.2
+WATCHES = 6
+"""At least so many kinds are watched."""
+SETTLE = 0.6
+"""Seconds after which what the host gathers has been sent."""
+
+
+@dataclass
+class Hosting:
+    """A host at work, and what Temporal was told by it."""
+
+    kube: KubeAdapters
+    temporal: Client
+    cluster: str
+    host: ClusterHost
+    progress: list[WatchProgress] = field(default_factory=list)
+    planning: bool = False
+
+    async def heard(self, workflow_id: str, signal: str) -> list[bytes]:
+        """The arguments of the signals in a workflow's history."""
+        try:
+            history = await self.temporal.get_workflow_handle(workflow_id).fetch_history()
+        except RPCError:
+            return []
+        wanted = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
+        signals = [
+            one.workflow_execution_signaled_event_attributes for one in history.events if one.event_type == wanted
+        ]
+        return [one.input.payloads[0].data for one in signals if one.signal_name == signal]
+
+    async def claim_heard(self, claim: NodeClaim) -> list[ClaimSeen]:
+        said = await self.heard(life_of(self, claim), "seen")
+        return [ClaimSeen.model_validate_json(one) for one in said]
+
+    async def demand_heard(self) -> list[DemandSeen]:
+        said = await self.heard(f"{self.cluster}/provisioning", "demand")
+        return [DemandSeen.model_validate_json(one) for one in said]
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        async def held() -> None:
+            assert await holds(), "it never came to be"
+
+        await eventually(held, every=0.05)
+
+
+@pytest.fixture(scope="session")
+async def kube(world: Sandbox) -> AsyncIterator[KubeAdapters]:
+    """An admin, who sets the stage."""
+    adapters = await connect_all(str(world.kubeconfig))
+    yield adapters
+    await adapters.close()
+
+
+@pytest.fixture(scope="session")
+async def rights(world: Sandbox) -> AsyncIterator[KubeAdapters]:
+    """What the host has: the rights that ship with the worker, past the proxy that can do wrong."""
+    kubeconfig = world.service_account_kubeconfig("tenure", "tenure", through_proxy=True)
+    adapters = await connect_all(str(kubeconfig))
+    yield adapters
+    await adapters.close()
+
+
+@pytest.fixture(scope="session")
+async def temporal(world: Sandbox) -> Client:
+    return await Client.connect(world.temporal_address, data_converter=pydantic_data_converter)
+
+
+@asynccontextmanager
+async def hosting(
+    kube: KubeAdapters, temporal: Client, *, cluster: str = "", carried: WatchProgress | None = None, lease: str = ""
+) -> AsyncIterator[Hosting]:
+    name = cluster or f"test-{uuid.uuid4().hex[:8]}"
+
+    @asynccontextmanager
+    async def plan_worker() -> AsyncIterator[None]:
+        at_work.planning = True
+        try:
+            yield
+        finally:
+            at_work.planning = False
+
+    host = ClusterHost(
+        settings=HostSettings(cluster=name, task_queue=name, others_lease=lease),
+        kube=kube,
+        temporal=temporal,
+        offerings=Types(),
+        instances=FakeInstances(),
+        plan_worker=plan_worker,
+    )
+    at_work = Hosting(kube, temporal, name, host)
+    task = asyncio.create_task(host.run(carried, at_work.progress.append))
+    try:
+        yield at_work
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert not at_work.planning
+        if not cluster:
+            await _forget(temporal, name)
+
+
+async def _forget(temporal: Client, cluster: str) -> None:
+    """Nobody works on these; end them, so that nothing stays open."""
+    async for one in temporal.list_workflows(f"WorkflowId STARTS_WITH '{cluster}/' AND ExecutionStatus = 'Running'"):
+        with suppress(RPCError):
+            await temporal.get_workflow_handle(one.id).terminate()
+
+
+@pytest.fixture
+async def names(kube: KubeAdapters) -> AsyncIterator[Names]:
+    """Unique names; what bears one is removed at the end."""
+    made: list[str] = []
+
+    def name(prefix: str) -> str:
+        made.append(f"{prefix}-{uuid.uuid4().hex[:8]}")
+        return made[-1]
+
+    yield name
+    for one in made:
+        for kind in (NODE_POOLS, EC2_NODE_CLASSES, NODES):
+            await kube.client.send("DELETE", kind.path(one))
+        await kube.client.send("DELETE", PODS.path(one, namespace="default"), body={"gracePeriodSeconds": 0})
+    for claim in await kube.claims.list():
+        await kube.claims.delete(claim.name, claim.uid)
+        await kube.claims.release(claim.name, claim.uid)
+
+
+async def set_conditions(kube: KubeAdapters, claim: NodeClaim, *types: str, provider_id: str = "") -> None:
+    await kube.claims.patch(
+        claim.name,
+        claim.uid,
+        status={"providerID": provider_id} if provider_id else None,
+        conditions=[ConditionPatch(type=one, status="True") for one in types],
+        now=datetime.now(UTC),
+    )
+
+
+async def set_ready(kube: KubeAdapters, node: str) -> None:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": datetime.now(UTC).isoformat()}
+    status = {"conditions": [ready], "allocatable": {"cpu": "2", "memory": "4Gi", "pods": "10"}}
+    await kube.client.merge(NODES.path(node, sub="status"), {"status": status})
+    await kube.client.merge(NODES.path(node), {"spec": {"taints": None}})
+
+
+async def test_a_life_is_told_in_few_words(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    async with hosting(rights, temporal) as watch:
+        claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("life"))))
+        await kube.claims.ensure_finalizer(claim.name, claim.uid)
+        await watch.until(lambda: said(watch, claim, 1))
+        node, provider_id = names("node"), f"aws:///us-west-2a/i-{claim.uid}"
+        await set_conditions(kube, claim, "Launched", provider_id=provider_id)
+        await kube.client.request("POST", NODES.path(), body=node_json(node, provider_id=provider_id))
+        await watch.until(lambda: said(watch, claim, 2))
+        await set_conditions(kube, claim, "Registered")
+        await set_ready(kube, node)
+        await watch.until(lambda: said(watch, claim, 3))
+        await run_pod(kube, names("pod"), node)
+        await watch.until(lambda: sees_pod(watch, node))
+        await set_conditions(kube, claim, "Initialized")
+        await watch.until(lambda: sees_initialized(watch, claim))
+        await asyncio.sleep(SETTLE)
+        for pod in await kube.pods.on_node(node, now=datetime.now(UTC)):
+            await kube.pods.force_delete(pod, grace_seconds=0)
+        await watch.until(lambda: said(watch, claim, 4))
+        await kube.claims.delete(claim.name, claim.uid)
+        await watch.until(lambda: said(watch, claim, 5))
+        await asyncio.sleep(SETTLE)
+        started, joined, ready, empty, deleted = await watch.claim_heard(claim)
+    assert not started.node_name and joined.node_name == node and not joined.node_ready
+    assert ready.node_ready and not ready.empty and not ready.waiting_for
+    assert empty.empty and empty.empty_since is not None and deleted.deleting
+    assert [one.number for one in (started, joined, ready, empty, deleted)] == sorted(
+        one.number for one in (started, joined, ready, empty, deleted)
+    )
+
+
+async def sees_pod(watch: Hosting, node: str) -> bool:
+    session = watch.host._session
+    return session is not None and any(one.node_name == node for one in session.caches.pods.values())
+
+
+async def sees_initialized(watch: Hosting, claim: NodeClaim) -> bool:
+    session = watch.host._session
+    return session is not None and session.caches.claims[claim.name].initialized
+
+
+async def said(watch: Hosting, claim: NodeClaim, count: int) -> bool:
+    return len(await watch.claim_heard(claim)) >= count
+
+
+async def run_pod(kube: KubeAdapters, name: str, node: str) -> None:
+    await kube.client.request("POST", PODS.path(namespace="default"), body=pod_json(name, node=node))
+
+
+async def test_a_place_that_loses_its_pod_is_looked_at_when_the_successors_time_is_over(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    """And not only when the pod itself would have had its time."""
+    async with hosting(rights, temporal) as watch:
+        await watch.until(lambda: ready_to_plan(watch))
+        session = watch.host._session
+        assert session is not None
+        await watch.host.plan(PlanRequest(plan_id="nothing"))
+        claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("awaits"))))
+        node, provider_id = names("node"), f"aws:///us-west-2a/i-{claim.uid}"
+        await kube.client.request("POST", NODES.path(), body=node_json(node, provider_id=provider_id))
+        await set_conditions(kube, claim, "Launched", "Registered", provider_id=provider_id)
+        await set_ready(kube, node)
+        await set_conditions(kube, claim, "Initialized")
+        body = pod_json(names("late"), schedulerName="nobody")
+        pod = await kube.client.request("POST", PODS.path(namespace="default"), body=body)
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        await watch.until(lambda: sees_initialized(watch, claim))
+        await watch.until(lambda: knows(session, uid))
+        session._nominations.renew({uid: claim.name}, datetime.now(UTC))
+        session.caches.touch_claim(claim.name)
+        expected = datetime.now(UTC)
+        await watch.until(lambda: looks_at(session, expected + timedelta(seconds=60)))
+        left = datetime.now(UTC)
+        await kube.client.send("DELETE", PODS.path(name, namespace="default"), body={"gracePeriodSeconds": 0})
+        await watch.until(lambda: looks_at(session, left + VALID))
+
+
+async def knows(session: Session, uid: str) -> bool:
+    return uid in session.caches.pending
+
+
+async def looks_at(session: Session, moment: datetime) -> bool:
+    """To some seconds."""
+    due = session._telling.next()
+    return due is not None and abs(due - moment) < timedelta(seconds=10)
+
+
+async def test_a_successor_repeats_nothing(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    cluster = f"test-{uuid.uuid4().hex[:8]}"
+    async with hosting(rights, temporal, cluster=cluster) as first:
+        claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("carried"))))
+        await first.until(lambda: said(first, claim, 1))
+        await first.until(lambda: carried(first, claim.name))
+        last = first.progress[-1]
+    async with hosting(rights, temporal, cluster=cluster, carried=last) as second:
+        await second.until(lambda: ready_to_plan(second))
+        await asyncio.sleep(SETTLE)
+        assert len(await second.claim_heard(claim)) == 1
+        await second.until(lambda: carries(second, last))
+    await _forget(temporal, cluster)
+
+
+async def carries(watch: Hosting, last: WatchProgress) -> bool:
+    return bool(watch.progress) and watch.progress[-1].digests == last.digests
+
+
+async def carried(watch: Hosting, name: str) -> bool:
+    return bool(watch.progress) and any(f"/{name}/" in key for key in watch.progress[-1].digests)
+
+
+async def ready_to_plan(watch: Hosting) -> bool:
+    return watch.planning
+
+
+async def test_pods_that_find_no_node_are_told_and_planned_for(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    pool, node_class = names("pool"), names("class")
+    await kube.client.request("POST", EC2_NODE_CLASSES.path(), body=node_class_json(node_class))
+    body = pool_json(pool)
+    body["spec"]["template"]["spec"]["nodeClassRef"]["name"] = node_class
+    await kube.client.request("POST", NODE_POOLS.path(), body=body)
+    good = [ConditionPatch(type=one, status="True") for one in ("ValidationSucceeded", "NodeClassReady")]
+    await kube.pools.patch_status(pool, conditions=good, now=datetime.now(UTC))
+    async with hosting(rights, temporal) as watch:
+        await watch.until(lambda: ready_to_plan(watch))
+        for _ in range(9):
+            raw = pod_json(names("wants"), nodeSelector={"karpenter.sh/nodepool": pool})
+            raw["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1", "memory": "1Gi"}
+            await kube.client.request("POST", PODS.path(namespace="default"), body=raw)
+        await watch.until(lambda: demanded(watch, 9))
+        outcome = await watch.host.plan(PlanRequest(plan_id="plan-1"))
+        assert outcome.created == 2 and not outcome.blocked
+        repeat = await watch.host.plan(PlanRequest(plan_id="plan-1"))
+        assert repeat.drafts == outcome.drafts
+        before = len(await watch.demand_heard())
+        await asyncio.sleep(SETTLE)
+        assert len(await watch.demand_heard()) == before, "pods that are answered are no demand"
+        members = [member for draft in outcome.drafts for member in draft.members]
+        claims = await kube.claims.list(labels={"karpenter.sh/nodepool": pool})
+        assert Counter(claim.uid for claim in claims) == Counter(member.uid for member in members)
+        for claim in claims:
+            await watch.until(lambda claim=claim: said(watch, claim, 1))  # type: ignore[misc]
+
+
+async def demanded(watch: Hosting, pods: int) -> bool:
+    return any(one.pods == pods for one in await watch.demand_heard())
+
+
+async def test_a_watch_that_is_cut_and_refused_misses_nothing(
+    world: Sandbox, kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    async with hosting(rights, temporal) as watch:
+        claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("cut"))))
+        await kube.claims.ensure_finalizer(claim.name, claim.uid)
+        await watch.until(lambda: said(watch, claim, 1))
+        await watch.until(lambda: are_open(world, "watch=true", WATCHES))
+        with world.faults.during(Answer(429, retry_after=1), "watch=true"):
+            assert world.faults.cut_open("watch=true") >= WATCHES
+            await kube.claims.delete(claim.name, claim.uid)
+            await asyncio.sleep(SETTLE)
+            assert len(await watch.claim_heard(claim)) == 1
+        await watch.until(lambda: said(watch, claim, 2))
+        assert (await watch.claim_heard(claim))[1].deleting
+        other = await kube.claims.create(NodeClaim.from_object(claim_json(names("after"))))
+        await watch.until(lambda: said(watch, other, 1))
+
+
+async def are_open(world: Sandbox, path: str, count: int) -> bool:
+    return world.faults.open(path) >= count
+
+
+async def test_a_plan_on_caches_that_are_too_old_is_refused(
+    world: Sandbox, rights: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.host.FRESH_WITHIN", FRESH_WITHIN)
+    async with hosting(rights, temporal) as watch:
+        await watch.until(lambda: ready_to_plan(watch))
+        with world.faults.during(Answer(503), "pods.*watch=true"):
+            world.faults.cut_open("pods.*watch=true")
+            await watch.until(lambda: is_stale(watch))
+            outcome = await watch.host.plan(PlanRequest(plan_id="p"))
+            assert outcome.blocked == "caches are too old: pods"
+        await watch.until(lambda: plans(watch))
+
+
+async def test_whoever_knows_too_little_evacuates_nobody(kube: KubeAdapters, temporal: Client) -> None:
+    """A LifecyclePolicy that is not known yet may say that the kind is ignored."""
+    host = idle(kube, temporal)
+    notices = [Notice(kind="spotInterruption", id="terminate", at=datetime.now(UTC))]
+    found, old = Leaving(node="n", uid="u", tainted=False, pods=()), ["lifecyclepolicies"]
+    host._session = SimpleNamespace(stale=lambda within: old, leaving=lambda *asked: found)  # type: ignore[assignment]
+    assert host.leaving("i-a", notices) is None
+    old.clear()
+    assert host.leaving("i-a", notices) is found
+    host._session = None
+    assert host.leaving("i-a", notices) is None
+
+
+async def is_stale(watch: Hosting) -> bool:
+    session = watch.host._session
+    return session is not None and bool(session.stale(FRESH_WITHIN))
+
+
+async def plans(watch: Hosting) -> bool:
+    outcome = await watch.host.plan(PlanRequest(plan_id=uuid.uuid4().hex))
+    return not outcome.blocked
+
+
+async def test_a_life_that_was_ended_by_hand_is_started_again(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.resync.YOUNG", timedelta(0))
+    async with hosting(rights, temporal) as watch:
+        claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("ended"))))
+        await watch.until(lambda: said(watch, claim, 1))
+        await temporal.get_workflow_handle(life_of(watch, claim)).terminate()
+        await watch.until(lambda: mended(watch, claim))
+
+
+async def mended(watch: Hosting, claim: NodeClaim) -> bool:
+    """Visibility lags, so one comparison may come too early."""
+    session = watch.host._session
+    assert session is not None
+    await session.resync()
+    description = await watch.temporal.get_workflow_handle(life_of(watch, claim)).describe()
+    return description.status is WorkflowExecutionStatus.RUNNING
+
+
+def life_of(watch: Hosting, claim: NodeClaim) -> str:
+    return f"{watch.cluster}/nodeclaim/{claim.name}/{claim.uid[:8]}"
+
+
+async def test_another_controller_at_work_stops_the_watch(
+    kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+) -> None:
+    lease = names("leader")
+    spec = {
+        "holderIdentity": "karpenter-0",
+        "leaseDurationSeconds": 60,
+        "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    path = LEASES.path(namespace="kube-system")
+    await kube.client.request("POST", path, body={"metadata": {"name": lease}, "spec": spec})
+    host = ClusterHost(
+        settings=HostSettings(cluster="held", task_queue="held", others_lease=lease),
+        kube=kube,
+        temporal=temporal,
+        offerings=Types(),
+        instances=FakeInstances(),
+        plan_worker=lambda: pytest.fail("nothing may be planned"),
+    )
+    with pytest.raises(Forbidden, match=f"karpenter-0 renews the lease {lease}"):
+        await host.run(None, lambda _: None)
+    await kube.client.request("DELETE", LEASES.path(lease, namespace="kube-system"))
+
+
+async def test_a_process_that_does_not_host_the_watch_plans_nothing(kube: KubeAdapters, temporal: Client) -> None:
+    host = idle(kube, temporal)
+    outcome = await host.plan(PlanRequest(plan_id="p"))
+    assert outcome.blocked == "this process does not host the watch"
+
+
+def idle(kube: KubeAdapters, temporal: Client) -> ClusterHost:
+    """Which hosts no watch."""
+    return ClusterHost(
+        settings=HostSettings(cluster="idle", task_queue="idle"),
+        kube=kube,
+        temporal=temporal,
+        offerings=Types(),
+        instances=FakeInstances(),
+        plan_worker=lambda: pytest.fail("nothing may be planned"),
+    )

@@ -1,0 +1,67 @@
+"""Annotations on a real API server: set, taken off, and left alone where somebody else changed them."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.resources import NAMESPACES, NODES
+from model.faults import Forbidden
+from model.kinds import NodeClaim
+from model.labels import PAUSE
+from tests.support.kube.builders import claim_json, node_json
+
+
+@pytest.fixture
+async def node(kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], str]) -> AsyncIterator[str]:
+    name = unique("paused")
+    await admin.request("POST", NODES.path(), body=node_json(name))
+    yield name
+    await kube.nodes.release(name)
+    await kube.nodes.delete(name)
+
+
+async def annotation(kube: KubeAdapters, node: str) -> str | None:
+    state = await kube.nodes.get(node)
+    assert state is not None
+    return state.annotations.get(PAUSE)
+
+
+async def test_an_annotation_is_set_and_taken_off_and_only_as_it_is_known(kube: KubeAdapters, node: str) -> None:
+    uid = await kube.nodes.annotate(node, {PAUSE: "first"})
+    assert uid and await annotation(kube, node) == "first"
+    assert await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "another"}) == uid
+    assert await annotation(kube, node) == "first"
+    await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "first"})
+    assert await annotation(kube, node) is None
+
+
+async def test_what_a_person_changed_in_between_is_seen(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    await kube.nodes.annotate(node, {PAUSE: "first"})
+    await admin.merge(NODES.path(node), {"metadata": {"annotations": {PAUSE: "a person's"}}})
+    await kube.nodes.annotate(node, {PAUSE: None}, only={PAUSE: "first"})
+    assert await annotation(kube, node) == "a person's"
+
+
+async def test_another_uid_and_what_is_gone_are_left_alone(kube: KubeAdapters, node: str) -> None:
+    assert await kube.nodes.annotate(node, {PAUSE: "mine"}, uid="00000000-0000-0000-0000-000000000009") == ""
+    assert await annotation(kube, node) is None
+    assert await kube.pools.annotate("nowhere", {PAUSE: "mine"}) == ""
+    assert await kube.claims.annotate("nowhere", {PAUSE: "mine"}) == ""
+
+
+async def test_the_workers_own_namespace_carries_one_and_no_other_may(kube: KubeAdapters, admin: KubeClient) -> None:
+    assert await kube.namespaces.annotate("tenure", {PAUSE: "all"})
+    found = await admin.get(NAMESPACES.path("tenure"))
+    assert found is not None and found["metadata"]["annotations"][PAUSE] == "all"
+    await kube.namespaces.annotate("tenure", {PAUSE: None})
+    with pytest.raises(Forbidden, match='cannot patch resource "namespaces"'):
+        await kube.namespaces.annotate("default", {PAUSE: "all"})
+
+
+async def test_a_pause_stays_with_the_claim_when_its_node_registers(kube: KubeAdapters, node: str) -> None:
+    raw = claim_json(f"claim-of-{node}")
+    raw["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "annotations": {PAUSE: "held", "note": "kept"}}
+    state = await kube.nodes.register(node, NodeClaim.from_object(raw))
+    assert state is not None and state.annotations.get("note") == "kept" and PAUSE not in state.annotations

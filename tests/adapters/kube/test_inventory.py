@@ -1,0 +1,113 @@
+"""What upkeep sees and puts away, on a real API server with the rights that ship with the worker."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.inventory import NODE_LEASES, claim_mark
+from kube.resources import LEASES, NODE_CLAIMS, NODES
+from model import labels
+from model.faults import Forbidden
+from tests.support.kube.builders import claim_json, node_json
+
+Unique = Callable[[str], str]
+
+
+def lease_json(name: str, *, renewed_ago: float | None = None, seconds: int = 40) -> dict[str, Any]:
+    spec: dict[str, Any] = {"holderIdentity": name, "leaseDurationSeconds": seconds}
+    if renewed_ago is not None:
+        renewed = datetime.now(UTC) - timedelta(seconds=renewed_ago)
+        spec["renewTime"] = renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"metadata": {"name": name, "namespace": NODE_LEASES}, "spec": spec}
+
+
+async def make_lease(admin: KubeClient, body: dict[str, Any]) -> str:
+    made = await admin.request("POST", LEASES.path(namespace=NODE_LEASES), body=body)
+    return str(made["metadata"]["name"])
+
+
+async def test_a_lease_goes_only_as_it_was_read(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+    name = await make_lease(admin, lease_json(unique("node")))
+    read = await kube.inventory.node_lease(name)
+    assert read is not None and name in {one.name for one in await kube.inventory.leases()}
+    path = LEASES.path(name, namespace=NODE_LEASES)
+    renewed = lease_json(name, renewed_ago=0)["spec"]
+    await admin.merge(path, {"spec": renewed})
+    assert not await kube.inventory.delete_lease(read)
+    fresh = await kube.inventory.node_lease(name)
+    assert fresh is not None and fresh != read
+    assert await kube.inventory.delete_lease(fresh)
+    assert await kube.inventory.node_lease(name) is None
+    assert not await kube.inventory.delete_lease(fresh)
+
+
+async def test_a_lease_lives_for_as_long_as_its_holder_asked_and_a_minute_at_least(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    now = datetime.now(UTC)
+    for body, seconds in (
+        (lease_json(unique("new")), 60),
+        (lease_json(unique("long"), seconds=600), 600),
+        (lease_json(unique("renewed"), renewed_ago=-100), 160),
+    ):
+        lease = await kube.inventory.node_lease(await make_lease(admin, body))
+        assert lease is not None
+        assert abs((lease.alive_until - now).total_seconds() - seconds) < 20
+        assert await kube.inventory.delete_lease(lease)
+
+
+async def test_leases_elsewhere_are_out_of_reach(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+    name = unique("lease")
+    body = lease_json(name) | {"metadata": {"name": name, "namespace": "default"}}
+    path = LEASES.path(name, namespace="default")
+    await admin.request("POST", LEASES.path(namespace="default"), body=body)
+    with pytest.raises(Forbidden):
+        await kube.client.request("DELETE", path)
+    await admin.request("DELETE", path)
+
+
+async def test_a_node_goes_with_its_finalizer_and_not_its_namesake(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    name = unique("node")
+    body = node_json(name, provider_id="aws:///us-west-2a/i-1")
+    body["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
+    await admin.request("POST", NODES.path(), body=body)
+    first = await kube.inventory.node(name)
+    assert first is not None and (first.instance_id, first.finalizers) == ("i-1", (labels.TERMINATION_FINALIZER,))
+    assert await kube.inventory.delete_node(first)
+    assert await kube.inventory.node(name) is None
+    await admin.request("POST", NODES.path(), body=body)
+    assert not await kube.inventory.delete_node(first)
+    second = await kube.inventory.node(name)
+    assert second is not None and second.uid != first.uid
+    assert await kube.inventory.delete_node(second)
+    del body["metadata"]["finalizers"]
+    await admin.request("POST", NODES.path(), body=body)
+    never_held = await kube.inventory.node(name)
+    assert never_held is not None
+    assert await kube.inventory.delete_node(never_held)
+    assert not await kube.inventory.delete_node(never_held)
+
+
+async def test_a_nodeclaim_is_seen_with_what_upkeep_goes_by(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    name = unique("claim")
+    body = claim_json(name)
+    body["metadata"] |= {"annotations": {labels.LAUNCH_GROUP: "plan-1"}}
+    await admin.request("POST", NODE_CLAIMS.path(), body=body)
+    (mark,) = [one for one in await kube.inventory.claims() if one.name == name]
+    assert (mark.group_id, mark.provider_id, mark.registered) == ("plan-1", "", False)
+    await admin.request("DELETE", NODE_CLAIMS.path(name))
+
+
+def test_an_object_that_is_odd_is_seen_all_the_same() -> None:
+    metadata = {"name": "odd", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": None}
+    status = {"providerID": "aws:///a/i-1", "conditions": [{}], "capacity": {"cpu": "nonsense"}}
+    mark = claim_mark({"metadata": metadata, "spec": {"expireAfter": -1}, "status": status})
+    assert (mark.instance_id, mark.node_class, mark.registered) == ("i-1", "", False)

@@ -1,0 +1,60 @@
+"""LifecyclePolicies: read, also where they make no sense, and their verdicts written onto a real API server."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from controller import gates
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.resources import LIFECYCLE_POLICIES
+from model.faults import BadInput
+from model.kinds import LifecyclePolicy
+from model.policies import PolicyVerdict
+
+Unique = Callable[[str], str]
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+async def read(admin: KubeClient, name: str) -> LifecyclePolicy:
+    return LifecyclePolicy.from_object(await admin.request("GET", LIFECYCLE_POLICIES.path(name)))
+
+
+async def test_a_verdict_is_written_with_the_worker_s_rights_and_once(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    name = unique("policy")
+    body = {
+        "apiVersion": LIFECYCLE_POLICIES.api_version,
+        "kind": "LifecyclePolicy",
+        "metadata": {"name": name},
+        "spec": {"nodePoolSelector": {"names": [unique("nobody")]}, "launch": {"deadline": "4m"}},
+    }
+    made = await admin.request("POST", LIFECYCLE_POLICIES.path(), body=body)
+    uid, say = made["metadata"]["uid"], kube.lifecycle_policies.say
+    refused = PolicyVerdict(refused=True, reason="Conflict", message="with another", node_pools=("a", "b"))
+    assert await say(name, uid, refused, now=NOW)
+    found = await read(admin, name)
+    condition, ready = found.condition("ValidationSucceeded"), found.condition("Ready")
+    assert condition is not None and (condition.status, condition.reason) == ("False", "Conflict")
+    assert ready is not None and ready.is_false and found.status.node_pools == ("a", "b")
+
+    assert await say(name, uid, refused, now=NOW + timedelta(hours=1))
+    assert (await read(admin, name)).metadata.resource_version == found.metadata.resource_version
+    assert await say(name, uid, PolicyVerdict(), now=NOW + timedelta(hours=2))
+    heeded = await read(admin, name)
+    assert heeded.is_true("Ready") and heeded.status.node_pools == ()
+
+    await admin.request("DELETE", LIFECYCLE_POLICIES.path(name))
+    assert not await say(name, uid, refused, now=NOW)
+
+
+async def test_a_kind_that_is_not_installed_is_named_at_the_start_with_what_to_do(
+    kube: KubeAdapters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await gates.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))
+    missing = LIFECYCLE_POLICIES.__class__("tenure.sh/v1alpha1", "nosuchthings", "NoSuchThing")
+    monkeypatch.setattr(gates, "LIFECYCLE_POLICIES", missing)
+    with pytest.raises(BadInput, match=r"nosuchthings .* cannot be listed: .*kubectl apply -f deploy/crds"):
+        await gates.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))

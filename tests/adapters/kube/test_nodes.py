@@ -1,0 +1,170 @@
+"""Nodes on a real API server: registration, marks, deletion."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.resources import NODES
+from model import labels
+from model.kinds import NodeClaim
+from tests.support.kube.builders import claim_json, node_json
+
+Unique = Callable[[str], str]
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+UNREGISTERED = {"key": labels.UNREGISTERED_TAINT_KEY, "effect": "NoExecute"}
+
+
+@pytest.fixture
+async def node(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> AsyncIterator[str]:
+    name = unique("node")
+    await admin.request("POST", NODES.path(), body=node_json(name, taints=[UNREGISTERED]))
+    yield name
+    await kube.nodes.release(name)
+    await kube.nodes.delete(name)
+
+
+def claim_for(node: str, **spec: Any) -> NodeClaim:
+    raw = claim_json(f"claim-of-{node}", **spec)
+    raw["metadata"] |= {"uid": "00000000-0000-0000-0000-000000000001", "annotations": {"note": "from the claim"}}
+    raw["metadata"]["labels"]["team"] = "a"
+    return NodeClaim.from_object(raw)
+
+
+async def stored(kube: KubeAdapters, admin: KubeClient, name: str) -> dict[str, Any]:
+    found = await admin.get(NODES.path(name))
+    assert found is not None
+    return found
+
+
+async def test_registration_gives_the_node_what_its_claim_says(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    claim = claim_for(
+        node,
+        taints=[{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}],
+        startupTaints=[{"key": "cni", "effect": "NoExecute"}],
+    )
+    state = await kube.nodes.register(node, claim)
+    assert state is not None and state.finalizers == (labels.TERMINATION_FINALIZER,)
+    assert state.labels[labels.REGISTERED] == "true" and state.labels["team"] == "a"
+    assert state.annotations["note"] == "from the claim"
+    pairs = {(key, value) for key, value, _ in state.taints}
+    assert {("dedicated", "gpu"), ("cni", "")} <= pairs
+    assert labels.UNREGISTERED_TAINT_KEY not in {key for key, _ in pairs}
+    owner = (await stored(kube, admin, node))["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodeClaim", claim.name, True)
+
+
+async def test_a_second_registration_brings_no_startup_taint_back(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    claim = claim_for(node, startupTaints=[{"key": "cni", "effect": "NoExecute"}])
+    await kube.nodes.register(node, claim)
+    await admin.merge(NODES.path(node), {"spec": {"taints": None}})
+    state = await kube.nodes.register(node, claim)
+    assert state is not None and "cni" not in {key for key, _, _ in state.taints}
+
+
+async def test_a_node_that_asks_for_it_keeps_its_own_taints(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    await admin.merge(NODES.path(node), {"metadata": {"labels": {labels.DO_NOT_SYNC_TAINTS: "true"}}})
+    state = await kube.nodes.register(node, claim_for(node, taints=[{"key": "dedicated", "effect": "NoSchedule"}]))
+    assert state is not None and "dedicated" not in {key for key, _, _ in state.taints}
+
+
+async def test_disruption_is_marked_once_and_taken_back_whole(kube: KubeAdapters, node: str) -> None:
+    marked = await kube.nodes.mark_disrupted(node)
+    again = await kube.nodes.mark_disrupted(node)
+    assert marked is not None and again is not None and again.taints.count(disrupted()) == 1
+    assert again.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
+    assert await kube.nodes.unmark_disrupted(node)
+    cleared = await kube.nodes.get(node)
+    assert cleared is not None and disrupted() not in cleared.taints
+    assert labels.EXCLUDE_FROM_LOAD_BALANCERS not in cleared.labels
+
+
+@pytest.mark.parametrize("tainted", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_mark_at_once_is_one_request_where_the_node_is_as_known_and_undoes_nobodys_write(
+    kube: KubeAdapters, admin: KubeClient, node: str, tainted: bool, known: bool
+) -> None:
+    theirs = [{"key": "theirs", "effect": "NoSchedule"}] if tainted else None
+    written = {"kubelet": "wrote"}
+    known_to_all = {"metadata": {"labels": written, "annotations": written}, "spec": {"taints": theirs}}
+    await admin.merge(NODES.path(node), known_to_all)
+    uid = (await admin.request("GET", NODES.path(node)))["metadata"]["uid"]
+    before = kube.client.calls
+    assert await kube.nodes.mark_evacuated(node, uid, tainted=tainted is known, at=AT)
+    assert kube.client.calls - before == (1 if known else 3)
+    assert await kube.nodes.mark_evacuated(node, uid, tainted=True, at=AT)
+    marked = await kube.nodes.get(node)
+    assert marked is not None and marked.taints.count(disrupted()) == 1
+    assert marked.labels["kubelet"] == "wrote" and ("theirs" in {key for key, _, _ in marked.taints}) == tainted
+    assert marked.labels[labels.EXCLUDE_FROM_LOAD_BALANCERS] == "karpenter"
+    assert marked.annotations[labels.EVACUATED] == "2026-03-01T12:00:00+00:00"
+    assert await kube.nodes.unmark_disrupted(node)
+    cleared = await kube.nodes.get(node)
+    assert cleared is not None and labels.EVACUATED not in cleared.annotations
+
+
+@pytest.mark.parametrize("name", ["", "no-such-node"])
+async def test_another_node_of_the_name_is_not_marked_at_once(kube: KubeAdapters, node: str, name: str) -> None:
+    other = "00000000-0000-0000-0000-000000000009"
+    assert not await kube.nodes.mark_evacuated(name or node, other, tainted=False, at=AT)
+    found = await kube.nodes.get(node)
+    assert found is not None and disrupted() not in found.taints
+
+
+async def test_marks_survive_writes_by_the_kubelet_in_between(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    await kube.nodes.get(node)
+    await admin.merge(NODES.path(node), {"metadata": {"labels": {"kubelet": "wrote"}}})
+    marked = await kube.nodes.mark_disrupted(node)
+    assert marked is not None and marked.labels["kubelet"] == "wrote"
+
+
+async def test_callers_at_one_time_share_the_lists_that_find_nodes(kube: KubeAdapters, node: str) -> None:
+    before = kube.client.calls
+    found = await asyncio.gather(*(kube.nodes.find(f"aws:///us-west-2a/i-{node}") for _ in range(50)))
+    assert {state.name for states in found for state in states} == {node}
+    assert kube.client.calls - before <= 2
+
+
+async def test_what_is_gone_is_an_answer(kube: KubeAdapters) -> None:
+    assert await kube.nodes.get("no-such-node") is None
+    assert await kube.nodes.find("aws:///us-west-2a/i-nothing") == []
+    assert await kube.nodes.register("no-such-node", claim_for("no-such-node")) is None
+    assert await kube.nodes.mark_disrupted("no-such-node") is None
+    assert not await kube.nodes.unmark_disrupted("no-such-node")
+    assert not await kube.nodes.mark_initialized("no-such-node")
+    assert not await kube.nodes.delete("no-such-node")
+    assert not await kube.nodes.release("no-such-node")
+
+
+async def test_a_registered_node_stays_until_it_is_released(kube: KubeAdapters, node: str) -> None:
+    await kube.nodes.register(node, claim_for(node))
+    assert await kube.nodes.mark_initialized(node)
+    assert await kube.nodes.delete(node)
+    going = await kube.nodes.get(node)
+    assert going is not None and going.deleting and going.labels[labels.INITIALIZED] == "true"
+    assert await kube.nodes.release(node)
+    assert await kube.nodes.get(node) is None
+
+
+def disrupted() -> tuple[str, str, str]:
+    return (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)
+
+
+async def test_labels_of_a_node_are_changed_beside_those_of_others(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    await kube.nodes.register(node, claim_for(node))
+    uid = (await stored(kube, admin, node))["metadata"]["uid"]
+    await admin.merge(NODES.path(node), {"metadata": {"labels": {"theirs": "1"}}})
+    assert await kube.nodes.relabel(node, uid, {"team": "b", labels.REGISTERED: None})
+    held = (await stored(kube, admin, node))["metadata"]["labels"]
+    assert (held["team"], held["theirs"], labels.REGISTERED in held) == ("b", "1", False)
+    assert not await kube.nodes.relabel(node, "00000000-0000-0000-0000-00000000dead", {"team": "c"})

@@ -1,0 +1,109 @@
+"""NodePools, EC2NodeClasses, Leases and Events on a real API server; a client without a cluster."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient, connect
+from kube.resources import EC2_NODE_CLASSES, EVENTS, LEASES, NODE_POOLS
+from model import labels
+from model.faults import BadInput
+from model.outcomes import ConditionPatch
+from tests.support.kube.builders import pool_json
+
+Unique = Callable[[str], str]
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+async def test_a_pools_status_is_kept_and_its_readiness_follows(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    name = unique("pool")
+    await admin.request("POST", NODE_POOLS.path(), body=pool_json(name))
+    good = tuple(ConditionPatch(type=one, status="True") for one in labels.NODEPOOL_CONDITIONS)
+    usage = {"resources": {"cpu": "4", "nodes": "1"}, "nodes": 1}
+    assert await kube.pools.patch_status(name, status=usage, conditions=good, annotations={"hash": "1"}, now=NOW)
+    pool = await kube.pools.get(name)
+    assert pool is not None and pool.is_true("Ready") and pool.status.nodes == 1
+    assert pool.metadata.annotations["hash"] == "1"
+    assert name in {one.name for one in await kube.pools.list()}
+    assert await kube.pools.patch_status(name, status=usage, conditions=good, now=NOW + timedelta(hours=1))
+    again = await kube.pools.get(name)
+    assert again is not None and again.metadata.resource_version == pool.metadata.resource_version
+    await admin.request("DELETE", NODE_POOLS.path(name))
+    assert not await kube.pools.patch_status(name, status=usage, now=NOW)
+
+
+async def test_a_node_class_is_held_by_its_finalizer(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+    name = unique("class")
+    await admin.request("POST", EC2_NODE_CLASSES.path(), body=node_class_json(name))
+    assert await kube.node_classes.ensure_finalizer(name)
+    await admin.request("DELETE", EC2_NODE_CLASSES.path(name))
+    going = await kube.node_classes.get(name)
+    assert going is not None and going.metadata.deleting
+    bad = ConditionPatch(type="SubnetsReady", status="False", reason="SubnetsNotFound", message="none")
+    assert await kube.node_classes.patch_status(name, conditions=(bad,), now=NOW)
+    assert await kube.node_classes.release(name)
+    assert await kube.node_classes.get(name) is None
+    assert not await kube.node_classes.ensure_finalizer(name)
+
+
+async def test_a_lease_has_a_holder_only_while_it_is_renewed(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    name = unique("lease")
+    body = {
+        "metadata": {"name": name},
+        "spec": {
+            "holderIdentity": "karpenter-abc",
+            "leaseDurationSeconds": 15,
+            "renewTime": "2026-01-01T12:00:00.000000Z",
+        },
+    }
+    await admin.request("POST", LEASES.path(namespace="kube-system"), body=body)
+    for namespace in ("", "kube-system"):
+        assert await kube.leases.holder(namespace, name, now=NOW + timedelta(seconds=10)) == "karpenter-abc"
+        assert await kube.leases.holder(namespace, name, now=NOW + timedelta(seconds=20)) == ""
+    assert await kube.leases.holder("default", name, now=NOW) == ""
+    await admin.request("DELETE", LEASES.path(name, namespace="kube-system"))
+
+
+async def test_an_event_is_published_once(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> None:
+    name = unique("claim")
+    for _ in range(3):
+        await kube.events.publish(
+            kind="NodeClaim", name=name, uid=name, reason="Unconsolidatable", message="because", warning=True
+        )
+    await kube.events.flush()
+    params = {"fieldSelector": f"involvedObject.name={name}"}
+    found = await admin.request("GET", EVENTS.path(namespace="default"), params=params)
+    assert [(one["reason"], one["type"], one["source"]["component"]) for one in found["items"]] == [
+        ("Unconsolidatable", "Warning", "karpenter")
+    ]
+
+
+async def test_an_event_that_the_server_refuses_fails_nobody(kube: KubeAdapters) -> None:
+    await kube.events.publish(kind="Pod", name="x", uid="x", namespace="no-such-space", reason="Any", message="m")
+    await kube.events.flush()
+
+
+async def test_a_client_without_a_cluster_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=str(tmp_path)):
+        await connect(str(tmp_path / "nothing.yaml"))
+
+
+def node_class_json(name: str) -> dict[str, object]:
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": name},
+        "spec": {
+            "role": "node",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"tags": {"a": "b"}}],
+            "securityGroupSelectorTerms": [{"tags": {"a": "b"}}],
+        },
+    }

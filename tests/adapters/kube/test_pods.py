@@ -1,0 +1,151 @@
+"""Pods on a real API server: eviction with a budget in the way, forced deletion, volumes that are attached."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.pod_facts import pod_fact
+from kube.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
+from model.outcomes import DrainPod
+from tests.support.kube.builders import node_json, pod_json
+from tests.support.product.eventually import PATIENCE
+
+Unique = Callable[[str], str]
+RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+
+@pytest.fixture
+async def node(kube: KubeAdapters, admin: KubeClient, unique: Unique) -> AsyncIterator[str]:
+    name = unique("node")
+    await admin.request("POST", NODES.path(), body=node_json(name))
+    yield name
+    for pod in await kube.pods.on_node(name, now=datetime.now(UTC)):
+        await kube.pods.force_delete(pod, grace_seconds=0)
+    await kube.nodes.delete(name)
+
+
+async def run(kube: KubeAdapters, admin: KubeClient, name: str, node: str, **more: Any) -> DrainPod:
+    body = pod_json(name, node=node, terminationGracePeriodSeconds=0, **more)
+    await admin.request("POST", PODS.path(namespace="default"), body=body)
+    return await one(kube, node, name)
+
+
+async def one(kube: KubeAdapters, node: str, name: str) -> DrainPod:
+    return next(pod for pod in await kube.pods.on_node(node, now=datetime.now(UTC)) if pod.name == name)
+
+
+async def test_an_eviction_is_accepted_and_gone_is_accepted_too(
+    kube: KubeAdapters, admin: KubeClient, node: str
+) -> None:
+    pod = await run(kube, admin, "leaves", node)
+    assert pod.waits and pod.evictable and pod.reschedulable
+    assert (await kube.pods.evict(pod)).accepted
+    assert (await kube.pods.evict(pod)).accepted
+    assert not await kube.pods.force_delete(pod, grace_seconds=0)
+
+
+async def test_where_a_pod_is_expected_is_written_beside_the_schedulers_verdict(
+    kube: KubeAdapters, admin: KubeClient, unique: Unique
+) -> None:
+    path = PODS.path(unique("expected"), namespace="default")
+    body = pod_json(path.rpartition("/")[2], schedulerName="nobody", terminationGracePeriodSeconds=0)
+    made = pod_fact(await admin.request("POST", PODS.path(namespace="default"), body=body))
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    await admin.merge(f"{path}/status", {"status": {"conditions": [unscheduled]}})
+    assert await kube.pods.nominate(made, "some-node", now=datetime.now(UTC))
+
+    found = pod_fact(await admin.request("GET", path))
+    assert (found.expected_on, found.nominated_node, found.unschedulable) == ("some-node", "", True)
+    other = made.model_copy(update={"uid": "00000000-0000-0000-0000-000000000009"})
+    assert not await kube.pods.nominate(other, "another", now=datetime.now(UTC))
+    await admin.request("DELETE", path)
+    assert not await kube.pods.nominate(made, "another", now=datetime.now(UTC))
+
+
+async def test_another_pod_of_the_same_name_is_not_deleted(kube: KubeAdapters, admin: KubeClient, node: str) -> None:
+    pod = await run(kube, admin, "twin", node)
+    other = pod.model_copy(update={"uid": "00000000-0000-0000-0000-000000000009"})
+    assert not await kube.pods.force_delete(other, grace_seconds=0)
+    assert (await one(kube, node, "twin")).uid == pod.uid
+    assert await kube.pods.force_delete(pod, grace_seconds=0)
+
+
+async def test_a_budget_in_the_way_is_told_in_the_servers_words(
+    kube: KubeAdapters, admin: KubeClient, node: str, unique: Unique
+) -> None:
+    app = unique("app")
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
+    }
+    await admin.request("POST", BUDGETS, body=budget)
+    pod = await run(kube, admin, app, node, metadata={"labels": {"app": app}})
+    await admin.merge(PODS.path(app, namespace="default", sub="status"), {"status": RUNNING})
+    await until_counted(kube, admin, app)
+    eviction = await kube.pods.evict(pod)
+    assert not eviction.accepted
+    assert eviction.pod == f"default/{app}"
+    assert app in eviction.blocked_by and "needs 1 healthy pods" in eviction.blocked_by
+    await admin.request("DELETE", f"{BUDGETS}/{app}")
+    assert (await kube.pods.evict(pod)).accepted
+
+
+async def test_volumes_of_pods_that_leave_are_waited_for(
+    kube: KubeAdapters, admin: KubeClient, node: str, unique: Unique
+) -> None:
+    leaving, staying = unique("pv"), unique("pv")
+    await run(kube, admin, unique("db"), node, volumes=[claim_volume(leaving)])
+    await run(kube, admin, unique("agent"), node, volumes=[claim_volume(staying)], tolerations=[{"operator": "Exists"}])
+    for volume in (leaving, staying):
+        await admin.request("POST", PERSISTENT_VOLUME_CLAIMS.path(namespace="default"), body=claim(volume))
+        await admin.request("POST", VOLUME_ATTACHMENTS.path(), body=attachment(volume, node))
+    assert await kube.pods.attached_volumes(node) == [leaving]
+    for volume in (leaving, staying):
+        await admin.request("DELETE", VOLUME_ATTACHMENTS.path(volume))
+        await admin.request("DELETE", PERSISTENT_VOLUME_CLAIMS.path(volume, namespace="default"))
+    assert await kube.pods.attached_volumes(node) == ()
+
+
+async def until_counted(kube: KubeAdapters, admin: KubeClient, budget: str) -> None:
+    """Until the controller of budgets has seen the healthy pod."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found = await admin.request("GET", f"{BUDGETS}/{budget}")
+            if found.get("status", {}).get("currentHealthy") == 1:
+                return
+            await asyncio.sleep(0.1)
+
+
+def claim_volume(name: str) -> dict[str, Any]:
+    return {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+
+
+def claim(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "none",
+            "volumeName": name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+def attachment(name: str, node: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": name},
+        "spec": {"attacher": "test", "nodeName": node, "source": {"persistentVolumeName": name}},
+    }

@@ -1,0 +1,59 @@
+"""Conditions that turn are told as events of the object, in Karpenter's words."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.resources import EVENTS
+from kube.turns import turns
+from model.kinds import NodeClaim
+from model.labels import NODECLAIM_CONDITIONS
+from model.outcomes import ConditionPatch
+from tests.support.kube.builders import claim_json
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def condition(kind: str, status: str, message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": kind, "message": message}
+
+
+def test_what_readiness_depends_on_was_unknown_before_it_is_written() -> None:
+    found = turns(
+        (), [condition("Launched", "True"), condition("Registered", "Unknown")], dependents=NODECLAIM_CONDITIONS
+    )
+    assert [turn.message for turn in found] == [
+        "Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: Launched"
+    ]
+
+
+def test_other_conditions_appear_without_a_turn_and_then_turn() -> None:
+    before, after = condition("Drained", "Unknown"), condition("Drained", "True", "all gone")
+    assert turns((), [before], dependents=NODECLAIM_CONDITIONS) == []
+    (turn,) = turns([before], [after], dependents=NODECLAIM_CONDITIONS)
+    assert turn.message.endswith("Type: Drained, Status: Unknown -> True, Reason: Drained, Message: all gone")
+
+
+def test_a_new_reason_alone_is_no_turn() -> None:
+    before, after = condition("Launched", "Unknown"), condition("Launched", "Unknown") | {"reason": "LaunchFailed"}
+    assert turns([before], [after], dependents=NODECLAIM_CONDITIONS) == []
+
+
+async def test_the_life_of_a_claim_stands_in_its_events(
+    kube: KubeAdapters, admin: KubeClient, unique: Callable[[str], str]
+) -> None:
+    claim = await kube.claims.create(NodeClaim.from_object(claim_json(unique("claim"))))
+    for kind in NODECLAIM_CONDITIONS:
+        for _ in range(2):
+            done = ConditionPatch(type=kind, status="True")
+            await kube.claims.patch(claim.name, claim.uid, conditions=(done,), now=NOW)
+    await kube.claims.ensure_finalizer(claim.name, claim.uid)
+    await kube.claims.delete(claim.name, claim.uid)
+    await kube.claims.release(claim.name, claim.uid)
+    await kube.events.flush()
+    selector = {"fieldSelector": f"involvedObject.uid={claim.uid}"}
+    told = await admin.request("GET", EVENTS.path(namespace="default"), params=selector)
+    assert sorted((event["reason"], event["type"]) for event in told["items"]) == [
+        (reason, "Normal") for reason in ("Finalized", "Initialized", "Launched", "Ready", "Registered")
+    ]

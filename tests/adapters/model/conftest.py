@@ -1,0 +1,28 @@
+"""One HTTP session to the sandbox's API server for all rows of the tables."""
+
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from tests.adapters.model.kinds.server import Server
+
+
+@pytest.fixture(scope="session")
+async def server(world: Any) -> AsyncIterator[Server]:
+    config = _read(Path(world.kubeconfig))
+    cluster = config["clusters"][0]["cluster"]
+    authority = base64.b64decode(cluster.get("certificate-authority-data", ""))
+    tls = ssl.create_default_context(cadata=authority.decode()) if authority else False
+    headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=tls), headers=headers) as session:
+        yield Server(session, cluster["server"])
+
+
+def _read(kubeconfig: Path) -> Any:
+    return yaml.safe_load(kubeconfig.read_text())

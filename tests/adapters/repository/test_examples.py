@@ -1,0 +1,18 @@
+"""The manifests of `examples/` on a real API server."""
+
+import yaml
+
+from sandbox.world import Sandbox
+from tests.support.paths import ROOT
+
+
+async def test_every_example_is_accepted_by_the_api_server(world: Sandbox) -> None:
+    documents = [
+        one for file in sorted((ROOT / "examples").glob("*.yaml")) for one in yaml.safe_load_all(file.read_text())
+    ]
+    assert documents
+    async with world.cluster.client() as api:
+        for document in documents:
+            path = f"{await api.path_of(document)}?fieldManager=examples&dryRun=All&fieldValidation=Strict"
+            answer = await api.request("PATCH", path, document, "application/apply-patch+yaml")
+            assert answer["metadata"]["name"] == document["metadata"]["name"]

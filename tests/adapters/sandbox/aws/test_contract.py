@@ -1,0 +1,80 @@
+"""What is ours of AWS is tested one by one, and what is moto's does what we rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.sandbox.aws.kit import StandInKit, code, ids
+
+
+def test_groups_by_id_name_and_tag_in_pages(kit: StandInKit) -> None:
+    vpc = kit.subnets()[0]["VpcId"]
+    made = [
+        kit.ec2.create_security_group(GroupName=f"g{number}", Description="x", VpcId=vpc)["GroupId"]
+        for number in range(7)
+    ]
+    kit.ec2.create_tags(Resources=made, Tags=[{"Key": "team", "Value": "x"}])
+
+    def found(name: str, *values: str) -> list[str]:
+        pages = kit.ec2.get_paginator("describe_security_groups").paginate(
+            Filters=[{"Name": name, "Values": list(values)}], PaginationConfig={"PageSize": 5}
+        )
+        return sorted(group["GroupId"] for page in pages for group in page["SecurityGroups"])
+
+    assert found("tag:team", "x") == found("tag-key", "team") == found("group-id", *made) == sorted(made)
+    assert found("group-name", "g1") == [made[1]]
+    assert found("tag:team", "y") == []
+
+
+def test_a_rebooted_instance_runs_on(kit: StandInKit) -> None:
+    (one,) = kit.launch()
+    kit.control.advance(2)
+    before = kit.control.instances()
+    kit.ec2.reboot_instances(InstanceIds=[one])
+    assert kit.describe(one)["State"]["Name"] == "running"
+    after = kit.control.instances()
+    assert after["revision"] > before["revision"]
+    assert [instance["reboots"] for instance in after["instances"]] == [1]
+
+
+def test_an_instance_that_goes_is_not_rebooted(kit: StandInKit) -> None:
+    (one,) = kit.launch()
+    kit.control.advance(2)
+    kit.ec2.terminate_instances(InstanceIds=[one])
+    with pytest.raises(ClientError, match="IncorrectInstanceState"):
+        kit.ec2.reboot_instances(InstanceIds=[one])
+
+
+def test_a_deleted_fleet_takes_its_instances_along_if_told_so(kit: StandInKit) -> None:
+    kit.template()
+    for takes, state in ((False, "pending"), (True, "shutting-down")):
+        answer = kit.fleet(kit.overrides("m5.large", zones="a"))
+        deleted = kit.ec2.delete_fleets(FleetIds=[answer["FleetId"]], TerminateInstances=takes)
+        assert len(deleted["SuccessfulFleetDeletions"]) == 1
+        assert kit.describe(ids(answer)[0])["State"]["Name"] == state
+        with pytest.raises(ClientError) as gone:
+            kit.ec2.describe_fleets(FleetIds=[answer["FleetId"]])
+        assert code(gone) == "InvalidFleetId.NotFound"
+
+
+def test_clusters_and_default_quotas_are_listed(kit: StandInKit) -> None:
+    assert kit.client("eks").list_clusters()["clusters"] == ["demo"]
+    kit.control.set_vcpu_limit("on-demand", 5)
+    quotas = kit.client("service-quotas").list_aws_default_service_quotas(ServiceCode="ec2")["Quotas"]
+    assert min(quota["Value"] for quota in quotas) > 5
+
+
+@pytest.mark.parametrize(
+    ("expected", "message"), [("MaxFleetCountExceeded", None), ("PendingVerification", "Your request is verified")]
+)
+def test_a_pool_may_fail_in_its_own_words(kit: StandInKit, expected: str, message: str | None) -> None:
+    kit.template()
+    kit.control.set_pool(0, zone="us-west-2a", code=expected, message=message)
+    answer: Any = kit.fleet(kit.overrides("m5.large", zones="ab"), 2)
+    assert len(ids(answer)) == 2
+    kit.control.set_pool(0, zone="us-west-2b")
+    codes = {e["ErrorCode"] for e in kit.fleet(kit.overrides("m5.large", zones="ab"))["Errors"]}
+    assert codes == {expected, "InsufficientInstanceCapacity"}

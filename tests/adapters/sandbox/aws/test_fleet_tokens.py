@@ -1,0 +1,90 @@
+"""Client tokens: what a durable launch rests on. A lost answer may be asked for again without buying twice."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from tests.support.sandbox.aws.kit import StandInKit, code, ids
+
+
+def test_the_same_token_gives_the_same_instances(kit: StandInKit) -> None:
+    kit.template()
+    overrides = kit.overrides("m5.large")
+    first = kit.fleet(overrides, 3, ClientToken="group-1")
+    again = kit.fleet(overrides, 3, ClientToken="group-1")
+    assert (again["FleetId"], ids(again)) == (first["FleetId"], ids(first))
+    assert kit.control.instances()["launched"] == 3
+
+
+def test_another_request_under_the_token_is_a_mismatch(kit: StandInKit) -> None:
+    kit.template()
+    overrides = kit.overrides("m5.large")
+    kit.fleet(overrides, 1, ClientToken="group-1")
+    with pytest.raises(ClientError) as refused:
+        kit.fleet(overrides, 2, ClientToken="group-1")
+    assert code(refused) == "IdempotentParameterMismatch"
+    assert kit.control.instances()["launched"] == 1
+
+
+def test_another_token_is_another_fleet(kit: StandInKit) -> None:
+    kit.template()
+    overrides = kit.overrides("m5.large")
+    assert ids(kit.fleet(overrides, ClientToken="a")) != ids(kit.fleet(overrides, ClientToken="b"))
+
+
+def test_an_answer_without_capacity_is_remembered_too(kit: StandInKit) -> None:
+    kit.template()
+    kit.control.set_pool(0)
+    assert kit.fleet(kit.overrides("m5.large"), ClientToken="t")["Instances"] == []
+    kit.control.clear_pools()
+    assert kit.fleet(kit.overrides("m5.large"), ClientToken="t")["Instances"] == []
+    assert len(ids(kit.fleet(kit.overrides("m5.large"), ClientToken="t-2"))) == 1
+
+
+def test_after_a_lost_answer_the_token_finds_what_was_done(kit: StandInKit) -> None:
+    kit.template()
+    overrides = kit.overrides("m5.large")
+    kit.control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1)
+    with pytest.raises(ConnectionClosedError):
+        kit.fleet(overrides, 2, ClientToken="group-1")
+    assert kit.control.instances()["launched"] == 2
+    assert len(ids(kit.fleet(overrides, 2, ClientToken="group-1"))) == 2
+    assert kit.control.instances()["launched"] == 2
+
+
+def test_the_answer_is_remembered_when_the_template_is_gone(kit: StandInKit) -> None:
+    template_id = kit.template()
+    overrides = kit.overrides("m5.large")
+    first = kit.fleet(overrides, ClientToken="group-1")
+    kit.ec2.delete_launch_template(LaunchTemplateId=template_id)
+    assert ids(kit.fleet(overrides, ClientToken="group-1")) == ids(first)
+
+
+def test_without_a_token_a_lost_answer_costs_an_instance(kit: StandInKit) -> None:
+    kit.template()
+    kit.control.add_fault("answer-lost", service="ec2", action="CreateFleet", times=1, http=500)
+    with pytest.raises(ClientError):
+        kit.fleet(kit.overrides("m5.large"))
+    kit.fleet(kit.overrides("m5.large"))
+    assert kit.control.instances()["launched"] == 2
+
+
+def test_calls_at_the_same_time_with_one_token_make_one_fleet(kit: StandInKit) -> None:
+    kit.template()
+    overrides = kit.overrides("m5.large")
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: kit.fleet(overrides, 1, ClientToken="one"), range(16)))
+    assert len({answer["FleetId"] for answer in answers}) == 1
+    assert kit.control.instances()["launched"] == 1
+
+
+def test_many_fleets_at_the_same_time_share_no_address(kit: StandInKit) -> None:
+    kit.template()
+    overrides = kit.overrides("m5.large")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: kit.fleet(overrides, 5), range(16)))
+    found = kit.control.instances()["instances"]
+    assert len({instance["private_ip"] for instance in found}) == 80

@@ -1,0 +1,335 @@
+"""The shipped policy at the gate: what a controller does passes, and everything beside it is refused as AWS refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from deploy.shipped import IAM_FILES
+from sandbox.aws.iam.keyring import WORKER_KEY
+from sandbox.aws.iam.shipped import shipped_policies
+from tests.support.sandbox.aws.kit import AL2023, USER_DATA, StandInKit, code, errors_of, ids, start, stop
+
+CLUSTER = {
+    "kubernetes.io/cluster/demo": "owned",
+    "eks:eks-cluster-name": "demo",
+    "karpenter.sh/nodepool": "default",
+    "karpenter.k8s.aws/ec2nodeclass": "default",
+}
+PROFILE = {
+    "kubernetes.io/cluster/demo": "owned",
+    "eks:eks-cluster-name": "demo",
+    "karpenter.k8s.aws/ec2nodeclass": "default",
+    "topology.kubernetes.io/region": "us-west-2",
+}
+
+
+def listed(tags: dict[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def specification(tags: dict[str, str], *kinds: str) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": listed(tags)} for kind in kinds]
+
+
+class Worker(StandInKit):
+    """As the kit, with every call made under the worker's key."""
+
+    def __init__(self, kit: StandInKit) -> None:
+        super().__init__(kit.url)
+        self.ec2 = self.client("ec2", key=WORKER_KEY)
+        self.iam = self.client("iam", key=WORKER_KEY)
+
+    def make_template(self, name: str = "own", tags: dict[str, str] = CLUSTER, **data: Any) -> None:
+        full = {
+            "ImageId": self.image(),
+            "UserData": USER_DATA,
+            "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [self.group()]}],
+            "TagSpecifications": specification(CLUSTER, "network-interface", "spot-instances-request"),
+            **data,
+        }
+        self.ec2.create_launch_template(
+            LaunchTemplateName=name,
+            LaunchTemplateData=full,
+            TagSpecifications=specification(tags, "launch-template"),
+        )
+
+    def buy(self, count: int = 1, *kinds: str, tags: dict[str, str] = CLUSTER, **request: Any) -> Any:
+        kinds = kinds or ("instance", "volume", "fleet")
+        request = {"template": "own", "TagSpecifications": specification(tags, *kinds), **request}
+        return self.fleet(self.overrides("m5.large", zones="a"), count, **request)
+
+
+@pytest.fixture
+def worker(kit: StandInKit) -> Iterator[Worker]:
+    policies = shipped_policies(cluster="demo", region="us-west-2", account="123456789012")
+    kit.control.bind_key(WORKER_KEY, list(policies.values()))
+    yield Worker(kit)
+    kit.control.reset()
+
+
+def without(tags: dict[str, str], key: str) -> dict[str, str]:
+    return {k: v for k, v in tags.items() if k != key}
+
+
+@pytest.mark.parametrize("capacity_type", ["on-demand", "spot"])
+def test_a_whole_node_life_passes(worker: Worker, capacity_type: str) -> None:
+    iam = worker.iam
+    iam.create_instance_profile(InstanceProfileName="mine", Path="/karpenter/", Tags=listed(PROFILE))
+    iam.add_role_to_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
+    worker.make_template(IamInstanceProfile={"Name": "mine"})
+    (one,) = ids(worker.buy(capacity_type=capacity_type, ClientToken="token"))
+    assert worker.describe(one)["InstanceId"] == one
+    worker.ec2.create_tags(Resources=[one], Tags=listed({"Name": "n", "karpenter.sh/nodeclaim": "c"}))
+    worker.ec2.terminate_instances(InstanceIds=[one])
+    worker.ec2.delete_launch_template(LaunchTemplateName="own")
+    iam.remove_role_from_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
+    iam.delete_instance_profile(InstanceProfileName="mine")
+    assert worker.control.denials() == []
+
+
+def test_every_read_of_a_controller_passes(worker: Worker) -> None:
+    key = {"key": WORKER_KEY}
+    for call in (
+        "describe_capacity_reservations",
+        "describe_images",
+        "describe_instances",
+        "describe_instance_status",
+        "describe_instance_type_offerings",
+        "describe_instance_types",
+        "describe_launch_templates",
+        "describe_placement_groups",
+        "describe_security_groups",
+        "describe_spot_price_history",
+        "describe_subnets",
+    ):
+        getattr(worker.ec2, call)()
+    worker.client("ssm", **key).get_parameter(Name=f"{AL2023}/x86_64/standard/recommended/image_id")
+    worker.client("pricing", region="us-east-1", **key).get_products(ServiceCode="AmazonEC2")
+    worker.client("eks", **key).describe_cluster(name="demo")
+    sqs = worker.client("sqs", **key)
+    url = sqs.get_queue_url(QueueName="demo")["QueueUrl"]
+    sqs.receive_message(QueueUrl=url)
+    arc = worker.client("arc-zonal-shift", **key)
+    arc.get_managed_resource(resourceIdentifier="arn:aws:eks:us-west-2:123456789012:cluster/demo")
+    worker.client("sts", **key).get_caller_identity()
+    worker.iam.list_instance_profiles(PathPrefix="/karpenter/")
+    assert worker.control.denials() == []
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "request_", "expected"),
+    [
+        ("ec2", "describe_availability_zones", {}, "UnauthorizedOperation"),
+        ("ec2", "describe_volumes", {}, "UnauthorizedOperation"),
+        ("ec2", "create_vpc", {"CidrBlock": "10.8.0.0/16"}, "UnauthorizedOperation"),
+        ("ssm", "get_parameter", {"Name": "/own/secret"}, "AccessDeniedException"),
+        ("ssm", "put_parameter", {"Name": "/x", "Value": "y", "Type": "String"}, "AccessDeniedException"),
+        ("eks", "describe_cluster", {"name": "other"}, "AccessDeniedException"),
+        ("iam", "get_role", {"RoleName": "KarpenterNodeRole-demo"}, "AccessDenied"),
+        ("iam", "create_instance_profile", {"InstanceProfileName": "untagged"}, "AccessDenied"),
+        ("iam", "create_role", {"RoleName": "r", "AssumeRolePolicyDocument": "{}"}, "AccessDenied"),
+        ("sqs", "get_queue_url", {"QueueName": "other"}, "AccessDeniedException"),
+    ],
+)
+def test_what_is_not_granted_is_refused(
+    worker: Worker, service: str, method: str, request_: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        getattr(worker.client(service, key=WORKER_KEY), method)(**request_)
+    assert code(refused) == expected
+    assert worker.control.denials()
+
+
+@pytest.mark.parametrize("key", ["kubernetes.io/cluster/demo", "eks:eks-cluster-name", "karpenter.sh/nodepool"])
+def test_a_template_without_one_of_its_tags_is_refused(worker: Worker, key: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        worker.make_template(tags=without(CLUSTER, key))
+    assert code(refused) == "UnauthorizedOperation"
+
+
+@pytest.mark.parametrize("kind", ["instance", "volume"])
+def test_a_launch_without_its_tags_is_an_error_of_the_fleet(worker: Worker, kind: str) -> None:
+    worker.make_template()
+    kinds = {"instance", "volume", "fleet"} - {kind}
+    answer = worker.buy(1, *kinds)
+    assert answer["Instances"] == []
+    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert {denial["resource"].split(":")[-1] for denial in worker.control.denials()} == {f"{kind}/*"}
+
+
+def test_a_fleet_without_its_tags_is_refused_outright(worker: Worker) -> None:
+    worker.make_template()
+    with pytest.raises(ClientError) as refused:
+        worker.buy(1, "instance", "volume")
+    assert code(refused) == "UnauthorizedOperation"
+
+
+def test_interfaces_must_be_tagged_by_the_template(worker: Worker) -> None:
+    worker.make_template(TagSpecifications=[])
+    answer = worker.buy()
+    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+
+
+def test_spot_requests_must_be_tagged_by_the_template(worker: Worker) -> None:
+    worker.make_template(TagSpecifications=specification(CLUSTER, "network-interface"))
+    assert ids(worker.buy())
+    answer = worker.buy(capacity_type="spot")
+    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+
+
+def test_somebody_elses_template_is_refused(worker: Worker, kit: StandInKit) -> None:
+    kit.template("theirs")
+    with pytest.raises(ClientError) as refused:
+        worker.buy(template="theirs")
+    assert code(refused) == "UnauthorizedOperation"
+
+
+def test_another_role_may_not_be_passed(worker: Worker, kit: StandInKit) -> None:
+    kit.iam.create_role(RoleName="admin", AssumeRolePolicyDocument="{}")
+    kit.iam.create_instance_profile(InstanceProfileName="power")
+    kit.iam.add_role_to_instance_profile(InstanceProfileName="power", RoleName="admin")
+    worker.make_template(IamInstanceProfile={"Name": "power"})
+    answer = worker.buy()
+    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert [denial["action"] for denial in worker.control.denials()] == ["iam:PassRole"]
+
+
+def test_somebody_elses_instance_may_not_be_terminated_nor_tagged(worker: Worker, kit: StandInKit) -> None:
+    (theirs,) = kit.launch()
+    for call, request in (
+        (worker.ec2.terminate_instances, {"InstanceIds": [theirs]}),
+        (worker.ec2.create_tags, {"Resources": [theirs], "Tags": listed({"Name": "mine"})}),
+    ):
+        with pytest.raises(ClientError) as refused:
+            call(**request)
+        assert code(refused) == "UnauthorizedOperation"
+    assert kit.describe(theirs)["State"]["Name"] == "pending"
+
+
+def test_only_three_tags_may_be_added_later(worker: Worker) -> None:
+    worker.make_template()
+    (one,) = ids(worker.buy())
+    with pytest.raises(ClientError) as refused:
+        worker.ec2.create_tags(Resources=[one], Tags=listed({"karpenter.sh/nodepool": "other"}))
+    assert code(refused) == "UnauthorizedOperation"
+    with pytest.raises(ClientError) as forged:
+        worker.ec2.create_tags(Resources=[one], Tags=listed({"eks:eks-cluster-name": "other"}))
+    assert code(forged) == "UnauthorizedOperation"
+
+
+def test_dry_runs_tell_who_may_from_who_may_not(worker: Worker) -> None:
+    worker.make_template()
+    for tags, expected in ((CLUSTER, "DryRunOperation"), (without(CLUSTER, "karpenter.sh/nodepool"), None)):
+        with pytest.raises(ClientError) as answer:
+            worker.ec2.run_instances(
+                DryRun=True,
+                MinCount=1,
+                MaxCount=1,
+                InstanceType="m5.large",
+                LaunchTemplate={"LaunchTemplateName": "own"},
+                NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": worker.subnets()[0]["SubnetId"]}],
+                TagSpecifications=specification(tags, "instance", "volume", "network-interface"),
+            )
+        assert code(answer) == (expected or "UnauthorizedOperation")
+
+
+def test_another_region_is_refused(worker: Worker) -> None:
+    with pytest.raises(ClientError) as refused:
+        worker.client("ec2", key=WORKER_KEY, region="eu-west-1").describe_instances()
+    assert code(refused) == "UnauthorizedOperation"
+
+
+def test_other_keys_are_left_alone(worker: Worker, kit: StandInKit) -> None:
+    assert kit.ec2.describe_availability_zones()["AvailabilityZones"]
+    worker.control.release_key(WORKER_KEY)
+    assert worker.ec2.describe_availability_zones()["AvailabilityZones"]
+
+
+def test_the_policy_on_the_command_line_binds_the_workers_key(tmp_path: Path) -> None:
+    process, url = start(*(f"--policy={file}" for file in IAM_FILES), "--cluster-name=other")
+    try:
+        kit = StandInKit(url)
+        kit.control.reset()
+        eks = kit.client("eks", key=WORKER_KEY)
+        assert eks.describe_cluster(name="other")["cluster"]["name"] == "other"
+        with pytest.raises(ClientError) as refused:
+            kit.client("ec2", key=WORKER_KEY).describe_vpcs()
+        assert code(refused) == "UnauthorizedOperation"
+    finally:
+        stop(process)
+
+
+def deny(condition: dict[str, Any], kind: str, action: str = "ec2:RunInstances") -> dict[str, Any]:
+    resource = f"arn:aws:ec2:*:*:{kind}/*"
+    statement = {"Sid": "Guard", "Effect": "Deny", "Action": action, "Resource": resource, "Condition": condition}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "wrong", "right"),
+    [
+        (
+            "instance",
+            {"StringNotEquals": {"ec2:MetadataHttpTokens": "required"}},
+            {},
+            {"MetadataOptions": {"HttpTokens": "required"}},
+        ),
+        (
+            "volume",
+            {"Bool": {"ec2:Encrypted": "false"}},
+            {},
+            {"BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True, "VolumeSize": 20}}]},
+        ),
+    ],
+)
+def test_a_guard_beside_the_policy_denies_launches_and_says_so(
+    kit: StandInKit, kind: str, condition: dict[str, Any], wrong: dict[str, Any], right: dict[str, Any]
+) -> None:
+    policies = shipped_policies(cluster="demo", region="us-west-2", account="123456789012")
+    kit.control.bind_key(WORKER_KEY, [*policies.values(), deny(condition, kind)])
+    worker = Worker(kit)
+    worker.make_template("wrong", **wrong)
+    answer = worker.buy(template="wrong")
+    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert "with an explicit deny" in answer["Errors"][0]["ErrorMessage"]
+    worker.make_template("right", **right)
+    assert ids(worker.buy(template="right"))
+
+
+def test_a_role_is_passed_under_its_path(worker: Worker, kit: StandInKit) -> None:
+    kit.iam.create_role(RoleName="deep", Path="/teams/", AssumeRolePolicyDocument="{}")
+    worker.iam.create_instance_profile(InstanceProfileName="p", Tags=listed(PROFILE))
+    with pytest.raises(ClientError) as refused:
+        worker.iam.add_role_to_instance_profile(InstanceProfileName="p", RoleName="deep")
+    assert code(refused) == "AccessDenied"
+    (denial,) = worker.control.denials()
+    assert denial["resource"] == "arn:aws:iam::123456789012:role/teams/deep"
+
+
+@pytest.mark.parametrize(
+    ("layer", "effect", "expected"),
+    [
+        ("permissions boundary", "Deny", "with an explicit deny in a permissions boundary"),
+        ("service control policy", "Deny", "with an explicit deny in a service control policy"),
+        ("permissions boundary", "Allow", "because no permissions boundary allows the ec2:RunInstances action"),
+    ],
+)
+def test_a_guard_over_the_key_overrules_its_policies_and_is_named(
+    worker: Worker, layer: str, effect: str, expected: str
+) -> None:
+    everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    denied = {"Effect": "Deny", "Action": "ec2:RunInstances", "Resource": "*"}
+    most = {"Effect": "Allow", "NotAction": "ec2:RunInstances", "Resource": "*"}
+    statements = [everything, denied] if effect == "Deny" else [most]
+    worker.make_template()
+    worker.control.guard_key(WORKER_KEY, layer, {"Version": "2012-10-17", "Statement": statements})
+    answer = worker.buy()
+    assert errors_of(answer) == {"m5.large/us-west-2a": "UnauthorizedOperation"}
+    assert expected in answer["Errors"][0]["ErrorMessage"]
+    worker.control.guard_key(WORKER_KEY, layer, None)
+    assert ids(worker.buy())

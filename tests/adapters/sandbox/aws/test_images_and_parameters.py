@@ -1,0 +1,181 @@
+"""Images of EKS and the SSM parameters that name them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.sandbox.aws.kit import AL2023, StandInKit, code
+
+EKS = "/aws/service/eks/optimized-ami"
+MINORS = [f"1.{minor}" for minor in range(30, 37)]
+PATHS = [
+    f"{EKS}/{minor}/amazon-linux-2023/{variant}/recommended/image_id"
+    for minor in MINORS
+    for variant in ("x86_64/standard", "x86_64/nvidia", "x86_64/neuron", "arm64/standard", "arm64/nvidia")
+] + [
+    f"{EKS}/1.32/amazon-linux-2/recommended/image_id",
+    f"{EKS}/1.32/amazon-linux-2-gpu/recommended/image_id",
+    f"{EKS}/1.32/amazon-linux-2-arm64/recommended/image_id",
+    f"{EKS}/1.34/amazon-linux-2023/x86_64/standard/amazon-eks-node-al2023-x86_64-standard-1.34-v20250829/image_id",
+    "/aws/service/bottlerocket/aws-k8s-1.34/x86_64/latest/image_id",
+    "/aws/service/bottlerocket/aws-k8s-1.34/arm64/1.45.0/image_id",
+    "/aws/service/bottlerocket/aws-k8s-1.34-nvidia/arm64/latest/image_id",
+    "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.34/image_id",
+]
+
+
+def test_every_parameter_names_an_image_of_its_architecture(kit: StandInKit) -> None:
+    ssm = kit.client("ssm")
+    named = {path: ssm.get_parameter(Name=path)["Parameter"]["Value"] for path in PATHS}
+    images = {i["ImageId"]: i for i in kit.ec2.describe_images(ImageIds=list(named.values()))["Images"]}
+    for path, image_id in named.items():
+        arm = "arm64" in path
+        assert images[image_id]["Architecture"] == ("arm64" if arm else "x86_64"), path
+        assert images[image_id]["State"] == "available"
+        assert images[image_id]["CreationDate"] < images[image_id]["DeprecationTime"]
+
+
+def test_no_al2_for_new_kubernetes(kit: StandInKit) -> None:
+    with pytest.raises(ClientError) as missing:
+        kit.client("ssm").get_parameter(Name=f"{EKS}/1.33/amazon-linux-2/recommended/image_id")
+    assert code(missing) == "ParameterNotFound"
+
+
+def test_images_by_id_filter_name_and_owner(kit: StandInKit) -> None:
+    image = kit.image()
+    (found,) = kit.ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image]}])["Images"]
+    assert (found["ImageOwnerAlias"], found["Public"]) == ("amazon", True)
+    wanted = [
+        {"Name": "name", "Values": ["amazon-eks-node-al2023-x86_64-standard-1.34-*"]},
+        {"Name": "state", "Values": ["available"]},
+    ]
+    assert len(kit.ec2.describe_images(Filters=wanted, Owners=["self", "amazon"])["Images"]) == 3
+    assert kit.ec2.describe_images(Filters=wanted, Owners=["self"])["Images"] == []
+    since = [*wanted, {"Name": "creation-date", "Values": ["2025-09-*"]}]
+    assert [i["ImageId"] for i in kit.ec2.describe_images(Filters=since)["Images"]] == [image]
+
+
+def test_image_pages(kit: StandInKit) -> None:
+    first = kit.ec2.describe_images(MaxResults=10)
+    assert len(first["Images"]) == 10
+    pages = kit.ec2.get_paginator("describe_images").paginate(PaginationConfig={"PageSize": 50})
+    seen = [image["ImageId"] for page in pages for image in page["Images"]]
+    assert len(seen) == len(set(seen)) > 200
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"), [("ami-0123456789abcdef0", "InvalidAMIID.NotFound"), ("x", "InvalidAMIID.Malformed")]
+)
+def test_wrong_image_ids(kit: StandInKit, image: str, expected: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        kit.ec2.describe_images(ImageIds=[image])
+    assert code(refused) == expected
+
+
+def test_a_registered_image_keeps_architecture_and_tags(kit: StandInKit) -> None:
+    specification = [{"ResourceType": "image", "Tags": [{"Key": "team", "Value": "x"}]}]
+    made = kit.ec2.register_image(
+        Name="mine", Architecture="arm64", RootDeviceName="/dev/sda1", TagSpecifications=specification
+    )["ImageId"]
+    (found,) = kit.ec2.describe_images(Filters=[{"Name": "tag:team", "Values": ["x"]}])["Images"]
+    assert (found["ImageId"], found["Architecture"], found["OwnerId"]) == (made, "arm64", "123456789012")
+    kit.ec2.deregister_image(ImageId=made)
+    assert kit.ec2.describe_images(Owners=["self"])["Images"] == []
+
+
+def test_deprecated_images_are_hidden_unless_asked_for(kit: StandInKit) -> None:
+    old = kit.control.publish_image("old", deprecation="2020-01-01T00:00:00Z", created="2018-01-01T00:00:00Z")
+    by_name = [{"Name": "name", "Values": ["old"]}]
+    assert kit.ec2.describe_images(Filters=by_name)["Images"] == []
+    (found,) = kit.ec2.describe_images(Filters=by_name, IncludeDeprecated=True)["Images"]
+    assert (found["ImageId"], found["DeprecationTime"]) == (old, "2020-01-01T00:00:00.000Z")
+
+
+def test_an_image_can_be_deprecated_by_its_owner(kit: StandInKit) -> None:
+    made = kit.ec2.register_image(Name="mine", Architecture="x86_64")["ImageId"]
+    kit.ec2.enable_image_deprecation(ImageId=made, DeprecateAt=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+    assert kit.ec2.describe_images(Owners=["self"])["Images"] == []
+    kit.ec2.disable_image_deprecation(ImageId=made)
+    assert len(kit.ec2.describe_images(Owners=["self"])["Images"]) == 1
+
+
+def test_a_new_release_moves_the_recommended_parameter(kit: StandInKit) -> None:
+    name = f"{AL2023}/x86_64/standard/recommended/image_id"
+    fresh = kit.control.publish_image("amazon-eks-node-al2023-x86_64-standard-1.34-v20991231", parameters=[name])
+    assert kit.image() == fresh
+    kit.control.put_parameter(name, "ami-0123456789abcdef0")
+    assert kit.image() == "ami-0123456789abcdef0"
+
+
+def test_images_of_one_release_differ_in_their_dates_and_the_gpu_one_is_newest(kit: StandInKit) -> None:
+    named = [{"Name": "name", "Values": ["amazon-eks-node-al2023-*-1.34-v20250920"]}]
+    images = kit.ec2.describe_images(Filters=named, Owners=["amazon"])["Images"]
+    newest = sorted(images, key=lambda image: str(image["CreationDate"]))
+    assert len({image["CreationDate"] for image in images}) == len(images) == 5
+    assert "nvidia" in newest[-1]["Name"]
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "moving", "images"),
+    [
+        ("al2023", "20251101", f"{EKS}/1.34/amazon-linux-2023/arm64/nvidia/recommended/image_id", 5),
+        ("bottlerocket", "1.50.0", "/aws/service/bottlerocket/aws-k8s-1.34/arm64/latest/image_id", 4),
+        (
+            "windows",
+            "2025.11.01",
+            "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.34/image_id",
+            2,
+        ),
+    ],
+)
+def test_a_new_release_moves_the_latest_parameters(
+    kit: StandInKit, family: str, version: str, moving: str, images: int
+) -> None:
+    ssm = kit.client("ssm")
+    before = ssm.get_parameter(Name=moving)["Parameter"]["Value"]
+    made = kit.control.release_images(family, version, minor="1.34")
+    after = ssm.get_parameter(Name=moving)["Parameter"]["Value"]
+    assert len(made) == images
+    assert after in made.values() and before not in made.values()
+    found = {i["ImageId"]: i for i in kit.ec2.describe_images(ImageIds=[before, after])["Images"]}
+    assert found[before]["CreationDate"] < found[after]["CreationDate"]
+
+
+def test_a_removed_image_is_not_found_though_its_parameter_stays(kit: StandInKit) -> None:
+    image = kit.image()
+    kit.control.remove_image(image)
+    assert kit.image() == image
+    with pytest.raises(ClientError) as missing:
+        kit.ec2.describe_images(ImageIds=[image])
+    assert code(missing) == "InvalidAMIID.NotFound"
+
+
+def test_a_deprecated_image_is_listed_to_those_who_ask_for_it(kit: StandInKit) -> None:
+    image = kit.image()
+    kit.control.deprecate_image(image)
+    wanted = [{"Name": "image-id", "Values": [image]}]
+    assert kit.ec2.describe_images(Filters=wanted)["Images"] == []
+    (found,) = kit.ec2.describe_images(Filters=wanted, IncludeDeprecated=True)["Images"]
+    assert found["DeprecationTime"] <= dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+    assert len(kit.launch()) == 1
+
+
+def test_a_parameter_is_found_by_its_arn_which_for_a_public_one_names_no_account(kit: StandInKit) -> None:
+    ssm, path = kit.client("ssm"), PATHS[0]
+    by_name = ssm.get_parameter(Name=path)["Parameter"]["Value"]
+    assert ssm.get_parameter(Name=f"arn:aws:ssm:us-west-2::parameter{path}")["Parameter"]["Value"] == by_name
+    for wrong, said in ((f"arn:aws:ssm:us-west-2:999999999999:parameter{path}", "ParameterNotFound"), ("a b", "Valid")):
+        with pytest.raises(ClientError) as refused:
+            ssm.get_parameter(Name=wrong)
+        assert said in code(refused)
+
+
+def test_a_private_image_of_somebody_else_is_neither_seen_nor_launched(kit: StandInKit) -> None:
+    image = kit.control.publish_image("theirs", owner="210987654321", owner_alias=None, public=False)
+    assert kit.ec2.describe_images(Filters=[{"Name": "image-id", "Values": [image]}])["Images"] == []
+    kit.template(ImageId=image)
+    errors = kit.fleet(kit.overrides("m5.large", zones="a"))["Errors"]
+    assert [error["ErrorCode"] for error in errors] == ["AuthFailure"]

@@ -1,0 +1,113 @@
+"""Launch templates: what was given is kept, pages and error codes are EC2's."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.sandbox.aws.kit import USER_DATA, StandInKit, code, tags
+
+
+def test_all_data_is_read_back(kit: StandInKit) -> None:
+    kit.template(MetadataOptions={"HttpTokens": "required"}, Monitoring={"Enabled": False})
+    answer = kit.ec2.describe_launch_template_versions(LaunchTemplateName="karpenter.k8s.aws/1")
+    (version,) = answer["LaunchTemplateVersions"]
+    data = version["LaunchTemplateData"]
+    assert version["DefaultVersion"] is True
+    assert data["UserData"] == USER_DATA
+    assert data["MetadataOptions"] == {"HttpTokens": "required"}
+    assert data["Monitoring"] == {"Enabled": False}
+    assert data["NetworkInterfaces"] == [{"DeviceIndex": 0, "Groups": [kit.group()]}]
+    assert "TagSpecifications" not in data
+
+
+def test_a_name_is_used_once(kit: StandInKit) -> None:
+    kit.template()
+    with pytest.raises(ClientError) as refused:
+        kit.template()
+    assert code(refused) == "InvalidLaunchTemplateName.AlreadyExistsException"
+
+
+def test_dry_run_makes_nothing(kit: StandInKit) -> None:
+    with pytest.raises(ClientError) as dry:
+        kit.ec2.create_launch_template(LaunchTemplateName="dry", LaunchTemplateData={"UserData": ""}, DryRun=True)
+    assert code(dry) == "DryRunOperation"
+    assert kit.ec2.describe_launch_templates()["LaunchTemplates"] == []
+
+
+@pytest.mark.parametrize(
+    ("user_data", "text"),
+    [
+        (base64.b64encode(b"x" * 16385).decode(), "User data is limited to"),
+        ("not base 64!", "Invalid BASE64 encoding"),
+    ],
+)
+def test_user_data_that_ec2_would_not_take(kit: StandInKit, user_data: str, text: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        kit.template(UserData=user_data)
+    assert code(refused) == "InvalidUserData.Malformed"
+    assert text in str(refused.value)
+
+
+def test_the_largest_user_data_is_taken(kit: StandInKit) -> None:
+    assert kit.template(UserData=base64.b64encode(b"x" * 16384).decode()).startswith("lt-")
+
+
+def test_pages_give_every_template_once(kit: StandInKit) -> None:
+    for number in range(23):
+        kit.ec2.create_launch_template(LaunchTemplateName=f"lt-{number}", LaunchTemplateData={"KeyName": "k"})
+    pages = kit.ec2.get_paginator("describe_launch_templates").paginate(PaginationConfig={"PageSize": 10})
+    names = [template["LaunchTemplateName"] for page in pages for template in page["LaunchTemplates"]]
+    assert sorted(names) == sorted(f"lt-{number}" for number in range(23))
+    assert len(kit.ec2.describe_launch_templates()["LaunchTemplates"]) == 23
+
+
+def test_tags_find_templates(kit: StandInKit) -> None:
+    specification = [{"ResourceType": "launch-template", "Tags": tags(cls="x")}]
+    kit.ec2.create_launch_template(
+        LaunchTemplateName="one", LaunchTemplateData={"KeyName": "k"}, TagSpecifications=specification
+    )
+    kit.template("two")
+    found = kit.ec2.describe_launch_templates(Filters=[{"Name": "tag:cls", "Values": ["x"]}])["LaunchTemplates"]
+    assert [template["LaunchTemplateName"] for template in found] == ["one"]
+
+
+@pytest.mark.parametrize("call", ["describe_launch_templates", "delete_launch_template"])
+@pytest.mark.parametrize(
+    ("member", "value", "expected"),
+    [
+        ("LaunchTemplateName", "nothing", "InvalidLaunchTemplateName.NotFoundException"),
+        ("LaunchTemplateId", "lt-0123456789abcdef0", "InvalidLaunchTemplateId.NotFound"),
+        ("LaunchTemplateId", "lt-xyz", "InvalidLaunchTemplateId.Malformed"),
+    ],
+)
+def test_missing_templates_have_a_code_for_names_and_one_for_ids(
+    kit: StandInKit, call: str, member: str, value: str, expected: str
+) -> None:
+    request = {f"{member}s": [value]} if call.startswith("describe") else {member: value}
+    with pytest.raises(ClientError) as missing:
+        getattr(kit.ec2, call)(**request)
+    assert code(missing) == expected
+
+
+def test_a_deleted_template_frees_its_name(kit: StandInKit) -> None:
+    template_id = kit.template()
+    deleted = kit.ec2.delete_launch_template(LaunchTemplateId=template_id)["LaunchTemplate"]
+    assert deleted["LaunchTemplateName"] == "karpenter.k8s.aws/1"
+    assert kit.template() != template_id
+
+
+def test_versions_build_on_their_source(kit: StandInKit) -> None:
+    template_id = kit.template()
+    kit.ec2.create_launch_template_version(
+        LaunchTemplateId=template_id, SourceVersion="1", LaunchTemplateData={"KeyName": "other"}
+    )
+    kit.ec2.modify_launch_template(LaunchTemplateId=template_id, DefaultVersion="2")
+    (latest,) = kit.ec2.describe_launch_template_versions(LaunchTemplateId=template_id, Versions=["$Latest"])[
+        "LaunchTemplateVersions"
+    ]
+    assert (latest["VersionNumber"], latest["DefaultVersion"]) == (2, True)
+    assert latest["LaunchTemplateData"]["KeyName"] == "other"
+    assert latest["LaunchTemplateData"]["UserData"] == USER_DATA

@@ -1,0 +1,111 @@
+"""The queue of the stand-in: what SQS promises, to pollers side by side too."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.sandbox.aws.kit import StandInKit, code
+
+LONG_POLL = 20
+"""Seconds."""
+
+
+class Queue:
+    def __init__(self, kit: StandInKit) -> None:
+        self.sqs = kit.client("sqs")
+        self.url = self.sqs.get_queue_url(QueueName="demo")["QueueUrl"]
+
+    def send(self, *bodies: str) -> None:
+        for start in range(0, len(bodies), 10):
+            entries = [{"Id": str(n), "MessageBody": body} for n, body in enumerate(bodies[start : start + 10])]
+            self.sqs.send_message_batch(QueueUrl=self.url, Entries=entries)
+
+    def receive(self, wait: int = 0, visibility: int = 20) -> list[dict[str, Any]]:
+        answer = self.sqs.receive_message(
+            QueueUrl=self.url,
+            MaxNumberOfMessages=10,
+            WaitTimeSeconds=wait,
+            VisibilityTimeout=visibility,
+            MessageSystemAttributeNames=["All"],
+        )
+        return list(answer.get("Messages", []))
+
+    def delete(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        entries = [{"Id": str(n), "ReceiptHandle": one["ReceiptHandle"]} for n, one in enumerate(messages)]
+        found: dict[str, Any] = self.sqs.delete_message_batch(QueueUrl=self.url, Entries=entries)
+        return found
+
+    def numbers(self) -> tuple[int, int]:
+        """Visible, and hidden."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
+        return int(found[names[0]]), int(found[names[1]])
+
+
+@pytest.fixture
+def queue(kit: StandInKit) -> Queue:
+    return Queue(kit)
+
+
+def test_a_message_is_hidden_shown_again_and_gone_when_it_is_deleted(queue: Queue) -> None:
+    queue.send("a")
+    (first,) = queue.receive(visibility=5)
+    assert queue.receive() == [] and queue.numbers() == (0, 1)
+    (again,) = queue.receive(wait=20)
+    assert again["MessageId"] == first["MessageId"]
+    counts = [one["Attributes"]["ApproximateReceiveCount"] for one in (first, again)]
+    firsts = {one["Attributes"]["ApproximateFirstReceiveTimestamp"] for one in (first, again)}
+    assert counts == ["1", "2"] and len(firsts) == 1
+    assert len(queue.delete([first])["Successful"]) == 1
+    assert len(queue.delete([again])["Successful"]) == 1
+    assert queue.numbers() == (0, 0)
+
+
+def test_a_receipt_that_never_was_is_refused_by_itself(queue: Queue) -> None:
+    queue.send("a")
+    (message,) = queue.receive()
+    answer = queue.delete([{"ReceiptHandle": "none"}, message])
+    assert ([one["Id"] for one in answer["Failed"]], [one["Id"] for one in answer["Successful"]]) == (["0"], ["1"])
+    with pytest.raises(ClientError) as refused:
+        queue.sqs.delete_message(QueueUrl=queue.url, ReceiptHandle="none")
+    assert code(refused) == "ReceiptHandleIsInvalid"
+
+
+def test_a_poll_that_waits_wakes_for_a_message(queue: Queue) -> None:
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(queue.receive, LONG_POLL)
+        time.sleep(0.5)
+        began = time.monotonic()
+        queue.send("a")
+        assert len(waiting.result()) == 1
+    assert time.monotonic() - began < LONG_POLL / 2, "it went on waiting"
+
+
+def test_what_is_older_than_the_retention_is_gone(queue: Queue) -> None:
+    queue.send("old")
+    queue.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"MessageRetentionPeriod": "60"})
+    assert len(queue.receive(visibility=0)) == 1
+    queue.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"MessageRetentionPeriod": "0"})
+    queue.send()
+    assert queue.receive() == [] and queue.numbers() == (0, 0)
+
+
+def test_pollers_side_by_side_get_each_message_once(queue: Queue) -> None:
+    bodies = [f"{number} {'x' * 400}" for number in range(1500)]
+    queue.send(*bodies)
+
+    def drain() -> list[str]:
+        found: list[str] = []
+        while messages := queue.receive():
+            found += [one["Body"] for one in messages]
+            assert len(queue.delete(messages)["Successful"]) == len(messages)
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        got = [body for found in [pool.submit(drain) for _ in range(8)] for body in found.result()]
+    assert sorted(got) == sorted(bodies)

@@ -1,0 +1,90 @@
+"""Call rates: token buckets by action, refilled by the stand-in's clock; off unless asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sandbox.aws.control import ControlError
+from tests.support.sandbox.aws.kit import StandInKit, code
+
+
+def refusals(call: Any, times: int) -> list[str]:
+    """The codes of those calls of many that were refused."""
+    found = []
+    for _ in range(times):
+        try:
+            call()
+        except ClientError as error:
+            found.append(str(error.response["Error"]["Code"]))
+    return found
+
+
+def test_nothing_is_throttled_unless_asked_for(kit: StandInKit) -> None:
+    assert refusals(lambda: kit.ec2.describe_launch_templates(), 120) == []
+
+
+def test_a_bucket_empties_and_refills(kit: StandInKit) -> None:
+    kit.template()
+    kit.control.set_rate("CreateFleet", refill=2, bucket=2)
+    overrides = kit.overrides("m5.large", zones="a")
+    assert refusals(lambda: kit.fleet(overrides), 5) == ["RequestLimitExceeded"] * 3
+    kit.control.advance(1)
+    assert refusals(lambda: kit.fleet(overrides), 3) == ["RequestLimitExceeded"]
+    assert kit.control.count("ec2:CreateFleet") == 8
+    assert kit.control.throttled("ec2:CreateFleet") == 4
+    assert kit.control.instances()["launched"] == 4
+    kit.control.clear_rates()
+    assert refusals(lambda: kit.fleet(overrides), 3) == []
+
+
+def test_one_actions_bucket_is_not_anothers(kit: StandInKit) -> None:
+    kit.control.set_rate("DescribeInstances", refill=0, bucket=1)
+    assert refusals(lambda: kit.ec2.describe_instances(), 2) == ["RequestLimitExceeded"]
+    assert refusals(lambda: kit.ec2.describe_launch_templates(), 2) == []
+
+
+def test_other_services_throttle_in_their_own_words(kit: StandInKit) -> None:
+    kit.control.set_rate("iam:ListInstanceProfiles", refill=0, bucket=1)
+    kit.control.set_rate("ssm:GetParameter", refill=0, bucket=1)
+    assert refusals(lambda: kit.iam.list_instance_profiles(), 2) == ["Throttling"]
+    assert refusals(kit.image, 2) == ["ThrottlingException"]
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "burst"),
+    [
+        ("describe_instances", {"MaxResults": 100}, 100),
+        ("describe_instances", {}, 50),
+        ("delete_launch_template", {"LaunchTemplateName": "none"}, 50),
+        ("terminate_instances", {"InstanceIds": ["i-0123456789abcdef0"]}, 100),
+    ],
+)
+def test_documented_rates_differ_by_action(kit: StandInKit, method: str, request_: dict[str, Any], burst: int) -> None:
+    kit.control.use_documented_rates()
+    found = refusals(lambda: getattr(kit.ec2, method)(**request_), burst + 1)
+    assert found.count("RequestLimitExceeded") == 1
+
+
+def test_terminations_are_also_counted_by_instance(kit: StandInKit) -> None:
+    launched = kit.launch(count=3)
+    kit.control.use_documented_rates()
+    many = [f"i-{number:017x}" for number in range(999)]
+    with pytest.raises(ClientError) as first:
+        kit.ec2.terminate_instances(InstanceIds=many)
+    assert code(first) == "InvalidInstanceID.NotFound"
+    with pytest.raises(ClientError) as second:
+        kit.ec2.terminate_instances(InstanceIds=launched)
+    assert code(second) == "RequestLimitExceeded"
+    kit.control.advance(1)
+    kit.ec2.terminate_instances(InstanceIds=launched)
+
+
+def test_a_reset_frees_all_rates_and_senseless_ones_are_refused(kit: StandInKit) -> None:
+    kit.control.set_rate("DescribeInstances", refill=0, bucket=1)
+    kit.control.reset()
+    assert refusals(lambda: kit.ec2.describe_instances(), 2) == []
+    with pytest.raises(ControlError, match="bucket must be 1"):
+        kit.control.set_rate("DescribeInstances", refill=1, bucket=0)

@@ -1,0 +1,211 @@
+"""The other services a controller starts with: EKS, IAM, SQS, STS, zonal shift, and the seeded network."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.sandbox.aws.kit import StandInKit, code
+
+
+def test_the_cluster_is_described_with_all_that_user_data_needs(kit: StandInKit) -> None:
+    cluster = kit.client("eks").describe_cluster(name="demo")["cluster"]
+    assert cluster["kubernetesNetworkConfig"]["serviceIpv4Cidr"] == "10.100.0.0/16"
+    assert cluster["certificateAuthority"]["data"]
+    assert cluster["endpoint"].startswith("https://")
+    assert cluster["resourcesVpcConfig"]["clusterSecurityGroupId"] == kit.group()
+    assert len(cluster["resourcesVpcConfig"]["subnetIds"]) == 3
+    assert cluster["version"] == "1.34"
+
+
+def test_another_cluster_is_not_found(kit: StandInKit) -> None:
+    with pytest.raises(ClientError) as missing:
+        kit.client("eks").describe_cluster(name="other")
+    assert code(missing) == "ResourceNotFoundException"
+
+
+def test_the_clusters_answers_can_be_set(kit: StandInKit) -> None:
+    eks = kit.client("eks")
+    before = eks.describe_cluster(name="demo")["cluster"]["endpoint"]
+    kit.control.configure(cluster_endpoint="https://127.0.0.1:6443")
+    assert eks.describe_cluster(name="demo")["cluster"]["endpoint"] == "https://127.0.0.1:6443"
+    kit.control.reset()
+    assert eks.describe_cluster(name="demo")["cluster"]["endpoint"] == before
+
+
+def test_an_ipv6_cluster_says_so_and_its_subnets_too(kit: StandInKit) -> None:
+    kit.control.configure(ip_family="ipv6")
+    network = kit.client("eks").describe_cluster(name="demo")["cluster"]["kubernetesNetworkConfig"]
+    assert network["ipFamily"] == "ipv6"
+    assert network["serviceIpv6Cidr"] and "serviceIpv4Cidr" not in network
+    assert all(len(subnet["Ipv6CidrBlockAssociationSet"]) == 1 for subnet in kit.subnets())
+
+
+def test_the_seeded_network_is_found_by_its_tag(kit: StandInKit) -> None:
+    subnets = kit.subnets()
+    assert [s["AvailabilityZone"] for s in subnets] == ["us-west-2a", "us-west-2b", "us-west-2c"]
+    assert len({s["AvailabilityZoneId"] for s in subnets}) == 3
+    assert all(s["AvailableIpAddressCount"] == 16379 for s in subnets)
+    groups = kit.ec2.describe_security_groups(GroupIds=[kit.group()])["SecurityGroups"]
+    assert groups[0]["VpcId"] == subnets[0]["VpcId"]
+
+
+@pytest.mark.parametrize(
+    ("subnet", "expected"),
+    [("subnet-0123456789abcdef0", "InvalidSubnetID.NotFound"), ("subnet-x", "InvalidSubnetID.Malformed")],
+)
+def test_wrong_subnet_ids(kit: StandInKit, subnet: str, expected: str) -> None:
+    with pytest.raises(ClientError) as refused:
+        kit.ec2.describe_subnets(SubnetIds=[subnet])
+    assert code(refused) == expected
+
+
+def test_a_profile_is_made_filled_listed_and_deleted(kit: StandInKit) -> None:
+    path = "/karpenter/us-west-2/demo/uid/"
+    arn = kit.profile("mine", path, Tags=[{"Key": "a", "Value": "b"}])
+    assert arn == f"arn:aws:iam::123456789012:instance-profile{path}mine"
+    found = kit.iam.get_instance_profile(InstanceProfileName="mine")["InstanceProfile"]
+    assert found["Roles"][0]["RoleName"] == "KarpenterNodeRole-demo"
+    listed = kit.iam.list_instance_profiles(PathPrefix="/karpenter/us-west-2/demo/")["InstanceProfiles"]
+    assert [(p["InstanceProfileName"], len(p["Roles"])) for p in listed] == [("mine", 1)]
+    assert kit.iam.list_instance_profiles(PathPrefix="/other/")["InstanceProfiles"] == []
+    kit.iam.remove_role_from_instance_profile(InstanceProfileName="mine", RoleName="KarpenterNodeRole-demo")
+    kit.iam.delete_instance_profile(InstanceProfileName="mine")
+    with pytest.raises(ClientError) as gone:
+        kit.iam.get_instance_profile(InstanceProfileName="mine")
+    assert code(gone) == "NoSuchEntity"
+
+
+def test_profile_pages(kit: StandInKit) -> None:
+    for number in range(7):
+        kit.iam.create_instance_profile(InstanceProfileName=f"p{number}")
+    pages = kit.iam.get_paginator("list_instance_profiles").paginate(PaginationConfig={"PageSize": 3})
+    names = [p["InstanceProfileName"] for page in pages for p in page["InstanceProfiles"]]
+    assert names == [f"p{number}" for number in range(7)]
+
+
+def test_a_missing_role_is_named_in_lower_case(kit: StandInKit) -> None:
+    kit.iam.create_instance_profile(InstanceProfileName="empty")
+    with pytest.raises(ClientError) as missing:
+        kit.iam.add_role_to_instance_profile(InstanceProfileName="empty", RoleName="nobody")
+    assert code(missing) == "NoSuchEntity"
+    error = dict(missing.value.response["Error"])
+    assert {error["Message"], error["message"]} == {"The role with name nobody cannot be found."}
+
+
+def test_a_profile_without_a_role_cannot_launch(kit: StandInKit) -> None:
+    kit.iam.create_instance_profile(InstanceProfileName="empty")
+    kit.template(IamInstanceProfile={"Name": "empty"})
+    answer = kit.fleet(kit.overrides("m5.large", zones="a"))
+    assert [error["ErrorCode"] for error in answer["Errors"]] == ["InvalidParameterValue"]
+
+
+def test_the_node_role_is_there(kit: StandInKit) -> None:
+    role = kit.iam.get_role(RoleName="KarpenterNodeRole-demo")["Role"]
+    assert role["Arn"] == "arn:aws:iam::123456789012:role/KarpenterNodeRole-demo"
+
+
+def test_who_am_i(kit: StandInKit) -> None:
+    assert kit.client("sts").get_caller_identity()["Account"] == "123456789012"
+
+
+def messages(kit: StandInKit) -> list[dict[str, Any]]:
+    sqs = kit.client("sqs")
+    url = sqs.get_queue_url(QueueName="demo")["QueueUrl"]
+    found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1).get("Messages", [])
+    for message in found:
+        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    return [json.loads(message["Body"]) for message in found]
+
+
+def test_a_missing_queue(kit: StandInKit) -> None:
+    sqs = kit.client("sqs")
+    with pytest.raises(sqs.exceptions.QueueDoesNotExist):
+        sqs.get_queue_url(QueueName="other")
+
+
+def test_a_spot_interruption_warns_and_then_takes_the_instance(kit: StandInKit) -> None:
+    (one,) = kit.launch(capacity_type="spot")
+    kit.control.interrupt_spot(one, notice_seconds=120)
+    (message,) = messages(kit)
+    assert (message["source"], message["detail-type"]) == ("aws.ec2", "EC2 Spot Instance Interruption Warning")
+    assert message["detail"] == {"instance-id": one, "instance-action": "terminate"}
+    assert kit.describe(one)["State"]["Name"] == "pending"
+    kit.control.advance(120.5)
+    found = kit.describe(one)
+    assert found["State"]["Name"] == "shutting-down"
+    assert found["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+
+
+def test_health_rebalance_and_any_other_message(kit: StandInKit) -> None:
+    (one,) = kit.launch()
+    arn = kit.control.health_event([one], eventTypeCode="AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED")
+    kit.control.recommend_rebalance(one)
+    kit.control.send_message({"source": "custom"})
+    found = {message.get("detail-type"): message for message in messages(kit)}
+    health = found["AWS Health Event"]
+    assert (health["source"], health["detail"]["eventArn"]) == ("aws.health", arn)
+    assert health["detail"]["affectedEntities"] == [{"entityValue": one}]
+    assert found["EC2 Instance Rebalance Recommendation"]["detail"] == {"instance-id": one}
+    assert found[None] == {"source": "custom"}
+
+
+def test_state_changes_are_sent_when_switched_on(kit: StandInKit) -> None:
+    kit.control.configure(state_change_events=True)
+    (one,) = kit.launch()
+    kit.control.advance(2)
+    assert [message["detail"] for message in messages(kit)] == [
+        {"instance-id": one, "state": "pending"},
+        {"instance-id": one, "state": "running"},
+    ]
+
+
+def test_zonal_shifts_come_and_go(kit: StandInKit) -> None:
+    arc = kit.client("arc-zonal-shift")
+    arn = "arn:aws:eks:us-west-2:123456789012:cluster/demo"
+    zone = kit.subnets()[0]["AvailabilityZoneId"]
+    assert arc.get_managed_resource(resourceIdentifier=arn)["zonalShifts"] == []
+    kit.control.shift_zone(zone, seconds=600)
+    answer = arc.get_managed_resource(resourceIdentifier=arn)
+    assert [shift["awayFrom"] for shift in answer["zonalShifts"]] == [zone]
+    assert answer["appliedWeights"][zone] == 0.0
+    kit.control.end_zonal_shifts()
+    assert arc.get_managed_resource(resourceIdentifier=arn)["zonalShifts"] == []
+    with pytest.raises(ClientError) as missing:
+        arc.get_managed_resource(resourceIdentifier="arn:aws:eks:us-west-2:123456789012:cluster/other")
+    assert code(missing) == "ResourceNotFoundException"
+
+
+def test_shifts_run_out_by_the_clock_and_may_be_amazons_or_without_effect(kit: StandInKit) -> None:
+    arc = kit.client("arc-zonal-shift")
+    arn = "arn:aws:eks:us-west-2:123456789012:cluster/demo"
+    first, second, third = (subnet["AvailabilityZoneId"] for subnet in kit.subnets())
+    kit.control.shift_zone(first, seconds=600)
+    kit.control.shift_zone(second, auto=True)
+    kit.control.shift_zone(third, applied=False)
+    answer = arc.get_managed_resource(resourceIdentifier=arn)
+    assert [(one["awayFrom"], one["appliedStatus"]) for one in answer["zonalShifts"]] == [
+        (first, "APPLIED"),
+        (third, "NOT_APPLIED"),
+    ]
+    assert [(one["awayFrom"], one["appliedStatus"]) for one in answer["autoshifts"]] == [(second, "APPLIED")]
+    assert [answer["appliedWeights"][zone] for zone in (first, second, third)] == [0.0, 0.0, 1.0]
+    kit.control.advance(601)
+    kit.control.end_zonal_shifts(second)
+    answer = arc.get_managed_resource(resourceIdentifier=arn)
+    assert [one["awayFrom"] for one in answer["zonalShifts"]] == [third]
+    assert answer["autoshifts"] == []
+    kit.control.configure(zonal_shift_registered=False)
+    assert arc.list_managed_resources()["items"] == []
+    with pytest.raises(ClientError) as missing:
+        arc.get_managed_resource(resourceIdentifier=arn)
+    assert code(missing) == "ResourceNotFoundException"
+
+
+def test_an_action_that_nobody_has_is_an_error_an_sdk_can_read(kit: StandInKit) -> None:
+    with pytest.raises(ClientError) as unknown:
+        kit.ec2.describe_verified_access_trust_providers()
+    assert code(unknown) == "InvalidAction"

@@ -1,0 +1,138 @@
+"""Supervision of child processes."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sandbox.launcher import AUTOGROUP
+from sandbox.processes import PartFailed, Process
+from tests.support.paths import ROOT
+
+SLEEPS = "import time; print('began', flush=True); time.sleep(600)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPS
+
+
+async def healthy() -> str | None:
+    return None
+
+
+async def never_healthy() -> str | None:
+    return "the door is shut"
+
+
+def says_began(log: Path) -> bool:
+    return log.exists() and "began" in log.read_text()
+
+
+async def until_began(log: Path) -> None:
+    await until_true(lambda: says_began(log))
+
+
+async def until_true(so: Callable[[], bool]) -> None:
+    while True:
+        if so():
+            return
+        await asyncio.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie that nobody has reaped yet does not."""
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def autogroup(pid: int) -> str:
+    return Path(f"/proc/{pid}/autogroup").read_text().strip()
+
+
+def python(code: str, log: Path, **options: object) -> Process:
+    return Process("part", [sys.executable, "-c", code], log=log, **{"health": healthy} | options)  # type: ignore[arg-type]
+
+
+async def test_a_part_that_ends_at_once_is_named_with_its_log_and_its_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "part.log"
+    part = python("print('first'); print('no such flag'); raise SystemExit(3)", log, health=never_healthy)
+    with pytest.raises(PartFailed) as failed:
+        await part.start()
+    assert "part: ended with exit code 3" in str(failed.value)
+    assert str(log) in str(failed.value)
+    assert "no such flag" in str(failed.value)
+
+
+async def test_a_part_that_never_gets_healthy_is_given_up_and_ended(tmp_path: Path) -> None:
+    part = python(SLEEPS, tmp_path / "part.log", health=never_healthy, deadline=3)
+    with pytest.raises(PartFailed, match=r"not healthy after 3 s \(the door is shut\)"):
+        await part.start()
+    assert not alive(part.pid)
+
+
+async def test_a_part_that_ends_later_is_noticed(tmp_path: Path) -> None:
+    part = python(SLEEPS, tmp_path / "part.log")
+    await part.start()
+    part.check()
+    os.kill(part.pid, signal.SIGKILL)
+    await until_true(lambda: not part.running)
+    with pytest.raises(PartFailed, match="SIGKILL"):
+        part.check()
+
+
+async def test_a_part_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    part = python(STUBBORN, tmp_path / "part.log")
+    await part.start()
+    await until_began(tmp_path / "part.log")
+    await part.stop(grace=0.2)
+    assert not alive(part.pid)
+
+
+async def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
+    part = python(SLEEPS, tmp_path / "part.log")
+    await part.start()
+    await part.stop()
+    await part.stop()
+    assert not part.running
+
+
+PARENT = """
+import asyncio, pathlib, sys
+from sandbox.launcher import AUTOGROUP
+from sandbox.processes import Process
+async def healthy(): return None
+async def main():
+    part = Process("part", [sys.executable, "-c", sys.argv[2]], log=pathlib.Path(sys.argv[1]), health=healthy)
+    await part.start()
+    print(part.pid, flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+async def parent_and_child(log: Path, code: str, *before: str) -> tuple[asyncio.subprocess.Process, int]:
+    """A process with a part that runs the code, and the part's id."""
+    command = [*before, sys.executable, "-c", PARENT, str(log), code]
+    parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=ROOT)
+    assert parent.stdout
+    child = int(await parent.stdout.readline())
+    await until_began(log)
+    return parent, child
+
+
+async def test_no_orphan_stays_when_the_parent_is_killed(tmp_path: Path) -> None:
+    parent, child = await parent_and_child(tmp_path / "part.log", STUBBORN)
+    assert alive(child)
+    parent.kill()
+    await parent.wait()
+    await until_true(lambda: not alive(child))
+
+
+@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this kernel does not share the processors out by session")
+async def test_a_part_takes_no_more_of_the_processors_than_its_parent(tmp_path: Path) -> None:
+    parent, child = await parent_and_child(tmp_path / "part.log", SLEEPS, "nice", "-n", "7")
+    assert autogroup(child).endswith(f"nice {min(os.nice(0) + 7, 19)}")
+    parent.kill()
+    await parent.wait()

@@ -1,0 +1,151 @@
+"""The proxy in front of the API server, without rules and with them."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+
+from sandbox.certificates import Certificates, serving_context
+from sandbox.errors import ApiError
+from sandbox.faults import Answer, Cut, Delay, Faults, LoseAnswer
+from sandbox.kubeapi import KubeApi
+from sandbox.ports import Ports
+from sandbox.proxy import Proxy, Requests
+from sandbox.world import Sandbox
+from tests.adapters.sandbox.builders import PODS, find, make_node, make_pod
+from tests.adapters.sandbox.test_processes import until_true
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+def faults(cluster: Sandbox) -> Iterator[Faults]:
+    yield cluster.faults
+    cluster.faults.clear()
+
+
+@pytest.fixture
+async def proxied(cluster: Sandbox) -> AsyncIterator[KubeApi]:
+    """The API server as admin, through the proxy."""
+    async with KubeApi(cluster.reach()["apiserver by proxy"], cluster.cluster.token, None) as client:
+        yield client
+
+
+async def test_without_rules_it_only_passes_on(proxied: KubeApi, api: KubeApi) -> None:
+    name = "passed-on"
+    made = await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"text": "ä" * 300_000}})
+    assert await api.request("GET", f"{CONFIG_MAPS}/{name}") == made
+    with pytest.raises(ApiError) as conflict:
+        await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": name}})
+    assert conflict.value.status == 409
+    await proxied.request("DELETE", f"{CONFIG_MAPS}/{name}")
+
+
+async def test_it_remembers_what_was_written(proxied: KubeApi, cluster: Sandbox) -> None:
+    before = len(cluster.written)
+    await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": "written"}})
+    await proxied.request("GET", f"{CONFIG_MAPS}/written")
+    await proxied.request("DELETE", f"{CONFIG_MAPS}/written")
+    assert cluster.written[before:] == [f"POST {CONFIG_MAPS}", f"DELETE {CONFIG_MAPS}/written"]
+
+
+async def test_it_answers_as_told_as_often_as_told(proxied: KubeApi, faults: Faults) -> None:
+    rule = faults.add(Answer(429, retry_after=7), r"^/api/v1/nodes$", method="GET", times=2)
+    for _ in range(2):
+        with pytest.raises(ApiError, match="TooManyRequests") as refused:
+            await proxied.request("GET", "/api/v1/nodes")
+        assert refused.value.status == 429
+    assert (await proxied.request("GET", "/api/v1/nodes"))["kind"] == "NodeList"
+    assert rule.hits == 2
+
+
+async def test_retry_after_is_a_header_too(proxied: KubeApi, faults: Faults, cluster: Sandbox) -> None:
+    faults.add(Answer(429, retry_after=7))
+    async with aiohttp.ClientSession() as session, session.get(cluster.reach()["apiserver by proxy"]) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
+
+
+async def test_other_methods_and_paths_go_through(proxied: KubeApi, faults: Faults) -> None:
+    faults.add(Answer(500), r"^/api/v1/nodes", method="POST")
+    assert (await proxied.request("GET", "/api/v1/nodes"))["kind"] == "NodeList"
+    assert (await proxied.request("GET", PODS))["kind"] == "PodList"
+    with pytest.raises(ApiError, match="InternalError"):
+        await proxied.request("POST", "/api/v1/nodes", {"metadata": {"name": "refused"}})
+
+
+async def test_a_rule_holds_inside_its_block_only(proxied: KubeApi, faults: Faults) -> None:
+    with faults.during(Answer(503)) as rule, pytest.raises(ApiError):
+        await proxied.request("GET", PODS)
+    await proxied.request("GET", PODS)
+    assert rule.hits == 1
+
+
+async def test_a_delayed_request_is_done_later(proxied: KubeApi, faults: Faults) -> None:
+    faults.add(Delay(0.3), times=1)
+    began = time.monotonic()
+    await proxied.request("GET", PODS)
+    assert time.monotonic() - began >= 0.3
+
+
+async def test_a_cut_request_is_not_done(proxied: KubeApi, api: KubeApi, faults: Faults) -> None:
+    faults.add(Cut(), times=1)
+    with pytest.raises(aiohttp.ClientError):
+        await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": "never"}})
+    assert await find(api, f"{CONFIG_MAPS}/never") is None
+
+
+async def test_a_request_whose_answer_is_lost_is_done(proxied: KubeApi, api: KubeApi, faults: Faults) -> None:
+    faults.add(LoseAnswer(), times=1)
+    with pytest.raises(aiohttp.ClientError):
+        await proxied.request("POST", CONFIG_MAPS, {"metadata": {"name": "done"}})
+    assert await find(api, f"{CONFIG_MAPS}/done") is not None
+    await api.request("DELETE", f"{CONFIG_MAPS}/done")
+
+
+def test_a_share_befalls_that_part_of_the_requests() -> None:
+    faults = Faults(Requests())
+    rule = faults.add(Answer(500), share=0.3)
+    befallen = [faults.next("GET", "/") is not None for _ in range(1000)]
+    assert sum(befallen) == rule.hits
+    assert 250 < rule.hits < 350
+
+
+async def test_a_watch_streams_until_it_is_cut(cluster: Sandbox, api: KubeApi, faults: Faults) -> None:
+    url = f"{cluster.reach()['apiserver by proxy']}/api/v1/nodes?watch=true"
+    headers = {"Authorization": f"Bearer {cluster.cluster.token}"}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as watch:
+        await make_node(api, "seen", ready=False)
+        event = json.loads(await watch.content.readline())
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "seen")
+        assert faults.cut_open("watch=true") == 1
+        with pytest.raises(aiohttp.ClientError):
+            await watch.content.read()
+
+
+async def test_a_watch_that_its_client_leaves_is_ended_upstream(cluster: Sandbox, faults: Faults) -> None:
+    url = f"{cluster.reach()['apiserver by proxy']}/api/v1/pods?watch=true&labelSelector=left-alone"
+    headers = {"Authorization": f"Bearer {cluster.cluster.token}"}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url):
+        assert faults.open("left-alone") == 1
+    await until_true(lambda: faults.open("left-alone") == 0)
+
+
+async def test_it_serves_tls_too(cluster: Sandbox) -> None:
+    endpoint, ports = cluster.cluster, Ports()
+    tls = serving_context(Certificates(endpoint.authority.parent))
+    proxy = Proxy(endpoint.server, endpoint.authority, ports.take(), tls=tls)
+    await proxy.start()
+    async with KubeApi(proxy.url, endpoint.token, endpoint.authority) as client:
+        assert (await client.request("GET", PODS))["kind"] == "PodList"
+    await proxy.stop()
+    ports.close()
+
+
+async def test_many_requests_at_once_go_through(proxied: KubeApi, api: KubeApi) -> None:
+    await make_node(api, "first", ready=True)
+    await make_pod(api, "one")
+    answers = await asyncio.gather(*(proxied.request("GET", f"{PODS}/one") for _ in range(200)))
+    assert {answer["metadata"]["name"] for answer in answers} == {"one"}

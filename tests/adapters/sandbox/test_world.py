@@ -1,0 +1,135 @@
+"""The sandbox as a whole: two at a time, state that is kept, nothing that is left."""
+
+import asyncio
+import base64
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import boto3
+import pytest
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.client import Client
+
+from sandbox.errors import DirectoryInUse, NotRunning
+from sandbox.plan import Plan
+from sandbox.processes import PartFailed
+from sandbox.record import Record, is_running
+from sandbox.world import Sandbox
+from tests.adapters.sandbox.test_processes import alive, until_true
+from tests.support.paths import ROOT
+
+BARE = Plan(parts=("temporal", "kubernetes"), manifests=())
+
+
+async def name_of_cluster(sandbox: Sandbox) -> str:
+    async with sandbox.cluster.client() as api:
+        found = await api.request("GET", "/api/v1/namespaces/kube-system")
+    return str(found["metadata"]["uid"])
+
+
+async def test_two_sandboxes_live_side_by_side(cluster: Sandbox, tmp_path: Path) -> None:
+    async with Sandbox(tmp_path, plan=BARE) as other:
+        assert not set(other.ports.values()) & set(cluster.ports.values())
+        assert await name_of_cluster(other) != await name_of_cluster(cluster)
+        with pytest.raises(DirectoryInUse, match=str(tmp_path)):
+            Sandbox(tmp_path, plan=BARE).start()
+        pids = [part.pid for part in other.processes]
+        assert all(alive(pid) for pid in pids)
+    assert not any(alive(pid) for pid in pids)
+    assert not is_running(tmp_path)
+    cluster.check()
+
+
+async def test_what_is_kept_is_there_again_under_the_same_ports(tmp_path: Path) -> None:
+    kept = Plan(parts=("temporal", "kubernetes"), manifests=(), keep=True)
+    async with Sandbox(tmp_path, plan=kept) as first:
+        cluster, ports, environment = await name_of_cluster(first), dict(first.ports), first.environment()
+    async with Sandbox(tmp_path, plan=kept) as second:
+        assert await name_of_cluster(second) == cluster
+        assert (second.ports, second.environment()) == (ports, environment)
+
+
+async def test_a_part_that_was_stopped_is_there_again_with_its_data(tmp_path: Path) -> None:
+    async with Sandbox(tmp_path, plan=Plan(parts=("temporal",))) as sandbox:
+        client = await Client.connect(sandbox.temporal_address)
+        await client.start_workflow("Waiting", id="kept", task_queue="nobody")
+        await asyncio.to_thread(sandbox.stop_part, "temporal")
+        assert [part.running for part in sandbox.processes] == [False]
+        await asyncio.to_thread(sandbox.start_part, "temporal")
+        again = await Client.connect(sandbox.temporal_address)
+        assert (await again.get_workflow_handle("kept").describe()).workflow_type == "Waiting"
+        with pytest.raises(NotRunning, match="etcd"):
+            sandbox.stop_part("etcd")
+
+
+def test_what_is_not_kept_is_removed_and_the_logs_stay(tmp_path: Path) -> None:
+    with Sandbox(tmp_path, plan=Plan(parts=("temporal",))) as sandbox:
+        assert (tmp_path / "temporal" / "temporal.db").exists()
+        assert sandbox.environment()["TEMPORAL_ADDRESS"] == sandbox.temporal_address
+        with pytest.raises(NotRunning, match="kubernetes"):
+            _ = sandbox.kubeconfig
+    assert not (tmp_path / "temporal").exists()
+    assert (tmp_path / "logs" / "temporal.log").exists()
+
+
+def test_a_part_that_cannot_start_takes_the_rest_down_with_it(tmp_path: Path) -> None:
+    plan = Plan(parts=("temporal", "aws"), aws_arguments=("--no-such-flag",))
+    sandbox = Sandbox(tmp_path, plan=plan)
+    with pytest.raises(PartFailed, match="aws") as failed:
+        sandbox.start()
+    assert "no-such-flag" in str(failed.value)
+    assert not any(part.running for part in sandbox.processes)
+    assert not is_running(tmp_path)
+
+
+OWNER = """
+import pathlib, sys, time
+from sandbox.plan import Plan
+from sandbox.world import Sandbox
+sandbox = Sandbox(pathlib.Path(sys.argv[1]), plan=Plan(parts=("temporal", "kubernetes"), manifests=())).start()
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER, str(tmp_path)]
+    owner = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
+    assert owner.stdout and await owner.stdout.readline() == b"up\n"
+    record = Record.read(tmp_path)
+    assert record and record.pid == owner.pid and is_running(tmp_path)
+    assert len(record.processes) == 7 and all(map(alive, record.processes.values()))
+    owner.kill()
+    await owner.wait()
+    await until_true(lambda: not any(map(alive, record.processes.values())))
+    assert not is_running(tmp_path)
+
+
+async def test_every_part_of_the_world_answers(world: Sandbox) -> None:
+    assert set(world.environment()) >= {"KUBECONFIG", "AWS_ENDPOINT_URL", "TEMPORAL_ADDRESS", "AWS_REGION"}
+    async with aiohttp.ClientSession() as session:
+        for url in (world.temporal_ui, f"{world.aws_endpoint}/_sim/health", f"{world.nodes_endpoint}/_sim/health"):
+            async with session.get(url) as answer:
+                assert answer.status == 200, url
+    async with world.cluster.client() as api:
+        for path in ("/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"):
+            await api.request("GET", path)
+    client = await Client.connect(world.temporal_address, namespace=world.plan.namespace)
+    request = ListSearchAttributesRequest(namespace=world.plan.namespace)
+    known = await client.operator_service.list_search_attributes(request)
+    assert set(world.plan.search_attributes) <= set(known.custom_attributes)
+
+
+async def test_the_stand_in_describes_this_cluster(world: Sandbox) -> None:
+    eks = boto3.client(
+        "eks",
+        endpoint_url=world.aws_endpoint,
+        region_name=world.plan.region,
+        aws_access_key_id="sandbox",
+        aws_secret_access_key="sandbox",
+    )
+    described = (await asyncio.to_thread(eks.describe_cluster, name=world.plan.cluster_name))["cluster"]
+    assert described["endpoint"] == world.apiserver
+    assert base64.b64decode(described["certificateAuthority"]["data"]) == world.cluster.authority.read_bytes()

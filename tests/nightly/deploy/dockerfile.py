@@ -1,0 +1,116 @@
+"""Reads a Dockerfile, and plays the steps of its build on this machine, where no container engine is needed."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+FILE = ROOT / "deploy" / "Dockerfile"
+IGNORED = ROOT / ".dockerignore"
+
+
+@dataclass(frozen=True)
+class Step:
+    word: str
+    rest: str
+
+    def arguments(self) -> list[str]:
+        """Of the exec form. Raises ValueError for the shell's."""
+        if not self.rest.startswith("["):
+            raise ValueError(f"{self.word} {self.rest}: the shell's form")
+        found: list[str] = json.loads(self.rest)
+        return found
+
+
+def stages(text: str) -> list[list[Step]]:
+    """The steps of each stage, its FROM first."""
+    text = re.sub(r"\\\n\s*", " ", re.sub(r"^\s*#.*\n", "", text, flags=re.M))
+    steps = [Step(*line.split(maxsplit=1)) for line in text.splitlines() if line.strip()]
+    found: list[list[Step]] = []
+    for step in steps:
+        if step.word == "FROM":
+            found.append([])
+        if found:
+            found[-1].append(step)
+    return found
+
+
+def context() -> list[Path]:
+    """The files that the build is sent: git's, less what .dockerignore leaves out."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    )
+    rules = [line for line in IGNORED.read_text().splitlines() if line and not line.startswith("#")]
+    return [Path(name) for name in listing.stdout.decode().split("\0") if name and not _ignored(name, rules)]
+
+
+def _ignored(name: str, rules: list[str]) -> bool:
+    """The last rule that matches the file or a folder above it decides."""
+    ignored = False
+    above = [name, *(str(folder) for folder in Path(name).parents if str(folder) != ".")]
+    for rule in rules:
+        pattern = rule.removeprefix("!").removeprefix("**/")
+        if any(fnmatch(one, pattern) for one in above):
+            ignored = not rule.startswith("!")
+    return ignored
+
+
+class Replay:
+    """The build stage in a folder: the image's absolute paths lie under `root`, and `python` is a fresh environment."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._at = root
+        self._python = root / "usr" / "bin" / "python"
+
+    def play(self, steps: list[Step]) -> None:
+        self._make_python()
+        for step in steps:
+            if step.word == "WORKDIR":
+                self._at = self.place(step.rest)
+                self._at.mkdir(parents=True, exist_ok=True)
+            elif step.word == "COPY":
+                self._copy(*step.rest.split())
+            elif step.word == "RUN":
+                self._run(step.arguments())
+            elif step.word != "FROM":
+                raise ValueError(f"{step.word} is not played in a build: teach tests/nightly/deploy/dockerfile.py")
+
+    def place(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def _make_python(self) -> None:
+        """Like the base image's: the interpreter and pip."""
+        folder = self._python.parents[1]
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        self._call([sys.executable, "-m", "pip", f"--python={self._python}", "install", "--quiet", "pip"])
+
+    def _copy(self, *names: str) -> None:
+        *sources, goal = names
+        for file in context():
+            for source in sources:
+                if source == "." or str(file) == source or Path(source) in file.parents:
+                    inner = file if source == "." else file.relative_to(source)
+                    target = self._at / goal / inner
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(ROOT / file, target)
+
+    def _run(self, arguments: list[str]) -> None:
+        """What pip has in its cache is not downloaded again, which changes nothing of what is installed."""
+        moved = [re.sub(r"(^|=)/", rf"\g<1>{self.root}/", one) for one in arguments if one != "--no-cache-dir"]
+        if moved[0] != "python":
+            raise ValueError(f"{shlex.join(arguments)}: only python is there")
+        self._call([self._python, *moved[1:]])
+
+    def _call(self, command: list[str | Path]) -> None:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+        answer = subprocess.run(command, cwd=self._at, env=clean, capture_output=True, text=True)
+        assert answer.returncode == 0, f"{shlex.join(map(str, command))}\n{answer.stdout}\n{answer.stderr}"

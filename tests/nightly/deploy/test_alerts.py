@@ -1,0 +1,129 @@
+"""The alerts that ship: every metric and label they name is one that the worker really shows to Prometheus."""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from temporalio.runtime import Runtime, TelemetryConfig
+
+from activities.interruption_metrics import InterruptionMetrics
+from controller.awaited import NOT_BOUND
+from controller.overdue_gauges import OverdueGauges
+from controller.temporal import metrics_at
+from deploy import promtool
+from model.event_messages import EventParsed, QueueMessage
+from sandbox.ports import Ports
+from tests.support.controller.builders import World
+from tests.unit.controller.test_startup import overdue
+from workflows.measures import HOOKS, OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
+
+HERE = Path(__file__).parent
+FILES = sorted((HERE.parents[1] / "deploy" / "alerts").glob("*.yaml"))
+METRIC = re.compile(r"\b(?:tenure|karpenter|temporal)_[a-z0-9_]+")
+BY = re.compile(r"\bby \(([^)]*)\)")
+Samples = Mapping[str, list[Mapping[str, str]]]
+
+
+def rules() -> Iterator[dict[str, Any]]:
+    for file in FILES:
+        for group in yaml.safe_load(file.read_text())["groups"]:
+            yield from group["rules"]
+
+
+@pytest.fixture(scope="module")
+def shown() -> Samples:
+    """The labels of every sample, by name, as a worker's port shows them when something is overdue."""
+    port = Ports().take()
+    runtime = Runtime(telemetry=TelemetryConfig(metrics=metrics_at(port)))
+    meter = runtime.metric_meter
+    world = World()
+    world.hear("nodeclaims", overdue("a", "Drain"))
+    OverdueGauges(world.caches, meter).look(world.caches.take_dirty())
+    place = {"phase": "Drain", "nodepool": "general"}
+    meter.create_counter(OVERDUE).add(1, place)
+    meter.create_histogram_float(STARTUP, unit="s").record(400.0, {**place, "instance_type": "m5.large"})
+    meter.create_counter(ROLLOUTS).add(1, {"nodepool": "general", "event": "RolloutHalted"})
+    meter.create_counter(HOOKS).add(1, {"point": "beforeDrain", "outcome": "failed", "nodepool": "general"})
+    meter.create_gauge(NOT_BOUND).set(2, {"nodepool": "general"})
+    InterruptionMetrics(meter, queue="demo").received(message())
+    text = read(port)
+    del runtime
+    found: dict[str, list[Mapping[str, str]]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append(sample.labels)
+    return found
+
+
+def message() -> QueueMessage:
+    now = datetime.now(UTC)
+    return QueueMessage(id="1", receipt="1", sent=now, first_received=now, parsed=EventParsed(at=now))
+
+
+def read(port: int) -> str:
+    """The port is open a moment after the runtime is made."""
+    for _ in range(100):
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+            said: str = response.read().decode()
+            return said
+        time.sleep(0.05)
+    raise AssertionError("nobody answers at the metrics port")
+
+
+@pytest.mark.parametrize("rule", list(rules()), ids=lambda rule: rule["alert"])
+def test_an_alert_asks_for_metrics_and_labels_that_there_are(rule: dict[str, Any], shown: Samples) -> None:
+    names = set(METRIC.findall(rule["expr"]))
+    assert names and names <= shown.keys()
+    asked = {label.strip() for labels in BY.findall(rule["expr"]) for label in labels.split(",")}
+    written = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+    assert (asked or "absent" in rule["expr"]) and written <= asked
+    for name in names:
+        assert all(asked <= labels.keys() for labels in shown[name])
+
+
+def test_no_alert_speaks_of_slow_nodes() -> None:
+    assert not [rule for rule in rules() if "slow" in rule["expr"] or STARTUP in rule["expr"]]
+
+
+def test_start_up_times_are_told_apart_up_to_the_usual_deadlines(shown: Samples) -> None:
+    ends = {labels["le"] for labels in shown[f"{STARTUP}_bucket"]}
+    assert {float(one) for one in ends} == {*STARTUP_BUCKETS, float("inf")}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [*(("check", "rules", str(file)) for file in FILES), ("test", "rules", str(HERE / "alerts_fire.yaml"))],
+    ids=lambda arguments: arguments[0],
+)
+def test_prometheus_takes_the_alerts_and_fires_them_when_it_should(arguments: tuple[str, ...]) -> None:
+    checked(*arguments)
+
+
+def test_every_alert_is_seen_to_fire_and_not_to() -> None:
+    told = yaml.safe_load((HERE / "alerts_fire.yaml").read_text())["tests"]
+    fires, silent = set[str](), set[str]()
+    for one in told:
+        for case in one.get("alert_rule_test", ()):
+            (fires if case["exp_alerts"] else silent).add(case["alertname"])
+        for case in one.get("promql_expr_test", ()):
+            (name,) = re.findall(r'alertname="(\w+)"', case["expr"])
+            (fires if case["exp_samples"] else silent).add(name)
+    assert fires == silent == {rule["alert"] for rule in rules()}
+
+
+def checked(*arguments: str) -> None:
+    """By promtool, where there is one or it can be built."""
+    tool = promtool.found()
+    if tool is None:
+        pytest.skip("promtool is not on this machine: `make tools` builds it")
+    answer = subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr

@@ -1,0 +1,288 @@
+"""The chart of the worker, rendered by Helm: its rights, its settings, its place, and what it refuses."""
+
+import re
+import textwrap
+import tomllib
+import urllib.request
+from asyncio import to_thread
+from pathlib import Path
+
+import pytest
+import yaml
+
+from controller.health import Health
+from deploy.settings_schema import NOT_VALUES
+from deploy.shipped import rbac_documents
+from sandbox.ports import Ports
+from settings import AWS_GATES, GATES, Settings, load
+from tests.nightly.deploy.charts import (
+    ALL,
+    BUILD_SECONDS,
+    CHART,
+    CLOUD,
+    CRD_CHART,
+    LEAST,
+    Document,
+    environment_of,
+    kinds,
+    only,
+    pod_of,
+    refusal,
+    rendered,
+    run,
+)
+from tests.support.paths import ROOT
+from worker import GRACE
+
+pytestmark = pytest.mark.timeout(BUILD_SECONDS)
+UNMANAGED = {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
+OURS = ("helm.sh/", "app.kubernetes.io/")
+RIGHTS = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Namespace")
+INSTALL = (ROOT / "docs" / "install.md").read_text()
+TOGETHER = 3
+"""Workers that one process ends one after the other, each within GRACE: launches, drains, all else."""
+
+
+def plain(documents: list[Document]) -> dict[tuple[str, str, str], Document]:
+    """By kind, namespace and name, without the labels that Helm's charts put on everything."""
+    found = {}
+    for one in documents:
+        meta = dict(one["metadata"])
+        labels = {name: value for name, value in meta.pop("labels", {}).items() if not name.startswith(OURS)}
+        key = (one["kind"], meta.get("namespace", ""), meta["name"])
+        found[key] = {**one, "metadata": meta | ({"labels": labels} if labels else {})}
+    return found
+
+
+@pytest.mark.parametrize("values", [LEAST, CLOUD, ALL], ids=lambda path: path.stem)
+def test_lint_finds_nothing(values: Path) -> None:
+    answer = run("lint", "--strict", CHART, "--values", values)
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_lint_finds_nothing_in_the_chart_of_the_kinds() -> None:
+    assert run("lint", "--strict", CRD_CHART).returncode == 0
+
+
+def test_the_charts_rights_are_those_that_the_tests_run_under() -> None:
+    own = plain([one for one in rendered() if one["kind"] in RIGHTS])
+    shipped = plain(rbac_documents())
+    del shipped["Namespace", "", "tenure"]  # Helm makes the release's.
+    assert own == shipped
+
+
+def test_rights_follow_the_release_into_its_namespace() -> None:
+    documents = rendered(ALL, namespace="nodes-of-prod")
+    for binding in (one for one in documents if one["kind"].endswith("Binding")):
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "node-worker", "namespace": "nodes-of-prod"}]
+    names = {(one["kind"], one["metadata"]["name"]) for one in documents if one["kind"] in ("ClusterRole", "Role")}
+    assert {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in documents if "roleRef" in one} <= names
+    (pause,) = [one for one in documents if one["kind"] == "Role" and one["metadata"]["name"] == "nodes-pause"]
+    assert pause["metadata"]["namespace"] == "nodes-of-prod"
+    assert pause["rules"][0]["resourceNames"] == ["nodes-of-prod"]
+
+
+def test_the_kinds_are_those_of_deploy_crds_and_are_kept() -> None:
+    shipped = [yaml.safe_load(file.read_text()) for file in sorted((ROOT / "deploy" / "crds").glob("*.yaml"))]
+    found = {one["metadata"]["name"]: one for one in kinds()}
+    assert set(found) == {one["metadata"]["name"] for one in shipped}
+    for one in shipped:
+        chart = found[one["metadata"]["name"]]
+        assert chart["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+        assert chart == one
+
+
+def test_the_charts_version_is_the_programs() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    for chart in (CHART, CRD_CHART):
+        meta = yaml.safe_load((chart / "Chart.yaml").read_text())
+        assert (meta["version"], meta["appVersion"]) == (version, version)
+
+
+@pytest.mark.parametrize("values", [LEAST, ALL], ids=lambda path: path.stem)
+def test_no_worker_stands_on_a_node_that_it_manages(values: Path) -> None:
+    """Terms are alternatives: each has to say it."""
+    affinity = pod_of(rendered(values))["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms and all(UNMANAGED in term["matchExpressions"] for term in terms)
+    assert len(terms) == (2 if values == ALL else 1)
+
+
+def test_replicas_are_spread_and_one_may_be_away() -> None:
+    documents = rendered()
+    deployment, budget = only(documents, "Deployment"), only(documents, "PodDisruptionBudget")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["replicas"] == 2
+    assert budget["spec"]["maxUnavailable"] == 1
+    spread = pod_of(documents)["topologySpreadConstraints"]
+    assert {one["topologyKey"] for one in spread} == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
+    selectors = [one["labelSelector"] for one in spread]
+    selectors += [budget["spec"]["selector"], deployment["spec"]["selector"]]
+    assert all(one["matchLabels"].items() <= labels.items() for one in selectors)
+
+
+def test_a_pod_has_time_to_end_what_is_under_way() -> None:
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
+    least = schema["properties"]["terminationGracePeriodSeconds"]["minimum"]
+    assert pod_of(rendered())["terminationGracePeriodSeconds"] > least > TOGETHER * GRACE.total_seconds()
+
+
+@pytest.mark.parametrize("values", [LEAST, ALL], ids=lambda path: path.stem)
+async def test_probes_ask_what_the_worker_answers(values: Path) -> None:
+    documents = rendered(values)
+    (container,) = pod_of(documents)["containers"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    settings = load_with(environment_of(documents))
+    assert ports == {"http-metrics": settings.metrics_port, "http-health": settings.health_probe_port}
+    port = Ports().take()
+    health = Health(port, lambda: "")
+    await health.start()
+    try:
+        for probe in ("livenessProbe", "readinessProbe"):
+            asked = container[probe]["httpGet"]
+            assert asked["port"] == "http-health"
+            url = f"http://127.0.0.1:{port}{asked['path']}"
+            answer = await to_thread(urllib.request.urlopen, url)
+            assert answer.status == 200
+    finally:
+        await health.close()
+
+
+def load_with(variables: dict[str, str]) -> Settings:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in Settings.model_fields:
+            patch.delenv(name.upper(), raising=False)
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        return load()
+
+
+def test_values_reach_the_worker_as_settings() -> None:
+    settings = load_with(environment_of(rendered(ALL)))
+    assert settings.feature_gates["NodeRepair"] and not settings.feature_gates["ReservedCapacity"]
+    assert settings.kube_client_burst == 2_000_000
+    assert settings.node_cost == 0.01
+    assert settings.batch_idle_duration.total_seconds() == 0
+    assert settings.drain_timeout.total_seconds() == 5400
+    assert settings.temporal_tls
+
+
+def test_every_setting_can_be_given_as_a_value(tmp_path: Path) -> None:
+    """Its default may be written out, and then nothing changes."""
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["settings"]
+    names = {name.upper() for name in Settings.model_fields} - NOT_VALUES
+    assert set(schema["properties"]) == names
+    defaults = {name: one["default"] for name, one in schema["properties"].items() if "default" in one}
+    defaults |= {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
+    more = tmp_path / "defaults.yaml"
+    more.write_text(yaml.safe_dump({"settings": defaults}))
+    variables = environment_of(rendered(LEAST, "--values", str(more)))
+    assert set(variables) - NOT_VALUES == names
+    assert load_with(variables) == load_with(environment_of(rendered(LEAST)))
+
+
+def test_secrets_are_named_and_never_written() -> None:
+    cloud, mutual = rendered(CLOUD), rendered(ALL)
+    (container,) = pod_of(cloud)["containers"]
+    (key,) = [one["secret"] for one in pod_of(cloud)["volumes"] if one["name"] == "temporal-key"]
+    (mount,) = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "temporal-key"]
+    assert (key["secretName"], [one["key"] for one in key["items"]]) == ("temporal-cloud", ["token"])
+    assert environment_of(cloud)["TEMPORAL_API_KEY_PATH"] == f"{mount}/{key['items'][0]['path']}"
+    paths = {name: value for name, value in environment_of(mutual).items() if name.endswith("_PATH")}
+    (volume,) = [one["secret"] for one in pod_of(mutual)["volumes"] if "secret" in one]
+    (container,) = pod_of(mutual)["containers"]
+    (mount,) = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "temporal"]
+    assert set(paths.values()) == {f"{mount}/{item['path']}" for item in volume["items"]}
+    assert len(paths) == 3 and volume["secretName"] == "tenure-temporal"
+    assert not [one for one in cloud + mutual if one["kind"] == "Secret"]
+
+
+DIGEST = "sha256:0123456789abcdef" + 48 * "0"
+
+
+@pytest.mark.parametrize(
+    ("flag", "build"),
+    [("image.tag=v7", "v7"), (f"image.digest={DIGEST}", "0123456789ab"), ("workerVersioning=false", None)],
+)
+def test_a_build_is_known_by_its_image(flag: str, build: str | None) -> None:
+    documents = rendered(LEAST, "--set", flag)
+    assert environment_of(documents).get("TEMPORAL_WORKER_BUILD_ID") == build
+
+
+def test_the_worker_may_call_the_ports_that_its_settings_name() -> None:
+    egress = only(rendered(ALL), "NetworkPolicy")["spec"]["egress"]
+    ports = {port["port"] for rule in egress for port in rule["ports"]}
+    assert ports == {53, 443, 3128, 9090, 80, 8443}
+    assert 7233 in {
+        port["port"] for rule in only(rendered(), "NetworkPolicy")["spec"]["egress"] for port in rule["ports"]
+    }
+
+
+def test_alerts_are_those_of_deploy_alerts() -> None:
+    shipped = [
+        group
+        for file in sorted((ROOT / "deploy" / "alerts").glob("*.yaml"))
+        for group in yaml.safe_load(file.read_text())["groups"]
+    ]
+    assert only(rendered(ALL), "PrometheusRule")["spec"]["groups"] == shipped
+    monitor, service = only(rendered(ALL), "ServiceMonitor"), only(rendered(ALL), "Service")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    assert not [one for one in rendered() if one["apiVersion"].startswith("monitoring")]
+
+
+def test_dashboards_are_those_of_deploy_dashboards() -> None:
+    shipped = {one.name: one.read_text().rstrip() for one in (ROOT / "deploy" / "dashboards").glob("*.json")}
+    maps = [one for one in rendered(ALL) if one["kind"] == "ConfigMap"]
+    assert {name: text.rstrip() for one in maps for name, text in one["data"].items()} == shipped
+    assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in maps)
+    assert not [one for one in rendered() if one["kind"] == "ConfigMap"]
+
+
+REFUSED = [
+    (["--set", "settings.CLUSTER_NAME=null"], "'/settings': missing property 'CLUSTER_NAME'"),
+    (["--set", "settings.CLUSTER_NAME=a/b"], "/settings/CLUSTER_NAME': 'a/b' does not match pattern"),
+    (["--set", "settings.TEMPORAL_ADDRESS=temporal"], "/settings/TEMPORAL_ADDRESS': 'temporal' does not match pattern"),
+    (["--set", "settings.DRAIN_TIMOUT=1h"], "'/settings': additional properties 'DRAIN_TIMOUT' not allowed"),
+    (["--set", "settings.DRAIN_TIMEOUT=10 min"], "/settings/DRAIN_TIMEOUT': '10 min' does not match pattern"),
+    (["--set", "settings.LOG_LEVEL=loud"], "/settings/LOG_LEVEL': value must be one of 'debug', 'info', 'error'"),
+    (["--set", "settings.RESERVED_ENIS=-1"], "/settings/RESERVED_ENIS': minimum: got -1, want 0"),
+    (["--set", "settings.VM_MEMORY_OVERHEAD_PERCENT=1"], "exclusiveMaximum: got 1, want 1"),
+    (["--set-string", "settings.ISOLATED_VPC=yes"], "/settings/ISOLATED_VPC': got string, want boolean"),
+    (["--set", "settings.METRICS_PORT=0"], "/settings/METRICS_PORT': minimum: got 0, want 1"),
+    (["--set", "settings.FEATURE_GATES.NodeRepare=true"], "additional properties 'NodeRepare' not allowed"),
+    (["--set", "settings.TEMPORAL_API_KEY=secret"], "additional properties 'TEMPORAL_API_KEY' not allowed"),
+    (["--set", "image.repository="], "'/image/repository': minLength: got 0, want 1"),
+    (["--set", "image.digest=latest"], "'/image/digest': 'latest' does not match pattern"),
+    (["--set", "serviceAccount.roleArn=tenure"], "'/serviceAccount/roleArn': 'tenure' does not match pattern"),
+    (["--set", "terminationGracePeriodSeconds=10"], "'/terminationGracePeriodSeconds': minimum: got 10, want 70"),
+    (["--set", "podDisruptionBudget.maxUnavailable=0"], "'/podDisruptionBudget/maxUnavailable'"),
+    (["--set", "replica=3"], "additional properties 'replica' not allowed"),
+]
+
+
+@pytest.mark.parametrize(("flags", "said"), REFUSED, ids=[flags[1] for flags, _ in REFUSED])
+def test_a_wrong_value_is_refused_by_name(flags: list[str], said: str) -> None:
+    assert said in refusal(*flags)
+
+
+NAMED = sorted(set(re.findall(r"`((?:temporal|metrics|networkPolicy)\.[a-zA-Z.]+)`", INSTALL)))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_page_on_installing_names_values_that_there_are(name: str) -> None:
+    found = yaml.safe_load((CHART / "values.yaml").read_text())
+    for part in name.split("."):
+        assert part in found, name
+        found = found[part]
+
+
+def test_the_page_on_installing_has_values_that_the_chart_takes(tmp_path: Path) -> None:
+    (block,) = [one for one in re.findall(r"(?:^    .*\n)+", INSTALL, flags=re.M) if "settings:" in one]
+    values = tmp_path / "values.yaml"
+    values.write_text(textwrap.dedent(block))
+    assert environment_of(rendered(values))["CLUSTER_NAME"] == "prod"
+
+
+def test_the_page_on_removing_names_every_kind() -> None:
+    assert {one["metadata"]["name"] for one in kinds()} <= set(re.findall(r"[a-z0-9]+(?:\.[a-z0-9-]+)+", INSTALL))

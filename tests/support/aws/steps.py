@@ -1,0 +1,60 @@
+"""Steps that the tests against the stand-in share: resolve, prepare, group, and try again as an activity would."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import boto3
+
+from aws.adapters import AwsAdapters
+from model import labels
+from model.faults import Throttled, TryLater
+from model.kinds import EC2NodeClass, NodeClaim
+from model.launches import LaunchGroup, LaunchPrepared, LaunchRequest, Member
+from tests.support.aws.builders import claim, node_class
+
+T = TypeVar("T")
+WANTED = claim(
+    (labels.CAPACITY_TYPE, "In", "on-demand"),
+    (labels.ARCH, "In", "amd64"),
+    ("karpenter.k8s.aws/instance-cpu", "Lt", "9"),
+    requests={"cpu": "7", "memory": "7Gi", "pods": "9"},
+)
+
+
+async def resolved(cloud: AwsAdapters, wanted: EC2NodeClass | None = None) -> EC2NodeClass:
+    """A class with its status written, as the API server would hold it."""
+    one = wanted or node_class()
+    found = await cloud.resolver.resolve(one)
+    if found.unanswered:
+        raise TryLater("; ".join(found.unanswered))
+    assert {condition.status for condition in found.conditions} == {"True"}, found.conditions
+    return EC2NodeClass.from_object({**one.to_object(), "status": found.status})
+
+
+async def prepared(cloud: AwsAdapters, one: EC2NodeClass, wanted: NodeClaim = WANTED) -> LaunchRequest:
+    found = await cloud.fleet.prepare(wanted, one, now=datetime.now(UTC))
+    assert isinstance(found, LaunchPrepared), found
+    return found.request
+
+
+def group_of(request: LaunchRequest, members: int = 1, attempt: int = 1) -> LaunchGroup:
+    people = tuple(Member(name=f"general-{n}", uid=f"uid-{n}") for n in range(members))
+    return LaunchGroup(group_id="plan-1", attempt=attempt, members=people, request=request)
+
+
+async def again(step: Callable[[], Awaitable[T]]) -> T:
+    """As a retried activity would."""
+    for _ in range(50):
+        try:
+            return await step()
+        except (TryLater, Throttled):
+            continue
+    raise AssertionError("fifty tries were not enough")
+
+
+def outsider(endpoint: str, service: Any = "ec2") -> Any:
+    """EC2, or another service, for somebody whom no policy holds back."""
+    return boto3.client(
+        service, region_name="us-west-2", endpoint_url=endpoint, aws_access_key_id="any", aws_secret_access_key="any"
+    )

@@ -1,0 +1,69 @@
+"""Prints the launch template names of fixed classes: run in processes of their own by the golden test."""
+
+import sys
+from typing import Any
+
+from aws.families import family_of
+from aws.launch_template_data import launch_template
+from aws.tags import node_tags
+from aws.user_data import render
+from aws.user_data.bootstrap import bootstrap_of
+from model import labels
+from model.kinds import EC2NodeClass
+from tests.support.aws.builders import CLUSTER, SETTINGS, claim, node_class, resolved_status
+
+TAGS = {"team": "a", "cost-center": "b", "owner": "c"}
+KUBELET: dict[str, Any] = {
+    "maxPods": 42,
+    "systemReserved": {"cpu": "100m", "memory": "100Mi"},
+    "evictionHard": {"memory.available": "5%", "nodefs.available": "10%"},
+}
+CLASSES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "al2": {"amiSelectorTerms": [{"alias": "al2@latest"}]},
+    "bottlerocket": {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
+    "full": {
+        "tags": TAGS,
+        "kubelet": KUBELET,
+        "userData": "#!/bin/bash\necho hello\n",
+        "detailedMonitoring": True,
+        "associatePublicIPAddress": False,
+        "blockDeviceMappings": [
+            {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "100Gi", "volumeType": "gp3", "encrypted": True}}
+        ],
+        "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 2},
+    },
+}
+
+
+def turned(value: Any) -> Any:
+    """The same object, written in the opposite order wherever order means nothing."""
+    if isinstance(value, dict):
+        return {key: turned(one) for key, one in reversed(value.items())}
+    return value
+
+
+def name_of(one: EC2NodeClass, capacity_type: str) -> str:
+    family = family_of(one)
+    wanted = claim(("team", "In", "a"), (labels.ARCH, "In", "amd64"))
+    bootstrap = bootstrap_of(one, wanted, family, CLUSTER, capacity_type=capacity_type, max_pods=29)
+    return launch_template(
+        one,
+        family,
+        SETTINGS,
+        image_id="ami-standard-amd64",
+        user_data=render(family, bootstrap),
+        tags=node_tags(SETTINGS, one, "general"),
+        capacity_type=capacity_type,
+    ).name
+
+
+def main(order: str) -> None:
+    for title, spec in CLASSES.items():
+        written = turned(spec) if order == "turned" else spec
+        one = node_class(resolved_status(), **written)
+        print(title, name_of(one, "on-demand"), name_of(one, "spot"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

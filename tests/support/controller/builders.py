@@ -1,0 +1,136 @@
+"""Raw objects for the caches, and facts for pure decisions."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from controller.away import Away
+from controller.caches import Caches
+from kube.listwatch import Delta
+from model.facts import ClaimFact, NodeFact
+from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+Json = dict[str, Any]
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def stamp(seconds: float = 0) -> str:
+    return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def claim_fact(**more: Any) -> ClaimFact:
+    fields: dict[str, Any] = {
+        "name": "c1",
+        "uid": "uid-c1",
+        "created": at(-100),
+        "pool": "general",
+        "node_class": "default",
+        "provider_id": "aws:///us-west-2a/i-n1",
+        "requests": {"cpu": 1000},
+    }
+    return ClaimFact.model_validate({**fields, **more})
+
+
+def node_fact(**more: Any) -> NodeFact:
+    fields: dict[str, Any] = {
+        "name": "n1",
+        "uid": "uid-n1",
+        "provider_id": "aws:///us-west-2a/i-n1",
+        "allocatable": {"cpu": 2000},
+        "ready": True,
+        "ready_changed": at(-60),
+        "boot_id": "boot-1",
+    }
+    return NodeFact.model_validate({**fields, **more})
+
+
+# --- raw, as the list-watch delivers ---
+
+
+def claim(name: str, *, phase: str = "", pool: str = "general", deleting: bool = False, **metadata: Any) -> Json:
+    """`phase`: empty, or Launched, Registered or Initialized, each with what comes before."""
+    reached = ("Launched", "Registered", "Initialized")
+    raw = claim_json(name)
+    raw["metadata"] |= {
+        "uid": f"uid-{name}",
+        "creationTimestamp": stamp(-100),
+        "labels": {"karpenter.sh/nodepool": pool},
+        "finalizers": ["karpenter.sh/termination"],
+        **metadata,
+    }
+    if deleting:
+        raw["metadata"]["deletionTimestamp"] = stamp()
+    true = reached[: reached.index(phase) + 1] if phase else ()
+    raw["status"] = {
+        "conditions": [{"type": one, "status": "True", "lastTransitionTime": stamp(-50)} for one in true],
+        **({"providerID": f"aws:///us-west-2a/i-{name}", "capacity": {"cpu": "2"}} if true else {}),
+    }
+    return raw
+
+
+def node(name: str, *, of: str = "", ready: bool = True, taints: list[Json] | None = None, **metadata: Any) -> Json:
+    """`of` is the name of the NodeClaim."""
+    raw = node_json(name, provider_id=f"aws:///us-west-2a/i-{of}" if of else f"other:///{name}", taints=taints)
+    raw["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": stamp(-60), **metadata}
+    raw["status"] = {
+        "allocatable": {"cpu": "2", "memory": "4Gi"},
+        "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": stamp(-40)}],
+        "nodeInfo": {"bootID": f"boot-{name}"},
+    }
+    return raw
+
+
+def pod(name: str, *, on: str = "", owner: str = "ReplicaSet", phase: str = "", **more: Any) -> Json:
+    metadata = {
+        "uid": f"uid-{name}",
+        "creationTimestamp": stamp(-30),
+        "ownerReferences": [{"kind": owner, "uid": f"owner-{owner}", "controller": True}],
+        **more.pop("metadata", {}),
+    }
+    raw = pod_json(name, node=on, metadata=metadata, **more)
+    raw["status"] = {"phase": phase or ("Running" if on else "Pending")}
+    if not on:
+        raw["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    return raw
+
+
+def bound(raw: Json, after: float) -> Json:
+    """The pod, bound `after` seconds from the beginning."""
+    said = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(after)}
+    return {**raw, "status": {**raw["status"], "startTime": stamp(after + 2), "conditions": [said]}}
+
+
+def pool(name: str = "general", **spec: Any) -> Json:
+    raw = pool_json(name, **spec)
+    raw["metadata"] |= {"uid": f"uid-{name}", "generation": 1, "creationTimestamp": stamp(-1000)}
+    raw["status"] = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": stamp(-900)}]}
+    return raw
+
+
+def node_class(name: str = "default", *, generation: int = 1, deleting: bool = False) -> Json:
+    metadata = {"name": name, "uid": f"uid-{name}", "generation": generation, "creationTimestamp": stamp(-1000)}
+    if deleting:
+        metadata["deletionTimestamp"] = stamp()
+    return {"metadata": metadata, "spec": {"role": "r"}, "status": {}}
+
+
+class World:
+    """Caches that are told things, and a clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.caches = Caches(lambda: self.now)
+
+    def hear(self, kind: str, *objects: Json) -> None:
+        self.caches.hear(kind, [Delta(one) for one in objects])
+
+    def lose(self, kind: str, *objects: Json) -> None:
+        self.caches.hear(kind, [Delta(one, gone=True) for one in objects])
+
+
+def away(world: World, grace: float = 300) -> Away:
+    """The same grace for every NodePool, in seconds."""
+    return Away(world.caches, lambda pool: timedelta(seconds=grace))

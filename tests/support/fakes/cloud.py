@@ -1,0 +1,244 @@
+"""EC2 in memory: a fleet that honours its token, instances that are there or not."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from model import labels
+from model.catalogue import UnavailableOffering
+from model.faults import Fault
+from model.kinds import EC2NodeClass, NodeClaim, NodePool
+from model.launches import (
+    FleetAnswer,
+    FleetError,
+    FleetInstance,
+    LaunchGroup,
+    LaunchOverride,
+    LaunchPreparation,
+    LaunchPrepared,
+    LaunchRefused,
+    LaunchRequest,
+)
+from model.learnt import Learnt
+from model.outcomes import ConditionPatch, InstanceFacts, LaunchFacts, Resolved
+from tests.support.fakes.faulty import Faulty
+
+REQUEST = LaunchRequest(
+    node_class="default",
+    capacity_type="on-demand",
+    overrides=(
+        LaunchOverride(
+            launch_template="karpenter.k8s.aws/1",
+            instance_type="m5.large",
+            zone="us-west-2a",
+            subnet_id="subnet-1",
+            image_id="ami-1",
+            priority=0.096,
+        ),
+    ),
+    tags={},
+)
+
+
+@dataclass
+class FakeInstances(Faulty):
+    running: dict[str, InstanceFacts] = field(default_factory=dict)
+    terminated: list[str] = field(default_factory=list)
+    rebooted: list[str] = field(default_factory=list)
+    entered: list[str] = field(default_factory=list)
+    """States that instances were stopped or started into."""
+    lingers: int = 0
+    """For how many looks an instance is still listed as shutting down."""
+
+    async def get(self, instance_id: str) -> InstanceFacts | None:
+        if instance_id in self.terminated and self.lingers > 0:
+            self.lingers -= 1
+            return InstanceFacts(instance_id=instance_id, state="shutting-down")
+        return self.running.get(instance_id)
+
+    async def list_managed(self) -> Sequence[InstanceFacts]:
+        return list(self.running.values())
+
+    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+        found = [one for one in self.running.values() if one.tags.get(labels.TAG_NODECLAIM) == claim]
+        return [one for one in found if one.state in ("pending", "running")]
+
+    async def terminate(self, instance_id: str) -> bool:
+        if self.running.pop(instance_id, None) is None:
+            return False
+        self.terminated.append(instance_id)
+        return True
+
+    async def stop(self, instance_id: str) -> bool:
+        return self._enter(instance_id, "stopped")
+
+    async def start(self, instance_id: str) -> bool:
+        return self._enter(instance_id, "running")
+
+    def _enter(self, instance_id: str, state: str) -> bool:
+        """Faults are Faulty's, by the method's name."""
+        if instance_id not in self.running:
+            return False
+        self.running[instance_id] = self.running[instance_id].model_copy(update={"state": state})
+        self.entered.append(state)
+        return True
+
+    async def reboot(self, instance_id: str) -> bool:
+        if instance_id not in self.running:
+            return False
+        self.rebooted.append(instance_id)
+        return True
+
+
+@dataclass
+class FakeReservations(Faulty):
+    enabled: bool = True
+    ends: dict[str, datetime] = field(default_factory=dict)
+
+    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+        return {one: at for one, at in self.ends.items() if one in reservation_ids}
+
+
+@dataclass
+class FakeFleet(Faulty):
+    instances: FakeInstances
+    capacity: int = 1000
+    """Instances that can still be had."""
+    types: tuple[str, ...] = ("m5.large",)
+    capacity_type: str = REQUEST.capacity_type
+    room: dict[str, int] = field(default_factory=dict)
+    """How many of a type can be had at once, where that is bounded."""
+    told: list[list[str]] = field(default_factory=list)
+    """The types that each request had to leave out."""
+    made: int = 0
+    """Instances so far: EC2 gives no id twice, whatever became of the instance."""
+    spare: int = 0
+    """Instances that it gives beyond what was asked for."""
+    refusal: LaunchRefused | None = None
+    error: FleetError | None = None
+    """Answered in place of instances, once, for each token that is new."""
+    lost: list[Fault] = field(default_factory=list)
+    """Raised one after the other, *after* the fleet was made: the answer is lost."""
+    gate: asyncio.Event | None = None
+    """Where set, calls wait for it."""
+    answers: dict[str, FleetAnswer] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    learnt: Learnt = field(default_factory=Learnt)
+    """What the last launch was prepared with."""
+
+    def refuse_once(self) -> None:
+        """The next fleet fails for a reason that may pass."""
+        self.error = FleetError(code="InternalError", message="try again")
+
+    async def prepare(
+        self,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        *,
+        learnt: Learnt,
+        now: datetime,
+        unavailable: Sequence[UnavailableOffering] = (),
+        again: bool = False,
+    ) -> LaunchPreparation:
+        """One type at a time: the first that is not known to be refused."""
+        self.learnt = learnt
+        self.told.append([mark.instance_type for mark in unavailable])
+        zone, market = REQUEST.overrides[0].zone, self.capacity_type
+        left = [one for one in self.types if not any(mark.covers(one, zone, market) for mark in unavailable)]
+        if self.refusal or not left:
+            return self.refusal or LaunchRefused(reason="InsufficientCapacity", message="nothing is left")
+        override = REQUEST.overrides[0].model_copy(update={"instance_type": left[0]})
+        return LaunchPrepared(
+            request=REQUEST.model_copy(update={"overrides": (override,), "capacity_type": self.capacity_type})
+        )
+
+    async def create(self, group: LaunchGroup) -> FleetAnswer:
+        token = group.token()
+        self.calls.append(token)
+        if self.gate is not None:
+            await self.gate.wait()
+        if token not in self.answers:
+            wanted = len(group.members) + self.spare
+            self.answers[token] = self._launch(wanted, group.request.overrides[0].instance_type)
+        if self.lost:
+            raise self.lost.pop(0)
+        return self.answers[token]
+
+    async def find(self, group: LaunchGroup) -> FleetAnswer:
+        return FleetAnswer(instances=self.answers.get(group.token(), FleetAnswer()).instances)
+
+    def _launch(self, wanted: int, type_: str) -> FleetAnswer:
+        if self.error is not None:
+            answer, self.error = FleetAnswer(errors=(self.error,)), None
+            return answer
+        got = min(wanted, self.capacity, self.room.get(type_, wanted))
+        self.capacity -= got
+        start = max(self.made, len(self.instances.running) + len(self.instances.terminated))
+        self.made = start + got
+        made = [
+            FleetInstance(
+                instance_id=f"i-{start + number:04d}",
+                instance_type=type_,
+                zone="us-west-2a",
+                subnet_id="subnet-1",
+                image_id="ami-1",
+                capacity_type="on-demand",
+            )
+            for number in range(got)
+        ]
+        for one in made:
+            self.instances.running[one.instance_id] = InstanceFacts(instance_id=one.instance_id, state="running")
+        missing = FleetError(
+            code="InsufficientInstanceCapacity",
+            message="no capacity",
+            instance_type=type_,
+            zone="us-west-2a",
+            capacity_type="on-demand",
+            insufficient=True,
+        )
+        return FleetAnswer(instances=tuple(made), errors=(missing,) if got < wanted else ())
+
+    async def describe(
+        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt
+    ) -> Sequence[LaunchFacts]:
+        return [
+            LaunchFacts(
+                provider_id=f"aws:///{one.zone}/{one.instance_id}",
+                image_id=one.image_id,
+                labels={"node.kubernetes.io/instance-type": one.instance_type},
+                capacity={"cpu": 2000},
+                allocatable={"cpu": 1930},
+            )
+            for one in answer.instances
+        ]
+
+
+@dataclass
+class FakeResolver(Faulty):
+    conditions: tuple[ConditionPatch, ...] = (ConditionPatch(type="AMIsReady", status="True"),)
+    unanswered: tuple[str, ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()
+    again_in: timedelta | None = None
+    resolved: int = 0
+    pools: list[str] = field(default_factory=list)
+    """That it was told of when it was last asked."""
+    cleaned: list[str] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    """Where set, resolving waits for it."""
+
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+        self.resolved += 1
+        self.pools = [pool.metadata.name for pool in pools]
+        if self.gate is not None:
+            await self.gate.wait()
+        return Resolved(
+            status={"amis": []},
+            conditions=self.conditions,
+            unanswered=self.unanswered,
+            warnings=self.warnings,
+            again_in=self.again_in,
+        )
+
+    async def clean_up(self, node_class: EC2NodeClass) -> None:
+        self.cleaned.append(node_class.metadata.name)

@@ -1,0 +1,425 @@
+"""NodeClaims, Nodes, pods and events in memory, with the API server's rules that matter: finalizers and UIDs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from model import labels
+from model.kinds import EC2NodeClass, NodeClaim, NodePool
+from model.outcomes import ConditionPatch, DrainPod, Eviction, NodeState
+from tests.support.fakes.faulty import Faulty
+
+BORN = datetime(2026, 1, 1, tzinfo=UTC)
+NODE_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+TEMPLATE = {"spec": {"nodeClassRef": NODE_CLASS}}
+
+
+def matches(have: Mapping[str, str], want: Mapping[str, str] | None) -> bool:
+    return all(have.get(key) == value for key, value in (want or {}).items())
+
+
+def relabelled(held: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Labels with some set, and those that are None taken off."""
+    return {key: value for key, value in {**held, **changes}.items() if value is not None}
+
+
+@dataclass
+class FakeAnnotated(Faulty):
+    """As `activities.pauses.Annotated` has it."""
+
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        found = self._annotations(name)
+        if found is None or uid not in ("", found[0]):
+            return ""
+        if matches(found[1], only):
+            self._write(name, relabelled(found[1], annotations))
+        return found[0]
+
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        """With the UID; None of what is not there."""
+        raise NotImplementedError
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class FakeClaims(FakeAnnotated):
+    found: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, name: str, *, uid: str = "", born: datetime = BORN, **spec: Any) -> NodeClaim:
+        self.found[name] = {
+            "metadata": {
+                "name": name,
+                "uid": uid or f"uid-{name}",
+                "creationTimestamp": born.isoformat(),
+                "labels": spec.pop("labels", {labels.NODEPOOL: "default"}),
+                "annotations": spec.pop("annotations", {}),
+                "finalizers": [],
+            },
+            "spec": {"nodeClassRef": NODE_CLASS, **spec},
+            "status": {"conditions": []},
+        }
+        return self._read(name)
+
+    def _read(self, name: str) -> NodeClaim:
+        return NodeClaim.model_validate(self.found[name])
+
+    def _mine(self, name: str, uid: str) -> dict[str, Any] | None:
+        claim = self.found.get(name)
+        return claim if claim and claim["metadata"]["uid"] == uid else None
+
+    async def get(self, name: str) -> NodeClaim | None:
+        return self._read(name) if name in self.found else None
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]:
+        return [self._read(one) for one, got in self.found.items() if matches(got["metadata"]["labels"], labels)]
+
+    async def create(self, claim: NodeClaim) -> NodeClaim:
+        """As the API server completes an object; one that is there already stays as it is."""
+        name, made = claim.metadata.name, claim.to_object()
+        made["metadata"] = {"uid": f"uid-{name}", "creationTimestamp": BORN.isoformat(), **made["metadata"]}
+        self.found.setdefault(name, {"status": {"conditions": []}, **made})
+        return self._read(name)
+
+    async def ensure_finalizer(self, name: str, uid: str) -> bool:
+        claim = self._mine(name, uid)
+        if claim is not None:
+            claim["metadata"]["finalizers"] = [labels.TERMINATION_FINALIZER]
+        return claim is not None
+
+    async def patch(
+        self,
+        name: str,
+        uid: str,
+        *,
+        default_labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        now: datetime,
+    ) -> NodeClaim | None:
+        claim = self._mine(name, uid)
+        if claim is None:
+            return None
+        claim["metadata"]["labels"] = {**(default_labels or {}), **claim["metadata"]["labels"]}
+        claim["metadata"]["annotations"].update(annotations or {})
+        claim["status"].update(status or {})
+        for one in conditions:
+            kept = [old for old in claim["status"]["conditions"] if old["type"] != one.type]
+            written = {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            claim["status"]["conditions"] = [*kept, *([written] if one.status else [])]
+        return self._read(name)
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        claim = self._mine(name, uid)
+        if claim is not None:
+            claim["metadata"]["labels"] = relabelled(claim["metadata"]["labels"], labels)
+        return claim is not None
+
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        meta = self.found[name]["metadata"] if name in self.found else None
+        return (meta["uid"], meta["annotations"]) if meta else None
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        self.found[name]["metadata"]["annotations"] = annotations
+
+    async def delete(self, name: str, uid: str) -> bool:
+        claim = self._mine(name, uid)
+        if claim is None:
+            return False
+        claim["metadata"].setdefault("deletionTimestamp", BORN.isoformat())
+        if not claim["metadata"]["finalizers"]:
+            del self.found[name]
+        return True
+
+    async def release(self, name: str, uid: str) -> bool:
+        claim = self._mine(name, uid)
+        if claim is None:
+            return False
+        claim["metadata"]["finalizers"] = []
+        if "deletionTimestamp" in claim["metadata"]:
+            del self.found[name]
+        return True
+
+    def give(self, name: str, *, provider_id: str = "", deleting: bool = False, **conditions: str) -> None:
+        """Put an instance, a deletion or conditions on a NodeClaim, as if its life had come so far."""
+        claim = self.found[name]
+        if provider_id:
+            claim["status"]["providerID"] = provider_id
+        if deleting:
+            claim["metadata"]["deletionTimestamp"] = datetime.now(UTC).isoformat()
+        claim["status"]["conditions"] += [
+            {"type": kind, "status": status, "reason": ""} for kind, status in conditions.items()
+        ]
+
+    def message(self, name: str, kind: str) -> str:
+        """Of a condition; empty where there is none."""
+        conditions = self.found[name]["status"]["conditions"]
+        return next((one.get("message", "") for one in conditions if one["type"] == kind), "")
+
+    def condition(self, name: str, kind: str) -> str:
+        conditions = self.found[name]["status"]["conditions"]
+        return next((f"{one['status']} {one['reason']}".strip() for one in conditions if one["type"] == kind), "")
+
+
+@dataclass
+class FakeNodes(FakeAnnotated):
+    found: dict[str, NodeState] = field(default_factory=dict)
+
+    def join(self, name: str, provider_id: str, **fields: Any) -> NodeState:
+        self.found[name] = NodeState(
+            name=name,
+            uid=f"uid-{name}",
+            provider_id=provider_id,
+            taints=((labels.UNREGISTERED_TAINT_KEY, "", labels.NO_EXECUTE),),
+            **{"ready": True, "boot_id": "boot-1", "allocatable": {"cpu": 4000}, **fields},
+        )
+        return self.found[name]
+
+    def change(self, name: str, **fields: Any) -> NodeState | None:
+        if name in self.found:
+            self.found[name] = self.found[name].model_copy(update=fields)
+        return self.found.get(name)
+
+    async def get(self, name: str) -> NodeState | None:
+        return self.found.get(name)
+
+    async def find(self, provider_id: str) -> Sequence[NodeState]:
+        return [node for node in self.found.values() if node.provider_id == provider_id]
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]:
+        return [node for node in self.found.values() if matches(node.labels, labels)]
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        node = self.found.get(name)
+        if node is None or node.uid != uid:
+            return False
+        self.found[name] = node.model_copy(update={"labels": relabelled(node.labels, labels)})
+        return True
+
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        node = self.found.get(name)
+        return (node.uid, node.annotations) if node else None
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        self.change(name, annotations=annotations)
+
+    async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
+        node = self.found.get(name)
+        if node is None:
+            return None
+        taints = tuple(one for one in node.taints if one[0] != labels.UNREGISTERED_TAINT_KEY)
+        shown = {**node.labels, **claim.metadata.labels, labels.REGISTERED: "true"}
+        return self.change(name, taints=taints, labels=shown, finalizers=(labels.TERMINATION_FINALIZER,))
+
+    async def mark_initialized(self, name: str) -> bool:
+        node = self.found.get(name)
+        return node is not None and bool(self.change(name, labels={**node.labels, labels.INITIALIZED: "true"}))
+
+    async def mark_disrupted(self, name: str) -> NodeState | None:
+        node = self.found.get(name)
+        if node is None:
+            return None
+        others = tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY)
+        return self.change(name, taints=(*others, (labels.DISRUPTED_TAINT_KEY, "", labels.NO_SCHEDULE)))
+
+    async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
+        node = self.found.get(name)
+        return node is not None and node.uid == uid and await self.mark_disrupted(name) is not None
+
+    async def unmark_disrupted(self, name: str) -> bool:
+        node = self.found.get(name)
+        if node is None:
+            return False
+        self.change(name, taints=tuple(one for one in node.taints if one[0] != labels.DISRUPTED_TAINT_KEY))
+        return True
+
+    async def delete(self, name: str) -> bool:
+        return self.change(name, deleting=True) is not None
+
+    async def release(self, name: str) -> bool:
+        return self.found.pop(name, None) is not None
+
+
+@dataclass
+class FakePods(Faulty):
+    by_node: dict[str, list[DrainPod]] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
+    """Pod name to the PodDisruptionBudget that refuses its eviction."""
+    evicted: list[str] = field(default_factory=list)
+    forced: list[tuple[str, int]] = field(default_factory=list)
+    """Pods deleted whatever held them, and the grace in seconds that each was given."""
+    volumes: list[str] = field(default_factory=list)
+
+    def place(self, node: str, name: str, **fields: Any) -> None:
+        pod = DrainPod(
+            uid=f"uid-{name}",
+            namespace="default",
+            name=name,
+            **{"waits": True, "evictable": True, "group": 0, "reschedulable": True, **fields},
+        )
+        self.by_node.setdefault(node, []).append(pod)
+
+    async def on_node(self, node_name: str, *, now: datetime) -> Sequence[DrainPod]:
+        return list(self.by_node.get(node_name, ()))
+
+    async def evict(self, pod: DrainPod) -> Eviction:
+        name = f"{pod.namespace}/{pod.name}"
+        if pod.name in self.blocked:
+            return Eviction(pod=name, accepted=False, blocked_by=self.blocked[pod.name])
+        self.evicted.append(pod.name)
+        self._remove(pod)
+        return Eviction(pod=name, accepted=True)
+
+    async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool:
+        self.forced.append((pod.name, grace_seconds))
+        self._remove(pod)
+        return True
+
+    async def attached_volumes(self, node_name: str) -> Sequence[str]:
+        return tuple(self.volumes)
+
+    def _remove(self, pod: DrainPod) -> None:
+        for pods in self.by_node.values():
+            pods[:] = [one for one in pods if one.uid != pod.uid]
+
+
+@dataclass
+class FakeEvents:
+    said: list[tuple[str, str, str]] = field(default_factory=list)
+
+    async def publish(
+        self,
+        *,
+        kind: str,
+        name: str,
+        uid: str,
+        reason: str,
+        message: str,
+        warning: bool = False,
+        namespace: str = "",
+    ) -> None:
+        self.said.append((name, reason, message))
+
+    def reasons(self, name: str) -> list[str]:
+        return [reason for one, reason, _ in self.said if one == name]
+
+
+@dataclass
+class FakePools(FakeAnnotated):
+    found: dict[str, NodePool] = field(default_factory=dict)
+    statuses: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    def add(self, name: str, **spec: Any) -> None:
+        self.found[name] = NodePool.model_validate(
+            {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"template": TEMPLATE, **spec}}
+        )
+
+    def mark(self, name: str, annotations: Mapping[str, str]) -> None:
+        """With these annotations and no others."""
+        self._write(name, dict(annotations))
+
+    async def get(self, name: str) -> NodePool | None:
+        return self.found.get(name)
+
+    async def list(self) -> Sequence[NodePool]:
+        return list(self.found.values())
+
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        pool = self.found.get(name)
+        return (pool.metadata.uid, pool.metadata.annotations) if pool else None
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        pool = self.found[name]
+        metadata = pool.metadata.model_copy(update={"annotations": annotations})
+        self.found[name] = pool.model_copy(update={"metadata": metadata})
+
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        annotations: Mapping[str, str] | None = None,
+        now: datetime,
+    ) -> bool:
+        shown = {one.type: f"{one.status} {one.reason}".strip() for one in conditions}
+        self.statuses[name] = {**(status or {}), **shown}
+        if name in self.found and annotations:
+            raw = self.found[name].to_object()
+            held = raw["metadata"].get("annotations") or {}
+            raw["metadata"] = {**raw["metadata"], "annotations": {**held, **annotations}}
+            self.found[name] = NodePool.model_validate(raw)
+        return name in self.found
+
+
+@dataclass
+class FakeNodeClasses(Faulty):
+    found: dict[str, EC2NodeClass] = field(default_factory=dict)
+    statuses: dict[str, dict[str, object]] = field(default_factory=dict)
+    finalizers: set[str] = field(default_factory=set)
+
+    def add(self, name: str, *, ready: str = "True", deleting: bool = False, **others: str) -> None:
+        """`others`: conditions, as "status reason"."""
+        meta: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "generation": 1}
+        if deleting:
+            meta["deletionTimestamp"] = BORN.isoformat()
+        conditions = [{"type": "Ready", "status": ready, "reason": "Ready"}] if ready else []
+        split = {kind: told.partition(" ") for kind, told in others.items()}
+        conditions += [{"type": kind, "status": told[0], "reason": told[2]} for kind, told in split.items()]
+        self.found[name] = EC2NodeClass.model_validate(
+            {"metadata": meta, "spec": {}, "status": {"conditions": conditions}}
+        )
+
+    async def get(self, name: str) -> EC2NodeClass | None:
+        return self.found.get(name)
+
+    async def list(self) -> Sequence[EC2NodeClass]:
+        return list(self.found.values())
+
+    async def ensure_finalizer(self, name: str) -> bool:
+        self.finalizers.add(name)
+        return name in self.found
+
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        annotations: Mapping[str, str] | None = None,
+        now: datetime,
+    ) -> bool:
+        self.statuses[name] = {**(status or {}), **{one.type: one.status for one in conditions}}
+        if name in self.found and annotations:
+            raw = self.found[name].to_object()
+            held = raw["metadata"].get("annotations") or {}
+            raw["metadata"] = {**raw["metadata"], "annotations": {**held, **annotations}}
+            self.found[name] = EC2NodeClass.model_validate(raw)
+        return name in self.found
+
+    async def release(self, name: str) -> bool:
+        self.finalizers.discard(name)
+        return self.found.pop(name, None) is not None
+
+
+@dataclass
+class FakeNamespaces(FakeAnnotated):
+    """Annotations by namespace; there is the worker's own."""
+
+    found: dict[str, dict[str, str]] = field(default_factory=lambda: {"tenure": {}})
+
+    def _annotations(self, name: str) -> tuple[str, Mapping[str, str]] | None:
+        return (f"uid-{name}", self.found[name]) if name in self.found else None
+
+    def _write(self, name: str, annotations: dict[str, str]) -> None:
+        self.found[name] = annotations

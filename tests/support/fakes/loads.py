@@ -1,0 +1,24 @@
+"""What nodes carry, by the pods that `FakePods` has on them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from model.replicas import MovedPod, NodeLoad
+from tests.support.fakes.faulty import Faulty
+from tests.support.fakes.kubernetes import FakePods
+
+
+@dataclass
+class FakeLoads(Faulty):
+    pods: FakePods
+    weights: dict[str, MovedPod] = field(default_factory=dict)
+    """By pod name, what its eviction costs; the others cost what is usual."""
+
+    async def on_nodes(self, names: Collection[str], *, now: datetime) -> Mapping[str, NodeLoad]:
+        return {name: self._on(name) for name in names}
+
+    def _on(self, node: str) -> NodeLoad:
+        pods = self.pods.by_node.get(node, [])
+        moved = tuple(self.weights.get(pod.name, MovedPod()) for pod in pods if pod.reschedulable)
+        return NodeLoad(moved=moved, protected=any(pod.protected for pod in pods))

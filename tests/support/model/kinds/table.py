@@ -1,0 +1,111 @@
+"""Rows of the accept/reject tables: a patch to a minimal object, and whether the API server takes it."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Final
+
+Object = dict[str, Any]
+
+
+class _Absent:
+    """Its text is the same in every process: xdist compares the IDs of tests."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Final = _Absent()
+
+NODEPOOL: Final[Object] = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodePool",
+    "metadata": {"name": "table"},
+    "spec": {
+        "template": {
+            "spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [],
+            }
+        }
+    },
+}
+NODECLAIM: Final[Object] = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodeClaim",
+    "metadata": {"name": "table"},
+    "spec": deepcopy(NODEPOOL["spec"]["template"]["spec"]),
+}
+NODECLASS: Final[Object] = {
+    "apiVersion": "karpenter.k8s.aws/v1",
+    "kind": "EC2NodeClass",
+    "metadata": {"name": "table"},
+    "spec": {
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "subnetSelectorTerms": [{"tags": {"discovery": "here"}}],
+        "securityGroupSelectorTerms": [{"tags": {"discovery": "here"}}],
+        "role": "nodes",
+    },
+}
+NODEOVERLAY: Final[Object] = {
+    "apiVersion": "karpenter.sh/v1alpha1",
+    "kind": "NodeOverlay",
+    "metadata": {"name": "table"},
+    "spec": {"requirements": []},
+}
+LIFECYCLEPOLICY: Final[Object] = {
+    "apiVersion": "tenure.sh/v1alpha1",
+    "kind": "LifecyclePolicy",
+    "metadata": {"name": "table"},
+    "spec": {},
+}
+CAPACITYBUFFER: Final[Object] = {
+    "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+    "kind": "CapacityBuffer",
+    "metadata": {"name": "table"},
+    "spec": {"podTemplateRef": {"name": "web"}, "replicas": 3},
+}
+RESOURCES: Final = {
+    "NodePool": "/apis/karpenter.sh/v1/nodepools",
+    "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
+    "EC2NodeClass": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
+    "NodeOverlay": "/apis/karpenter.sh/v1alpha1/nodeoverlays",
+    "LifecyclePolicy": "/apis/tenure.sh/v1alpha1/lifecyclepolicies",
+    "CapacityBuffer": "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """`refusal` is a part of the message; empty: accepted."""
+
+    name: str
+    patch: Mapping[str, Any]
+    refusal: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def ok(name: str, **patch: Any) -> Row:
+    return Row(f"takes {name}", patch)
+
+
+def no(name: str, refusal: str, **patch: Any) -> Row:
+    assert refusal
+    return Row(f"refuses {name}", patch, refusal)
+
+
+def patched(base: Object, patch: Mapping[str, Any]) -> Object:
+    """`base` with values put at dotted paths below `spec`; ABSENT removes. `__` stands for the dot in keywords."""
+    result = deepcopy(base)
+    for path, value in patch.items():
+        *parents, last = ("spec__" + path).split("__") if path != "spec" else ["spec"]
+        place = result
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        if value is ABSENT:
+            place.pop(last, None)
+        else:
+            place[last] = deepcopy(value)
+    return result

@@ -1,0 +1,296 @@
+"""The product at work in the tests' world: workers under the rights that ship with them, and eyes on everything.
+
+One for the whole run. Workers reach the API server through the sandbox's proxy, so that its rules befall them alone.
+`scene.py` gives each test a corner of its own in it.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import boto3
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError
+
+from cli.connection import Connection
+from cli.lives import Lives
+from cli.rights import WORKER_KEY, service_account
+from cli.worker_process import clean_environment
+from controller.schedules import remove_schedules
+from kube.resources import EC2_NODE_CLASSES
+from sandbox.aws.control import AwsControl
+from sandbox.errors import ApiError
+from sandbox.faults import Faults
+from sandbox.kubeapi import KubeApi
+from sandbox.nodes.control import NodesControl
+from sandbox.ports import Ports
+from sandbox.world import Sandbox
+from tests.support.product.crew import TestedWorker
+from tests.support.product.eventually import eventually
+from tests.support.product.objects import NODE_CLASS, node_class
+from tests.support.product.scene import Scene
+from workflows import ids
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+QUICK = {"BATCH_IDLE_DURATION": "500ms", "LOG_LEVEL": "info"}
+"""Settings of every worker here: nobody watches, so batches need not wait."""
+Object = dict[str, Any]
+
+
+class Product:
+    """An async context manager; no worker runs until one is started."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.aws = AwsControl(sandbox.aws_endpoint)
+        self.workers: list[TestedWorker] = []
+        """All that were ever started, the newest last."""
+        self._ports = Ports()
+        self._stack = AsyncExitStack()
+        self._settings: Mapping[str, str] = {}
+        self._serial = 0
+        self.kube: KubeApi
+        self.temporal: Client
+        self.lives: Lives
+        self.nodes: NodesControl
+        self._kubeconfig: Path
+
+    async def __aenter__(self) -> Self:
+        world = self.sandbox
+        self._stack.callback(self._ports.close)
+        self.kube = await self._stack.enter_async_context(world.cluster.client())
+        self.nodes = await self._stack.enter_async_context(NodesControl(world.nodes_endpoint))
+        self.temporal = await world.temporal_client()
+        self.lives = Lives(self.temporal, world.plan.cluster_name)
+        namespace, name = service_account()
+        self._kubeconfig = await asyncio.to_thread(
+            world.service_account_kubeconfig, namespace, name, through_proxy=True
+        )
+        await self.kube.apply(node_class())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.kill()
+        await self._stack.aclose()
+
+    @property
+    def connection(self) -> Connection:
+        """As a command has it whose options say how this Temporal is reached."""
+        world = self.sandbox
+        return Connection(
+            world.temporal_address, world.plan.namespace, world.plan.cluster_name, world.temporal_security
+        )
+
+    async def tenure(self, *arguments: str) -> tuple[int, Any]:
+        """The exit code of a command that has the worker's settings and rights, and what it says as JSON."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "cli", *arguments, "-o", "json"),
+            env=clean_environment() | self.sandbox.environment() | {"KUBECONFIG": str(self._kubeconfig)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        said, errors = await process.communicate()
+        assert process.returncode is not None and said, errors.decode()
+        return process.returncode, json.loads(said)
+
+    # --- workers ---
+
+    @property
+    def worker(self) -> TestedWorker:
+        return self.workers[-1]
+
+    @property
+    def faults(self) -> Faults:
+        """Of the API server, as workers see it."""
+        return self.sandbox.faults
+
+    def hire(self, **settings: str) -> TestedWorker:
+        """One more worker, not started. Settings by the names of their environment variables."""
+        rights = {
+            "KUBECONFIG": str(self._kubeconfig),
+            "AWS_ACCESS_KEY_ID": WORKER_KEY,
+            "AWS_SECRET_ACCESS_KEY": WORKER_KEY,
+        }
+        worker = TestedWorker(
+            self.sandbox.logs / f"worker-{len(self.workers) + 1}.log",
+            environment=self.sandbox.environment() | rights | QUICK | settings,
+            health_port=self._ports.take(),
+            metrics_port=self._ports.take(),
+        )
+        self.workers.append(worker)
+        return worker
+
+    async def work(self, **settings: str) -> TestedWorker:
+        """A worker with exactly these settings is at work; one with others is stopped first."""
+        if self.workers and self.worker.running and self._settings == settings:
+            return self.worker
+        await self.rest()
+        self._settings = settings
+        worker = self.hire(**settings)
+        await worker.start()
+        await eventually(self.node_class_is_ready)
+        return worker
+
+    async def go_on(self) -> TestedWorker:
+        """A worker as the last one was."""
+        return await self.work(**self._settings)
+
+    async def rest(self) -> None:
+        """Stop all workers as an operator would; they end well."""
+        for worker in [one for one in self.workers if one.running]:
+            assert await worker.finish() == 0, f"the worker did not end well, see {worker.log}"
+
+    async def kill(self, worker: TestedWorker | None = None) -> None:
+        """SIGKILL: the process alone, at this very moment, without a word to what it has started."""
+        victim = worker or self.worker
+        os.kill(victim.pid, signal.SIGKILL)
+        await asyncio.to_thread(victim.wait)
+
+    # --- looking ---
+
+    async def find(self, path: str) -> Object | None:
+        """The object, or None when it is not there."""
+        try:
+            return await self.kube.request("GET", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    async def items(self, path: str, **selectors: str) -> list[Object]:
+        """`label` and `field` selectors."""
+        query = "&".join(f"{kind}Selector={selector}" for kind, selector in selectors.items())
+        found: list[Object] = (await self.kube.request("GET", f"{path}?{query}")).get("items") or []
+        return found
+
+    async def patch(self, path: str, body: Object) -> None:
+        await self.kube.request("PATCH", path, body, MERGE)
+
+    async def patch_status(self, path: str, status: Object) -> None:
+        """Conditions merge by type, resources by name."""
+        await self.kube.request("PATCH", f"{path}/status", {"status": status}, STRATEGIC)
+
+    async def delete(self, path: str) -> None:
+        """It may be gone already."""
+        await eventually(lambda: self._delete(path))
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await self.kube.request("DELETE", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def node_class_is_ready(self, name: str = NODE_CLASS) -> Object:
+        found = await self.kube.request("GET", EC2_NODE_CLASSES.path(name))
+        conditions = {one["type"]: one["status"] for one in (found.get("status") or {}).get("conditions") or ()}
+        assert conditions.get("Ready") == "True", conditions
+        return found
+
+    async def is_gone(self, path: str) -> None:
+        assert await self.find(path) is None, f"{path} is still there"
+
+    async def open_workflows(self) -> list[WorkflowExecution]:
+        return [one async for one in self.temporal.list_workflows("ExecutionStatus = 'Running'")]
+
+    async def failed_workflows(self) -> list[str]:
+        """Ids of this cluster's workflows that ended in another way than of themselves or by being asked to.
+
+        Tests of the watch alone have clusters of their own in the same namespace, and terminate what they started.
+        """
+        bad = "ExecutionStatus IN ('Failed', 'TimedOut', 'Terminated')"
+        ours = f"{self.sandbox.plan.cluster_name}/"
+        return [one.id async for one in self.temporal.list_workflows(bad) if one.id.startswith(ours)]
+
+    async def launch_templates(self) -> list[str]:
+        """By name, whoever made them."""
+        answer = await asyncio.to_thread(self._ec2().describe_launch_templates)
+        return [one["LaunchTemplateName"] for one in answer["LaunchTemplates"]]
+
+    async def images_of_templates(self, names: Sequence[str]) -> dict[str, str]:
+        """The image that each launch template starts, by name; those that are gone meanwhile are left out."""
+        ec2 = self._ec2()
+        answer = await asyncio.to_thread(ec2.describe_launch_templates)
+        there = [one["LaunchTemplateName"] for one in answer["LaunchTemplates"] if one["LaunchTemplateName"] in names]
+        found = {}
+        for name in there:
+            version = await asyncio.to_thread(ec2.describe_launch_template_versions, LaunchTemplateName=name)
+            found[name] = version["LaunchTemplateVersions"][0]["LaunchTemplateData"]["ImageId"]
+        return found
+
+    async def dismiss(self) -> None:
+        """End what runs for the whole cluster, upkeep, the watch and provisioning, as the demo does at its end."""
+        await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
+        await eventually(self._only_singletons_run)
+        for one in await self.open_workflows():
+            # One that visibility still has may be over.
+            with contextlib.suppress(RPCError):
+                await self.temporal.get_workflow_handle(one.id).cancel()
+        await eventually(self._no_workflow_runs)
+
+    async def _only_singletons_run(self) -> None:
+        cluster = self.sandbox.plan.cluster_name
+        running = {one.id for one in await self.open_workflows()}
+        singletons = {make(cluster) for make in (ids.watch, ids.provisioning, ids.cluster, ids.interruption)}
+        assert running <= singletons, running
+
+    async def _no_workflow_runs(self) -> None:
+        running = [one.id for one in await self.open_workflows()]
+        assert not running, running
+
+    def _ec2(self) -> Any:
+        return self.admin("ec2")
+
+    def admin(self, service: Any) -> Any:
+        """A client of AWS for somebody whom no policy holds back."""
+        session = boto3.session.Session("admin", "admin", region_name=self.sandbox.plan.region)
+        return session.client(service, endpoint_url=self.sandbox.aws_endpoint)
+
+    async def hosts(self) -> list[str]:
+        """The Temporal identities, `pid@host`, of workers that host the watch at this moment."""
+        described = await self.temporal.get_workflow_handle(ids.watch(self.sandbox.plan.cluster_name)).describe()
+        pending = described.raw_description.pending_activities
+        return [one.last_worker_identity for one in pending if one.state == _STARTED]
+
+    async def watching(self) -> str:
+        """The identity of the one that does."""
+        hosts = await self.hosts()
+        assert len(hosts) == 1, f"{hosts} host the watch"
+        return hosts[0]
+
+    async def says(self, worker: TestedWorker, probe: str = "readyz") -> str:
+        """What a worker answers to a probe."""
+        async with aiohttp.ClientSession() as session, session.get(f"{worker.probes}/{probe}") as response:
+            return await response.text()
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """A sample that the worker exports; asserts that it is there and above zero."""
+        async with aiohttp.ClientSession() as session, session.get(self.worker.metrics) as response:
+            text = await response.text()
+        lines = [line for line in text.splitlines() if line.startswith(name)]
+        found = [line for line in lines if all(f'{key}="{value}"' in line for key, value in labels.items())]
+        assert found, f"no sample of {name} with {labels} among {lines}"
+        value = float(found[0].rpartition(" ")[2])
+        assert value > 0, found[0]
+        return value
+
+    # --- scenes ---
+
+    def scene(self, row: str, **pool: Any) -> "Scene":
+        """A corner for one test, of a name nobody else has; `pool` as in `objects.node_pool`."""
+        self._serial += 1
+        return Scene(self, f"t{row.replace('-', '')}-{self._serial}", pool)
+
+
+_STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED

@@ -1,0 +1,148 @@
+"""Leftovers as the world makes them, and upkeep run at once: its own Schedule is asked for a run more."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import boto3
+from temporalio.client import ScheduleActionExecutionStartWorkflow
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.upkeep_lists import LATELY
+from model import labels
+from model.upkeep import UpkeepDone
+from tests.support.product.eventually import eventually
+from tests.support.product.product import Product
+from workflows import ids
+
+TRIES = 5
+"""Runs that are begun until one can be asked."""
+
+
+async def tidy(product: Product, task: str) -> UpkeepDone:
+    """A run of this task that begins now: what it answered. Nothing may have gone wrong in it.
+
+    One that had nothing to do is deleted by the next, be it before it was asked: then another one is begun."""
+    for _ in range(TRIES):
+        run = product.temporal.get_workflow_handle(await _begin(product, task), result_type=UpkeepDone)
+        try:
+            done: UpkeepDone = await eventually(run.result)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            continue
+        assert (done.task, done.fault) == (task, ""), done
+        return done
+    raise AssertionError(f"upkeep {task}: {TRIES} runs were deleted before they could be asked")
+
+
+async def _begin(product: Product, task: str) -> str:
+    """The workflow id of a run of this task that begins now."""
+    handle = product.temporal.get_schedule_handle(ids.upkeep(product.sandbox.plan.cluster_name, task))
+    asked = datetime.now(UTC)
+
+    async def started() -> str:
+        """While a run is under way another one is not started, and so has to be asked for again."""
+        await handle.trigger()
+        await asyncio.sleep(1)
+        actions = [one for one in (await handle.describe()).info.recent_actions if one.started_at >= asked]
+        assert actions, f"upkeep {task} has not started"
+        assert isinstance(actions[-1].action, ScheduleActionExecutionStartWorkflow)
+        return actions[-1].action.workflow_id
+
+    return await eventually(started)
+
+
+async def tidy_anew(product: Product, task: str) -> UpkeepDone:
+    """By lists that are made after this was asked for: what other tasks have read shortly before may be used again."""
+    await asyncio.sleep(LATELY)
+    return await tidy(product, task)
+
+
+@asynccontextmanager
+async def unasked(product: Product, task: str) -> AsyncIterator[None]:
+    """Inside it this task runs only when a test asks for it."""
+    handle = product.temporal.get_schedule_handle(ids.upkeep(product.sandbox.plan.cluster_name, task))
+    await handle.pause(note="a test looks on")
+    try:
+        yield
+    finally:
+        await handle.unpause()
+
+
+class Outside:
+    """AWS in the hands of somebody whom no policy holds back, and who leaves things behind."""
+
+    def __init__(self, product: Product) -> None:
+        session = boto3.session.Session("admin", "admin", region_name=product.sandbox.plan.region)
+        clients = partial(session.client, endpoint_url=product.sandbox.aws_endpoint)
+        self.ec2: Any = clients("ec2")
+        self.iam: Any = clients("iam")
+        self._product, self._cluster = product, product.sandbox.plan.cluster_name
+
+    async def instance(self, like: str, *, cluster: str = "", **tags: str) -> str:
+        """One that nobody asked for, which boots as that one did, with its tags and others."""
+        return await asyncio.to_thread(self._instance, like, cluster or self._cluster, tags)
+
+    def _instance(self, like: str, cluster: str, tags: dict[str, str]) -> str:
+        model = self._described(like)
+        user_data = self.ec2.describe_instance_attribute(InstanceId=like, Attribute="userData")["UserData"]["Value"]
+        kept = {key: model["tags"][key] for key in (labels.TAG_NODEPOOL, labels.TAG_NODECLASS)}
+        wanted = kept | {labels.TAG_EKS_CLUSTER_NAME: cluster, f"kubernetes.io/cluster/{cluster}": "owned"} | tags
+        made = self.ec2.run_instances(
+            ImageId=model["ImageId"],
+            InstanceType=model["InstanceType"],
+            SubnetId=model["SubnetId"],
+            UserData=user_data_text(user_data),
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": pairs(wanted)}],
+        )
+        return str(made["Instances"][0]["InstanceId"])
+
+    def _described(self, instance_id: str) -> dict[str, Any]:
+        (reservation,) = self.ec2.describe_instances(InstanceIds=[instance_id])["Reservations"]
+        found: dict[str, Any] = reservation["Instances"][0]
+        return found | {"tags": {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}}
+
+    async def tags(self, instance_id: str) -> dict[str, str]:
+        found = await asyncio.to_thread(self._described, instance_id)
+        tags: dict[str, str] = found["tags"]
+        return tags
+
+    async def templates(self, pool: str) -> dict[str, str]:
+        """Of a NodePool: names by id."""
+        wanted = [{"Name": f"tag:{labels.TAG_NODEPOOL}", "Values": [pool]}]
+        found = await asyncio.to_thread(self.ec2.describe_launch_templates, Filters=wanted)
+        return {one["LaunchTemplateId"]: one["LaunchTemplateName"] for one in found["LaunchTemplates"]}
+
+    async def profiles(self) -> dict[str, str]:
+        """Of this cluster: paths by name."""
+        prefix = f"/karpenter/{self._product.sandbox.plan.region}/{self._cluster}/"
+        found = await asyncio.to_thread(self.iam.list_instance_profiles, PathPrefix=prefix)
+        return {one["InstanceProfileName"]: one["Path"] for one in found["InstanceProfiles"]}
+
+    async def profile(self, name: str, *, path: str, role: str) -> str:
+        """Made for a class, as for a role that it had before: its name."""
+        tags = {
+            f"kubernetes.io/cluster/{self._cluster}": "owned",
+            labels.TAG_EKS_CLUSTER_NAME: self._cluster,
+            labels.TAG_NODECLASS: "shared",
+            labels.REGION: self._product.sandbox.plan.region,
+        }
+        await asyncio.to_thread(self.iam.create_instance_profile, InstanceProfileName=name, Path=path, Tags=pairs(tags))
+        await asyncio.to_thread(self.iam.add_role_to_instance_profile, InstanceProfileName=name, RoleName=role)
+        return name
+
+
+def pairs(tags: dict[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def user_data_text(encoded: str) -> str:
+    """RunInstances encodes what it is given."""
+    return base64.b64decode(encoded).decode()

@@ -1,0 +1,174 @@
+"""A running stand-in for these tests, with the few calls that nearly all of them begin with."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from sandbox.aws.control import AwsControl
+from tests.support.paths import ROOT
+
+AL2023 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023"
+USER_DATA = base64.b64encode(b"MIME-Version: 1.0").decode()
+Json = dict[str, Any]
+
+
+def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """A stand-in of its own process, and its URL."""
+    command = [sys.executable, "-m", "sandbox.aws", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert "ready at" in line, line
+    return process, line.split()[-1]
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    process.wait(timeout=60)
+
+
+def code(error: Any) -> str:
+    """The code of what pytest.raises caught."""
+    assert isinstance(error.value, ClientError)
+    return str(error.value.response["Error"]["Code"])
+
+
+def tags(**found: str) -> list[Json]:
+    return [{"Key": key, "Value": value} for key, value in found.items()]
+
+
+class StandInKit:
+    """`ec2` never retries, so that what the stand-in answers is what the test sees."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.control = AwsControl(url)
+        self.ec2 = self.client("ec2")
+        self.iam = self.client("iam")
+
+    def client(self, service: str, *, key: str = "test", region: str = "us-west-2") -> Any:
+        make: Any = boto3.client
+        return make(
+            service,
+            endpoint_url=self.url,
+            region_name=region,
+            aws_access_key_id=key,
+            aws_secret_access_key="secret",
+            config=Config(retries={"max_attempts": 0}, read_timeout=30),
+        )
+
+    def image(self, arch: str = "x86_64", variant: str = "standard") -> str:
+        name = f"{AL2023}/{arch}/{variant}/recommended/image_id"
+        return str(self.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+
+    def subnets(self) -> list[Json]:
+        """The seeded subnets, by zone."""
+        wanted = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
+        found: list[Json] = self.ec2.describe_subnets(Filters=wanted)["Subnets"]
+        return sorted(found, key=lambda subnet: str(subnet["AvailabilityZone"]))
+
+    def group(self) -> str:
+        wanted = [{"Name": "tag:karpenter.sh/discovery", "Values": ["demo"]}]
+        return str(self.ec2.describe_security_groups(Filters=wanted)["SecurityGroups"][0]["GroupId"])
+
+    def template(self, name: str = "karpenter.k8s.aws/1", **data: Any) -> str:
+        """A launch template with the seeded group and image, and `data` on top; its id."""
+        full = {
+            "ImageId": self.image(),
+            "UserData": USER_DATA,
+            "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [self.group()]}],
+            **data,
+        }
+        full = {key: value for key, value in full.items() if value is not None}
+        answer = self.ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=full)
+        return str(answer["LaunchTemplate"]["LaunchTemplateId"])
+
+    def overrides(self, *types: str, zones: str = "abc", **extra: Any) -> list[Json]:
+        """One override for each type in each of the zones."""
+        return [
+            {"InstanceType": one, "SubnetId": s["SubnetId"], "AvailabilityZone": s["AvailabilityZone"], **extra}
+            for one in types
+            for s in self.subnets()
+            if s["AvailabilityZone"][-1] in zones
+        ]
+
+    def fleet(
+        self,
+        overrides: Sequence[Json],
+        count: int = 1,
+        *,
+        capacity_type: str = "on-demand",
+        template: str = "karpenter.k8s.aws/1",
+        **request: Any,
+    ) -> Json:
+        target = {"TotalTargetCapacity": count, "DefaultTargetCapacityType": capacity_type}
+        specification = {"LaunchTemplateName": template, "Version": "$Latest"}
+        configs = [{"LaunchTemplateSpecification": specification, "Overrides": list(overrides)}]
+        answer: Json = self.ec2.create_fleet(
+            **{
+                "Type": "instant",
+                "LaunchTemplateConfigs": configs,
+                "TargetCapacitySpecification": target,
+                **request,
+            }
+        )
+        return answer
+
+    def launch(self, *types: str, count: int = 1, **request: Any) -> list[str]:
+        """Ids of instances of these types; makes the usual template if there is none."""
+        if not self.ec2.describe_launch_templates()["LaunchTemplates"]:
+            self.template()
+        answer = self.fleet(self.overrides(*(types or ("m5.large",))), count, **request)
+        return ids(answer)
+
+    def describe(self, instance_id: str) -> Json:
+        reservations = self.ec2.describe_instances(InstanceIds=[instance_id])["Reservations"]
+        found: Json = reservations[0]["Instances"][0]
+        return found
+
+    def listed(self, **request: Any) -> list[str]:
+        """Ids that DescribeInstances lists."""
+        found = self.ec2.describe_instances(**request)["Reservations"]
+        return [instance["InstanceId"] for one in found for instance in one["Instances"]]
+
+    def profile(self, name: str = "nodes", path: str = "/", key: str = "test", **request: Any) -> str:
+        """An instance profile with the node role; its ARN."""
+        iam = self.client("iam", key=key)
+        made = iam.create_instance_profile(InstanceProfileName=name, Path=path, **request)
+        iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName="KarpenterNodeRole-demo")
+        return str(made["InstanceProfile"]["Arn"])
+
+
+def ids(answer: Json) -> list[str]:
+    return [one for group in answer["Instances"] for one in group["InstanceIds"]]
+
+
+def types_of(answer: Json) -> list[str]:
+    return [str(group["InstanceType"]) for group in answer["Instances"]]
+
+
+def errors_of(answer: Json) -> dict[str, str]:
+    """Error codes by `type/zone` of the pool."""
+    found = {}
+    for error in answer.get("Errors", ()):
+        override = error["LaunchTemplateAndOverrides"]["Overrides"]
+        found[f"{override.get('InstanceType')}/{override.get('AvailabilityZone')}"] = str(error["ErrorCode"])
+    return found
+
+
+def settled(kit: StandInKit, instance_id: str, state: str, patience: float = 60.0) -> Json:
+    """The instance once it is in a state; fails when that does not come."""
+    end = time.monotonic() + patience
+    while (found := kit.describe(instance_id))["State"]["Name"] != state:
+        assert time.monotonic() < end, f"{instance_id} is {found['State']['Name']}, not {state}"
+        time.sleep(0.02)
+    return found

@@ -1,0 +1,132 @@
+"""Activities over the in-memory world, run as Temporal runs them but without a server."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from temporalio.testing import ActivityEnvironment
+
+from activities.allowances import AllowanceActivities
+from activities.commands import CommandActivities
+from activities.disruption import DisruptionActivities
+from activities.draining import DrainActivities
+from activities.joining import JoiningActivities
+from activities.launching import LaunchActivities
+from activities.lives import Lives
+from activities.node_classes import NodeClassActivities
+from activities.pools import PoolActivities
+from activities.repairing import RepairActivities
+from activities.replicas import ReplicaActivities
+from activities.termination import TerminationActivities
+from model.kinds import NodeClaim
+from model.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
+from model.launches import Member
+from model.learnt import Learnt
+from model.messages import GroupAnswered
+from model.outcomes import InstanceFacts
+from model.steps import ClaimRef
+from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
+from tests.support.fakes.drains import FakeBudgets, FakeRollouts, drain_ports
+from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools
+from tests.support.fakes.loads import FakeLoads
+
+A = TypeVar("A")
+R = TypeVar("R")
+PROVIDER = "aws:///us-west-2a/i-0000"
+REF = ClaimRef(name="a", uid="uid-a", node_name="node-a", provider_id=PROVIDER)
+
+
+class ToldLives(Lives):
+    """Notes who is told what, in the place of signals."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, GroupAnswered] = {}
+
+    async def answered(self, claim: NodeClaim, answer: GroupAnswered) -> None:
+        self.told[claim.metadata.uid] = answer
+
+    async def bereft(self, member: Member, answer: GroupAnswered) -> None:
+        self.told[member.uid] = answer
+
+
+class NothingLearnt:
+    """No node has shown anything of its machine."""
+
+    async def learnt(self) -> Learnt:
+        return Learnt()
+
+
+class Scene:
+    """The fakes, and every class of activities made over them."""
+
+    def __init__(self) -> None:
+        self.claims, self.nodes, self.pods = FakeClaims(), FakeNodes(), FakePods()
+        self.events, self.pools, self.node_classes = FakeEvents(), FakePools(), FakeNodeClasses()
+        self.instances, self.resolver, self.lives = FakeInstances(), FakeResolver(), ToldLives()
+        self.fleet = FakeFleet(self.instances)
+        self.node_classes.add("default")
+        self.launching = LaunchActivities(
+            claims=self.claims,
+            node_classes=self.node_classes,
+            fleet=self.fleet,
+            instances=self.instances,
+            events=self.events,
+            lives=self.lives,
+            machines=NothingLearnt(),
+        )
+        self.joining = JoiningActivities(claims=self.claims, nodes=self.nodes, events=self.events)
+        self.disruption = DisruptionActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
+        self.commands = CommandActivities(claims=self.claims, nodes=self.nodes, pods=self.pods, events=self.events)
+        self.budgets, self.rollouts = FakeBudgets(), FakeRollouts()
+        self.drained = drain_ports(
+            claims=self.claims,
+            nodes=self.nodes,
+            pods=self.pods,
+            instances=self.instances,
+            events=self.events,
+            budgets=self.budgets,
+            rollouts=self.rollouts,
+        )
+        self.draining = DrainActivities(self.drained)
+        self.repairing = RepairActivities(
+            claims=self.claims, nodes=self.nodes, instances=self.instances, events=self.events
+        )
+        self.ending = TerminationActivities(claims=self.claims, nodes=self.nodes, instances=self.instances)
+        self.pool_status = PoolActivities(pools=self.pools, claims=self.claims, node_classes=self.node_classes)
+        self.allowances = AllowanceActivities(
+            pools=self.pools, claims=self.claims, nodes=self.nodes, events=self.events
+        )
+        self.loads = FakeLoads(self.pods)
+        self.replicas = ReplicaActivities(
+            pools=self.pools,
+            claims=self.claims,
+            nodes=self.nodes,
+            node_classes=self.node_classes,
+            loads=self.loads,
+            events=self.events,
+        )
+        self.classes = NodeClassActivities(
+            node_classes=self.node_classes,
+            claims=self.claims,
+            pools=self.pools,
+            resolver=self.resolver,
+            events=self.events,
+        )
+
+    def running(self, name: str = "a", *, spec: dict[str, Any] | None = None, **node: Any) -> None:
+        """A NodeClaim with its finalizer, instance and Node."""
+        self.claims.add(name, **(spec or {}))
+        self.claims.found[name]["metadata"]["finalizers"] = [TERMINATION_FINALIZER]
+        self.claims.give(name, provider_id=PROVIDER)
+        self.instances.running["i-0000"] = InstanceFacts(instance_id="i-0000", state="running")
+        self.nodes.join(f"node-{name}", PROVIDER, **node)
+
+    def out_of_service(self, node: str = "node-a") -> bool:
+        return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.nodes.found[node].taints)
+
+
+async def performed(call: Callable[[A], Awaitable[R]], asked: A, *, attempt: int = 1) -> R:
+    """Run an activity; heartbeats go nowhere."""
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=attempt)
+    return await environment.run(call, asked)

@@ -1,0 +1,141 @@
+"""A gate asks Prometheus over HTTP: passed, failed with the value, or not known with the reason."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from activities.gates import GateActivities
+from model.rollouts import Gate, GateAnswer
+from tests.unit.activities.builders import performed
+
+VECTOR = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, "3"]}, {"metric": {}, "value": [1.0, "7"]}]}
+
+
+class Prometheus:
+    """Answers as it is told to, and knows what it was asked."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = VECTOR
+        self.reply: web.Response | None = None
+        self.asked: dict[str, str] = {}
+        self.closes = False
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked = dict(request.query)
+        if self.closes and request.transport:
+            request.transport.close()
+        return self.reply or web.json_response({"status": "success", "data": self.data})
+
+
+@pytest.fixture
+def prometheus() -> Prometheus:
+    return Prometheus()
+
+
+@pytest.fixture
+async def url(prometheus: Prometheus) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/prom/api/v1/query", prometheus.answer)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/prom/"))
+
+
+async def ask(url: str, **limit: Any) -> GateAnswer:
+    gate = Gate(name="errors", query="sum(errors)", **limit)
+    found = await performed(GateActivities(url).ask_gate, gate)
+    assert found.gate == gate.id
+    return found
+
+
+@pytest.mark.parametrize(
+    ("limit", "outcome", "value", "why"),
+    [
+        ({"below": 8.0}, "passed", 7, ""),
+        ({"below": 7.0}, "failed", 7, "errors: 7 is not below 7"),
+        ({"below": 5.0}, "failed", 7, "errors: 7 is not below 5"),
+        ({"above": 2.0}, "passed", 3, ""),
+        ({"above": 5.0}, "failed", 3, "errors: 3 is not above 5"),
+    ],
+)
+async def test_the_worst_series_is_held_against_the_limit(
+    url: str, limit: dict[str, float], outcome: str, value: float, why: str
+) -> None:
+    found = await ask(url, **limit)
+    assert (found.outcome, found.value, found.why) == (outcome, value, why)
+
+
+async def test_a_scalar_is_a_number_too(url: str, prometheus: Prometheus) -> None:
+    prometheus.data = {"resultType": "scalar", "result": [1.0, "0.5"]}
+    assert (await ask(url, below=1.0)).value == 0.5
+
+
+async def test_the_query_and_its_time_are_handed_on(url: str, prometheus: Prometheus) -> None:
+    await ask(url, below=1.0, timeout=timedelta(seconds=30))
+    assert prometheus.asked == {"query": "sum(errors)", "timeout": "30s"}
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"resultType": "vector", "result": []}, "the query finds no series"),
+        ({"resultType": "scalar", "result": [1.0, "NaN"]}, "the query answers with NaN"),
+        ({"resultType": "matrix", "result": []}, "a matrix is no number"),
+        ({"resultType": "vector", "result": [{}]}, "cannot be read: KeyError('value')"),
+    ],
+)
+async def test_what_is_no_number_is_not_known(url: str, prometheus: Prometheus, data: dict[str, Any], why: str) -> None:
+    prometheus.data = data
+    found = await ask(url, below=1.0)
+    assert (found.outcome, found.value) == ("unknown", None)
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (web.json_response({"status": "error", "error": "parse error"}, status=400), "answers 400 parse error"),
+        (web.json_response(["what"], status=200), "answers 200"),
+        (web.Response(text="<html>bad gateway</html>", status=502), "no answer of http://"),
+    ],
+)
+async def test_what_prometheus_refuses_is_not_known(
+    url: str, prometheus: Prometheus, reply: web.Response, why: str
+) -> None:
+    prometheus.reply = reply
+    found = await ask(url, below=1.0)
+    assert found.outcome == "unknown"
+    assert why in found.why
+
+
+async def test_a_prometheus_that_hangs_up_or_is_not_there_is_not_known(url: str, prometheus: Prometheus) -> None:
+    prometheus.closes = True
+    assert (await ask(url, below=1.0)).outcome == "unknown"
+    assert "no answer of http://127.0.0.1:1" in (await ask("http://127.0.0.1:1", below=1.0)).why
+
+
+async def test_a_prometheus_that_is_slow_is_not_waited_for() -> None:
+    async def never(_: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get("/api/v1/query", never)
+    async with TestServer(app) as server:
+        found = await ask(str(server.make_url("")), below=1.0, timeout=timedelta(seconds=0.2))
+    assert found.outcome == "unknown"
+    assert "within 0.2s" in found.why
+
+
+async def test_without_a_prometheus_it_says_what_to_set() -> None:
+    assert (await ask("", below=1.0)).why == "no Prometheus is known to the worker: set PROMETHEUS_URL"
+
+
+async def test_a_password_in_the_url_is_not_told() -> None:
+    why = (await ask("http://ann:secret@127.0.0.1:1", below=1.0)).why
+    assert "http://127.0.0.1:1" in why
+    assert "secret" not in why

@@ -1,0 +1,50 @@
+"""What became of the queue's messages rides in the heartbeat, and a worker that takes over counts on from there."""
+
+import asyncio
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.testing import ActivityEnvironment
+
+from activities.tally import Counting
+from model.event_records import Tally
+from model.reading import QueueAsked
+from tests.support.fakes.interruptions import FakeInterruptions
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_only_what_is_counted_from_here_on_counts() -> None:
+    counted = Counter(received=100)
+    counting = Counting(counted, (), NOW)
+    counted.update({"received": 3, "foreign": 1})
+    assert counting.tally() == Tally(since=NOW, counts={"received": 3, "foreign": 1})
+
+
+def test_a_worker_that_takes_over_counts_on() -> None:
+    before = Tally(since=NOW, counts={"received": 7, "malformed": 2}).model_dump(mode="json")
+    counted = Counter(received=100)
+    counting = Counting(counted, (before,), NOW + timedelta(hours=1))
+    counted.update({"received": 1, "foreign": 1})
+    assert counting.tally() == Tally(since=NOW, counts={"received": 8, "malformed": 2, "foreign": 1})
+
+
+def test_a_heartbeat_that_says_something_else_is_a_new_beginning() -> None:
+    assert Counting(Counter(), ("beat",), NOW).tally() == Tally(since=NOW)
+
+
+async def test_the_reading_of_the_queue_tells_it_with_each_heartbeat(monkeypatch: Any) -> None:
+    monkeypatch.setattr("activities.heartbeats.EVERY", 0.01)
+    fake, environment = FakeInterruptions(), ActivityEnvironment()
+    beats: list[Tally] = []
+    environment.on_heartbeat = lambda *details: beats.append(details[0])
+    reading = asyncio.ensure_future(environment.run(fake.activities().read_queue, QueueAsked(queue="demo")))
+    fake.queue.send("i-1")
+    fake.queue.send("x-nobody")
+    while not beats or beats[-1].counts.get("deleted", 0) < 2:
+        assert not reading.done()
+        await asyncio.sleep(0.01)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert beats[-1].counts == {"received": 2, "deleted": 2, "foreign": 1}

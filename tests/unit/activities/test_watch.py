@@ -1,0 +1,33 @@
+"""The watch's activity: what a predecessor left is handed on, and what it says rides in the heartbeat."""
+
+from typing import Any
+
+from temporalio.testing import ActivityEnvironment
+
+from activities.watch import WatchActivities, WatchProgress
+from model.plans import PlanOutcome, PlanRequest
+from tests.support.fakes.planning import FakeHost
+from tests.unit.activities.builders import performed
+
+
+class Talking(FakeHost):
+    async def run(self, carried: WatchProgress | None, heartbeat: Any) -> None:
+        self.carried.append(carried)
+        heartbeat(WatchProgress(digests={"life": "digest-2"}))
+
+
+async def test_a_successor_gets_what_was_signalled_last() -> None:
+    host, environment, beats = Talking(), ActivityEnvironment(), []
+    environment.on_heartbeat = lambda *details: beats.append(details)
+    await environment.run(WatchActivities(host).watch_cluster)
+    environment.info = ActivityEnvironment.default_info().__class__(
+        **{**environment.info.__dict__, "heartbeat_details": list(beats[-1])}
+    )
+    await environment.run(WatchActivities(host).watch_cluster)
+    assert host.carried == [None, WatchProgress(digests={"life": "digest-2"})]
+
+
+async def test_planning_is_asked_of_the_process_that_hosts_the_watch() -> None:
+    host = FakeHost(outcomes=[PlanOutcome(plan_id="", created=3)])
+    answer = await performed(WatchActivities(host).plan_capacity, PlanRequest(plan_id="plan-1"))
+    assert answer == PlanOutcome(plan_id="plan-1", created=3)

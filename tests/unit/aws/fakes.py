@@ -1,0 +1,65 @@
+"""AWS played at the adapters' own door, for tests of when it is asked and not of what it says."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from model.faults import Fault
+from sandbox.aws.ec2.types_data import all_types
+from tests.support.aws.builders import ZONES
+
+R = TypeVar("R")
+
+
+class NoGroups:
+    async def resolve(self, node_class: object) -> None:
+        return None
+
+
+class NoShifts:
+    async def away(self) -> frozenset[str]:
+        return frozenset()
+
+
+class Named:
+    """Stands for a boto3 client: its methods are but their names."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+class FakeClients:
+    """Answers by the method's name; counts the questions, and raises where a fault is set."""
+
+    def __init__(self, answers: Mapping[str, list[Any]]) -> None:
+        self.answers, self.asked, self.faults = answers, Counter[str](), dict[str, Fault]()
+        self.ec2 = self.pricing = Named()
+
+    async def pages(self, method: str, key: str, pick: Callable[[Any], R], **request: Any) -> list[R]:
+        self.asked[method] += 1
+        if method in self.faults:
+            raise self.faults[method]
+        return [pick(item) for item in self.answers.get(method, [])]
+
+    async def in_thread(self, work: Callable[[], R]) -> R:
+        return work()
+
+
+def all_answers(*names: str, price: float = 0.1) -> dict[str, list[Any]]:
+    return {
+        "describe_instance_types": [all_types()[name] for name in names],
+        "describe_instance_type_offerings": [{"InstanceType": n, "Location": z} for n in names for z in ZONES],
+        "get_products": [product(name, price) for name in names],
+        "describe_spot_price_history": [],
+    }
+
+
+def product(name: str, price: float, currency: str = "USD") -> str:
+    dimension = {"pricePerUnit": {currency: str(price)}}
+    return json.dumps(
+        {
+            "product": {"attributes": {"instanceType": name}},
+            "terms": {"OnDemand": {"term": {"priceDimensions": {"dimension": dimension}}}},
+        }
+    )

@@ -1,0 +1,222 @@
+"""Capacity, overhead and what is left, against the figures that Karpenter publishes for AL2023."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aws.capacity import MIB, capacity_of, eni_limited_pods, pods_of, storage_of
+from aws.families import GIB
+from aws.overhead import kube_reserved, overhead_of, reserved_millicores, threshold
+from aws.type_info import TypeInfo
+from model import labels
+from model.catalogue import InstanceType
+from sandbox.aws.ec2.types_data import all_types
+from tests.support.aws.builders import SETTINGS, machine
+
+
+def allocatable(name: str, **spec: Any) -> dict[str, int]:
+    one = machine(name, **spec)
+    capacity = capacity_of(one)
+    overhead = overhead_of(one, capacity)
+    return InstanceType(name=name, labels={}, capacity=capacity, overhead=overhead, offerings=()).allocatable()
+
+
+@pytest.mark.parametrize(
+    ("name", "millicores", "mebibytes", "pods"),
+    [
+        ("a1.medium", 940, 1392, 8),
+        ("a1.large", 1930, 3055, 29),
+        ("a1.xlarge", 3920, 6525, 58),
+        ("a1.2xlarge", 7910, 14103, 58),
+        ("a1.4xlarge", 15890, 27322, 234),
+        ("c5.large", 1930, 3114, 29),
+        ("c5.xlarge", 3920, 6584, 58),
+        ("m5.large", 1930, 6903, 29),
+        ("m5.xlarge", 3920, 14162, 58),
+    ],
+)
+def test_what_pods_get_is_what_karpenter_documents(name: str, millicores: int, mebibytes: int, pods: int) -> None:
+    found = allocatable(name)
+    assert found[labels.CPU] == millicores
+    assert found[labels.MEMORY] == mebibytes * MIB
+    assert found[labels.PODS] == pods
+    assert found[labels.EPHEMERAL_STORAGE] // GIB == 17
+
+
+@pytest.mark.parametrize(
+    ("vcpus", "millicores"), [(1, 60), (2, 70), (3, 75), (4, 80), (8, 90), (9, 92), (16, 110), (36, 160), (96, 310)]
+)
+def test_reserved_cores_are_cut_band_by_band(vcpus: int, millicores: int) -> None:
+    assert reserved_millicores(vcpus) == millicores
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "count"),
+    [
+        ("g5.xlarge", labels.NVIDIA_GPU, 1),
+        ("p4d.24xlarge", labels.NVIDIA_GPU, 8),
+        ("p4d.24xlarge", labels.EFA, 4),
+        ("inf2.xlarge", labels.NEURON, 1),
+        ("inf2.xlarge", labels.NEURON_CORE, 2),
+        ("inf1.xlarge", labels.NEURON_CORE, 4),
+        ("inf2.48xlarge", labels.NEURON, 12),
+        ("inf2.48xlarge", labels.NEURON_CORE, 24),
+        ("trn1.32xlarge", labels.NEURON_CORE, 32),
+        ("trn1.32xlarge", labels.EFA, 8),
+        ("p5.48xlarge", labels.EFA, 32),
+        ("m5n.24xlarge", labels.EFA, 1),
+    ],
+)
+def test_accelerators_are_counted(name: str, resource: str, count: int) -> None:
+    assert capacity_of(machine(name))[resource] == count
+
+
+def test_a_machine_without_accelerators_has_none_of_their_resources() -> None:
+    assert set(capacity_of(machine("t3.large"))) == {"cpu", "memory", "ephemeral-storage", "pods"}
+
+
+@pytest.mark.parametrize(
+    ("family", "kubelet", "pods"),
+    [
+        ("AL2023", {}, 29),
+        ("AL2023", {"maxPods": 10}, 10),
+        ("AL2023", {"podsPerCore": 4}, 8),
+        ("AL2023", {"podsPerCore": 4, "maxPods": 5}, 5),
+        ("Bottlerocket", {"podsPerCore": 4}, 29),
+        ("Windows2022", {}, 110),
+    ],
+)
+def test_pods_follow_kubelet_and_family(family: str, kubelet: dict[str, int], pods: int) -> None:
+    assert pods_of(machine("m5.large", family, kubelet=kubelet)) == pods
+
+
+def test_a_reserved_interface_takes_its_addresses_from_pods_but_not_from_the_reserve() -> None:
+    one = machine("m5.large", settings=SETTINGS.model_copy(update={"reserved_enis": 1}))
+    assert pods_of(one) == 2 * 9 + 2
+    assert kube_reserved(one, {labels.PODS: pods_of(one)})[labels.MEMORY] == (11 * 29 + 255) * MIB
+
+
+def test_no_interface_left_means_no_pods() -> None:
+    assert eni_limited_pods(machine("m5.large"), 3) == 0
+
+
+def test_an_efa_only_interface_on_the_first_card_takes_its_place() -> None:
+    plain = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
+    efa = {"networkCardIndex": 0, "deviceIndex": 1, "interfaceType": "efa-only"}
+    one = machine("p4d.24xlarge", networkInterfaces=[plain, efa])
+    assert pods_of(one) == 14 * 49 + 2
+    assert capacity_of(one)[labels.EFA] == 1
+
+
+def test_prefixes_are_the_operators_to_count_and_the_reserve_stays_with_the_interfaces() -> None:
+    one = machine("m5.large", kubelet={"maxPods": 110}, ipPrefixCount=4)
+    assert pods_of(one) == 110
+    assert kube_reserved(one, {labels.PODS: 110})[labels.MEMORY] == (11 * 29 + 255) * MIB
+
+
+@pytest.mark.parametrize(("percent", "mebibytes"), [(0.075, 7577), (0.0, 8192), (0.02, 8028)])
+def test_memory_is_what_ec2_says_less_a_share_for_the_hypervisor(percent: float, mebibytes: int) -> None:
+    settings = SETTINGS.model_copy(update={"vm_memory_overhead_percent": percent})
+    assert capacity_of(machine("m5.large", settings=settings))[labels.MEMORY] == mebibytes * MIB
+
+
+def test_with_interfaces_of_its_own_a_class_gets_the_efa_that_it_names() -> None:
+    plain = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
+    assert labels.EFA not in capacity_of(machine("p4d.24xlarge", networkInterfaces=[plain]))
+
+
+def test_bottlerocket_reserves_memory_for_the_pods_it_may_run() -> None:
+    one = machine("m5.large", "Bottlerocket", kubelet={"maxPods": 10})
+    assert kube_reserved(one, {labels.PODS: 10})[labels.MEMORY] == (11 * 10 + 255) * MIB
+
+
+@pytest.mark.parametrize(
+    ("family", "spec", "size"),
+    [
+        ("AL2023", {}, 20 * GIB),
+        ("Windows2022", {}, 50 * GIB),
+        ("Bottlerocket", {}, 20 * GIB),
+        ("Custom", {}, 20 * GIB),
+        ("AL2023", {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "60Gi"}}]}, 60 * GIB),
+        ("AL2023", {"blockDeviceMappings": [{"deviceName": "/dev/xvdb", "ebs": {"volumeSize": "60Gi"}}]}, 20 * GIB),
+        ("Bottlerocket", {"blockDeviceMappings": [{"deviceName": "/dev/xvdb", "ebs": {"volumeSize": "9Gi"}}]}, 9 * GIB),
+        ("AL2023", {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"snapshotID": "snap-1"}}]}, 20 * GIB),
+        (
+            "AL2023",
+            {"blockDeviceMappings": [{"deviceName": "/dev/a", "rootVolume": True, "ebs": {"volumeSize": "7Gi"}}]},
+            7 * GIB,
+        ),
+        (
+            "Custom",
+            {"blockDeviceMappings": [{"deviceName": "/dev/a", "ebs": {"volumeSize": "7Gi"}}, {"deviceName": "/dev/b"}]},
+            20 * GIB,
+        ),
+        ("Custom", {"blockDeviceMappings": [{"deviceName": "/dev/a", "ebs": {"volumeSize": "7Gi"}}]}, 7 * GIB),
+        (
+            "Custom",
+            {
+                "blockDeviceMappings": [
+                    {"deviceName": "/dev/a", "rootVolume": True, "ebs": {"volumeSize": "7Gi"}},
+                    {"deviceName": "/dev/b", "ebs": {"volumeSize": "9Gi"}},
+                ]
+            },
+            7 * GIB,
+        ),
+        ("Windows2022", {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"snapshotID": "s"}}]}, 50 * GIB),
+        (
+            "Windows2022",
+            {"blockDeviceMappings": [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": "99Gi"}}]},
+            99 * GIB,
+        ),
+        (
+            "AL2023",
+            {
+                "blockDeviceMappings": [
+                    {"deviceName": "/dev/a", "rootVolume": True, "ebs": {"snapshotID": "s"}},
+                    {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "60G"}},
+                ]
+            },
+            60 * 10**9,
+        ),
+    ],
+)
+def test_ephemeral_storage_is_the_data_disk(family: str, spec: dict[str, Any], size: int) -> None:
+    assert storage_of(machine("m5.large", family, **spec)) == size
+
+
+def test_raid0_counts_the_local_disks_where_there_are_any() -> None:
+    assert storage_of(machine("g5.xlarge", instanceStorePolicy="RAID0")) == 250 * 10**9
+    assert storage_of(machine("m5.large", instanceStorePolicy="RAID0")) == 20 * GIB
+
+
+def test_kubelet_settings_change_what_is_left_key_by_key() -> None:
+    kubelet = {
+        "kubeReserved": {"cpu": "100m"},
+        "systemReserved": {"memory": "1Gi"},
+        "evictionHard": {"memory.available": "5%", "nodefs.available": "1Gi"},
+        "evictionSoft": {"memory.available": "50%"},
+    }
+    found, plain = allocatable("m5.large", kubelet=kubelet), capacity_of(machine("m5.large"))
+    five_percent = -(-plain[labels.MEMORY] * 5 // 100)
+    assert found[labels.CPU] == 1900
+    assert found[labels.MEMORY] == plain[labels.MEMORY] - 574 * MIB - GIB - five_percent
+    assert found[labels.EPHEMERAL_STORAGE] == 18 * GIB
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("100Mi", 100 * MIB), ("10%", 100), ("0.15%", 2), ("100%", 0), ("lots", None), ("x%", None)]
+)
+def test_thresholds(text: str, amount: int | None) -> None:
+    assert threshold(text, 1000) == amount
+
+
+@pytest.mark.parametrize(("manufacturer", "resource"), [("AMD", labels.AMD_GPU), ("Habana", labels.GAUDI)])
+def test_gpus_count_by_their_manufacturer(manufacturer: str, resource: str) -> None:
+    """EC2's list in the stand-in has neither g4ad nor dl1, so that one is made of a g5."""
+    raw = all_types()["g5.xlarge"]
+    gpu = {**raw["GpuInfo"]["Gpus"][0], "Manufacturer": manufacturer, "Count": 8}
+    made = TypeInfo.of({**raw, "GpuInfo": {"Gpus": [gpu]}})
+    found = capacity_of(replace(machine("g5.xlarge"), info=made))
+    assert found[resource] == 8
+    assert labels.NVIDIA_GPU not in found

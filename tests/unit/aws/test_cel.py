@@ -1,0 +1,165 @@
+"""Expressions in spec.kubelet: read with their types, evaluated per instance type, in Karpenter's units and steps."""
+
+import json
+from typing import Any
+
+import pytest
+
+from aws.cel import ExpressionError, Variables, expression
+from aws.instance_types import resolve_types
+from aws.kubelet_computed import ComputedKubelet
+from aws.settings import NODECLASS_CEL
+from aws.validation import why_not_evaluated
+from model import labels
+from tests.support.aws.builders import SETTINGS, info, machine, node_class, region, resolved_status
+
+FACTS = Variables(vcpus=4, memory_mib=16384, default_enis=4, ips_per_eni=15, max_pods=58, instance_type="m5.xlarge")
+GATED = SETTINGS.model_copy(update={"feature_gates": {NODECLASS_CEL: True}})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("110", 110),
+        ("max_pods * 2", 116),
+        ("min(110, max_pods)", 58),
+        ("max(110, max_pods)", 110),
+        ("max(1.5, 2.5)", 2),
+        ("min(1, 2.5)", 1),
+        ("max(vcpus, 4.9)", 4),
+        ("double(vcpus) * 1.5 + 0.99", 6),
+        ("vcpus > 2 ? 200 : 100", 200),
+        ("instance_type.startsWith('m5.') ? 10 : 20", 10),
+        ("int(double(memory_mib) * 0.05)", 819),
+        ("default_enis * (ips_per_eni - 1) + 2", 58),
+        ("[10, 20, 30].filter(n, n > vcpus * 4)[0]", 20),
+        ("memory_mib / 1000", 16),
+        ("0", 0),
+    ],
+)
+def test_an_expression_has_a_whole_value(text: str, value: int) -> None:
+    assert expression(text).value(FACTS) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("vcpus +", "Syntax error"),
+        ("cores * 2", "undeclared reference to 'cores'"),
+        ("vcpus * 1.5", "no matching overload"),
+        ("max(1, 2, 3)", "'max'"),
+        ("'many'", "makes a string"),
+        ("vcpus > 2", "makes a bool"),
+        ("vcpus.shutdown()", "undeclared reference to 'shutdown'"),
+        ("", "Syntax error"),
+        ("10Gib", "Syntax error"),
+    ],
+)
+def test_what_is_no_expression_of_a_number_cannot_be_read(text: str, word: str) -> None:
+    with pytest.raises(ExpressionError) as error:
+        expression(text)
+    assert word in str(error.value) and repr(text) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("vcpus - 10", "negative"),
+        ("10 / (vcpus - 4)", "divide by zero"),
+        ("10 % (vcpus - 4)", "modulus by zero"),
+        ("1.0 / 0.0", "finite"),
+        ("0.0 / 0.0", "finite"),
+        ("9223372036854775807 + vcpus", "overflow"),
+        ("[1, 2][vcpus]", "ndex"),
+        ("int('many')", "int"),
+        ("dyn('many')", "many"),
+    ],
+)
+def test_an_expression_without_a_value_says_for_which_type(text: str, word: str) -> None:
+    with pytest.raises(ExpressionError) as error:
+        expression(text).value(FACTS)
+    assert word in str(error.value) and "m5.xlarge" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "amount"),
+    [
+        ("cpu", "vcpus * 30 + 1", "130m"),
+        ("cpu", "vcpus > 0 ? 100.9 : 0.0", "100m"),
+        ("cpu", "0 + 0", "0m"),
+        ("memory", "255 + 11 * max_pods", "896Mi"),
+        ("memory", "vcpus * 16", "64Mi"),
+        ("ephemeral-storage", "vcpus / 3", "1Gi"),
+        ("pid", "vcpus * 1000", "4000"),
+    ],
+)
+def test_reserved_amounts_are_rounded_up_in_their_unit(key: str, text: str, amount: str) -> None:
+    for field in ("kubeReserved", "systemReserved"):
+        assert filled("m5.xlarge", {field: {key: text}}) == {field: {key: amount}}
+
+
+def test_max_pods_means_the_default_in_its_own_expression_and_the_result_in_the_others() -> None:
+    found = filled("m5.xlarge", {"maxPods": "max_pods / 2", "kubeReserved": {"memory": "max_pods * 16", "cpu": "70m"}})
+    assert found == {"maxPods": 29, "kubeReserved": {"memory": "464Mi", "cpu": "70m"}}
+
+
+def test_values_that_are_quantities_are_no_expressions() -> None:
+    written = {"maxPods": 20, "kubeReserved": {"cpu": "100m", "memory": "1Gi"}, "systemReserved": {"pid": "100"}}
+    assert not ComputedKubelet(written, enabled=True)
+
+
+def test_more_pods_than_a_kubelet_can_count_are_refused() -> None:
+    with pytest.raises(ExpressionError, match=r"maxPods: '3000000000' makes 3000000000 for m5.xlarge"):
+        filled("m5.xlarge", {"maxPods": "3000000000"})
+
+
+def test_types_are_planned_with_their_own_amounts() -> None:
+    one = node_class(
+        resolved_status(),
+        kubelet={"maxPods": "vcpus * 10", "systemReserved": {"cpu": "vcpus * 100"}, "kubeReserved": {"memory": "512"}},
+    )
+    found = resolve_types(region("m5.large", "m5.xlarge"), one, GATED)
+    large, extra = found.by_name["m5.large"], found.by_name["m5.xlarge"]
+    assert (large.capacity[labels.PODS], extra.capacity[labels.PODS]) == (20, 40)
+    assert extra.capacity[labels.CPU] - extra.allocatable()[labels.CPU] == 400 + 80
+    assert json.loads(json.dumps(found.kubelets["m5.large"])) == {
+        "maxPods": 20,
+        "systemReserved": {"cpu": "200m"},
+        "kubeReserved": {"memory": "512"},
+    }
+
+
+def test_with_the_gate_off_expressions_are_passed_over() -> None:
+    one = node_class(resolved_status(), kubelet={"maxPods": "vcpus * 10"})
+    found = resolve_types(region("m5.large"), one, SETTINGS)
+    assert found.by_name["m5.large"].capacity[labels.PODS] == 29
+    assert found.kubelets == {}
+
+
+def test_a_type_without_a_value_is_not_launched_and_the_others_are() -> None:
+    one = node_class(resolved_status(), kubelet={"maxPods": "100 / (vcpus - 2)"})
+    found = resolve_types(region("m5.large", "m5.xlarge"), one, GATED)
+    available = {name: any(o.available for o in one.offerings) for name, one in found.by_name.items()}
+    assert available == {"m5.large": False, "m5.xlarge": True}
+
+
+def test_validation_asks_for_a_value_on_every_type_and_names_one_that_has_none() -> None:
+    names = ("m5.large", "m5.xlarge", "c5.large")
+    wrong = evaluated({"kubeReserved": {"cpu": "100 / (vcpus - 2)"}}, *names)
+    assert wrong is not None
+    assert wrong[0] == "KubeletExpressionEvaluationFailed"
+    assert wrong[1].startswith("spec.kubelet.kubeReserved.cpu: ")
+    assert "for c5.large: divide by zero" in wrong[1] and "1 types more" in wrong[1]
+    assert evaluated({"kubeReserved": {"cpu": "100 / vcpus"}}, *names) is None
+
+
+def filled(name: str, kubelet: dict[str, Any]) -> dict[str, Any]:
+    return ComputedKubelet(kubelet, enabled=True).filled(machine(name, kubelet=kubelet))
+
+
+def evaluated(kubelet: dict[str, Any], *names: str) -> tuple[str, str] | None:
+    return why_not_evaluated(
+        ComputedKubelet(kubelet, enabled=True),
+        {name: info(name) for name in names},
+        lambda each: machine(each.name, kubelet=kubelet),
+    )

@@ -1,0 +1,75 @@
+"""Which types cannot run what a class asks for: they stay listed and cannot be launched."""
+
+from typing import Any
+
+import pytest
+
+from aws.capacity import Machine
+from aws.compatibility import why_incompatible
+from aws.instance_types import resolve_types
+from tests.support.aws.builders import SETTINGS, machine, node_class, region, resolved_status
+
+FIRST = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
+SIX = SETTINGS.model_copy(update={"cluster_dns": "fd00::a"})
+
+
+def interfaces(*more: tuple[int, int, str]) -> list[dict[str, Any]]:
+    return [FIRST, *({"networkCardIndex": c, "deviceIndex": d, "interfaceType": kind} for c, d, kind in more)]
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "spec", "word"),
+    [
+        ("m5.large", "AL2023", {}, ""),
+        ("a1.large", "AL2023", {}, "a1"),
+        ("a1.large", "AL2", {}, ""),
+        ("mac1.metal", "AL2023", {}, "architecture"),
+        ("m5.large", "AL2023", {"connectionTracking": {"udpTimeout": 60}}, ""),
+        ("m4.large", "AL2023", {"connectionTracking": {"udpTimeout": 60}}, "Nitro"),
+        ("m5.metal", "AL2023", {"connectionTracking": {"udpTimeout": 60}}, "Nitro"),
+        ("m5.large", "AL2023", {"cpuOptions": {"nestedVirtualization": "enabled"}}, "nested"),
+        ("m5.large", "AL2023", {"cpuOptions": {"nestedVirtualization": "disabled"}}, ""),
+        ("m5.large", "AL2023", {"networkInterfaces": interfaces()}, ""),
+        ("t2.large", "AL2023", {"networkInterfaces": interfaces()}, "ENA"),
+        ("m4.16xlarge", "AL2023", {"networkInterfaces": interfaces()}, ""),
+        ("m5.large", "AL2023", {"networkInterfaces": interfaces((0, 2, "interface"))}, ""),
+        ("m5.large", "AL2023", {"networkInterfaces": interfaces((0, 3, "interface"))}, "fewer network cards"),
+        ("m5.large", "AL2023", {"networkInterfaces": interfaces((1, 0, "interface"))}, "fewer network cards"),
+        ("m5.large", "AL2023", {"networkInterfaces": interfaces((0, 1, "efa-only"))}, "EFA"),
+        ("p4d.24xlarge", "AL2023", {"networkInterfaces": interfaces(*((c, 1, "efa-only") for c in range(4)))}, ""),
+        ("p4d.24xlarge", "AL2023", {"networkInterfaces": interfaces((4, 1, "efa-only"))}, "fewer network cards"),
+        # An interface of m5.large takes ten addresses, one of which is its own.
+        ("m5.large", "AL2023", {"ipPrefixCount": 9}, ""),
+        ("m5.large", "AL2023", {"ipPrefixCount": 10}, "ipPrefixCount"),
+        ("m5.large", "AL2023", {"ipPrefixCount": 0}, ""),
+        ("m5.large", "AL2023", {"ipPrefixCount": 10, "networkInterfaces": interfaces()}, "ipPrefixCount"),
+    ],
+)
+def test_why_a_type_cannot_be_launched(name: str, family: str, spec: dict[str, Any], word: str) -> None:
+    said = why_incompatible(machine(name, family, **spec))
+    assert word in said
+    assert bool(said) == bool(word)
+
+
+def test_in_an_ipv6_cluster_prefixes_take_the_place_of_ipv6_addresses() -> None:
+    none = machine("t2.large", settings=SIX, ipPrefixCount=12)
+    assert none.info.ipv6_per_interface == 12
+    assert why_incompatible(none)
+    assert not why_incompatible(machine("t2.large", settings=SIX, ipPrefixCount=11))
+
+
+@pytest.mark.parametrize(("strategy", "fits"), [("cluster", False), ("spread", True), ("partition", True), ("", True)])
+def test_a_placement_group_takes_types_of_its_strategy(strategy: str, fits: bool) -> None:
+    one = machine("t3.large")
+    placed = Machine(one.info, one.family, one.kubelet, one.spec, one.settings, strategy)
+    assert (not why_incompatible(placed)) is fits
+
+
+def test_what_cannot_be_launched_is_listed_with_its_prices_and_nothing_available() -> None:
+    one = node_class(resolved_status(), connectionTracking={"udpTimeout": 60})
+    types = resolve_types(region("m4.large", "m5.large"), one, SETTINGS).by_name
+    assert {name: any(o.available for o in found.offerings) for name, found in types.items()} == {
+        "m4.large": False,
+        "m5.large": True,
+    }
+    assert types["m4.large"].offerings

@@ -1,0 +1,241 @@
+"""What a trial launch asks of EC2, with which type, and what EC2's answers say of the class."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from aws.dry_run_choice import Choice, choose
+from aws.dry_run_requests import create_fleet, create_template, run_instances, trial_template
+from aws.dry_run_verdict import Undecided, Wrong, verdict_of
+from aws.errors import fault_of
+from aws.families import FAMILIES
+from aws.launch_template_data import LaunchTemplate, launch_template
+from model import labels
+from model.faults import BadInput, Fault, Forbidden, Throttled, TryLater
+from model.kinds import NodePool
+from tests.support.aws.builders import SETTINGS, node_class, region, resolved_status
+
+TAGS = {"kubernetes.io/cluster/demo": "owned", "karpenter.sh/nodepool": "general"}
+PROFILE = "Value (demo_x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+ROLE_CLASS = node_class()
+OWN_PROFILE = node_class(role="", instanceProfile="mine")
+
+
+def pool(*requirements: tuple[Any, ...], name: str = "general") -> NodePool:
+    needs = [{"key": one[0], "operator": one[1], "values": list(one[2:])} for one in requirements]
+    return NodePool.from_object(
+        {
+            "metadata": {"name": name},
+            "spec": {"template": {"spec": {"requirements": needs, "nodeClassRef": {"name": "default"}}}},
+        }
+    )
+
+
+def chosen(*names: str, pools: tuple[NodePool, ...] = (), family: str = "AL2023", **status: Any) -> Choice | None:
+    one = node_class(resolved_status(**status), amiFamily=family)
+    return choose(region(*names), one, SETTINGS, pools)
+
+
+TYPES = ("c5.large", "g5.xlarge", "m5.large", "m6g.large", "r5.large")
+
+
+@pytest.mark.parametrize(
+    ("pools", "names", "found"),
+    [
+        ((pool((labels.INSTANCE_TYPE, "In", "r5.large")),), TYPES, "r5.large"),
+        ((pool((labels.ARCH, "In", "arm64")),), TYPES, "m6g.large"),
+        ((pool((labels.CAPACITY_TYPE, "In", "spot")),), TYPES, "m5.large"),
+        ((pool((labels.INSTANCE_TYPE, "In", "r5.large", "c5.large")),), TYPES, "c5.large"),
+        ((pool((labels.INSTANCE_TYPE, "In", "g5.xlarge")),), TYPES, "m5.large"),
+        ((pool((labels.INSTANCE_TYPE, "In", "none.such")),), TYPES, "m5.large"),
+        ((pool((labels.INSTANCE_CPU, "Gt", "many")),), TYPES, "m5.large"),
+        ((), TYPES, "m5.large"),
+        ((), ("c5.large", "m6g.large"), "m6g.large"),
+        ((), ("c5.large", "g5.xlarge"), "c5.large"),
+    ],
+)
+def test_it_is_tried_with_what_a_pool_could_get_else_with_something_common(
+    pools: tuple[NodePool, ...], names: tuple[str, ...], found: str
+) -> None:
+    choice = chosen(*names, pools=pools)
+    assert choice is not None and choice.instance_type.name == found
+    assert choice.zones == {"us-west-2a", "us-west-2b", "us-west-2c"}
+
+
+def test_windows_is_tried_with_something_common_whatever_pools_want() -> None:
+    wants = [{"key": labels.ARCH, "operator": "In", "values": ["amd64"]}]
+    windows = {"amis": [{"id": "ami-windows", "requirements": wants}]}
+    choice = chosen(*TYPES, pools=(pool((labels.INSTANCE_TYPE, "In", "r5.large")),), family="Windows2022", **windows)
+    assert choice is not None and choice.instance_type.name == "m5.large"
+
+
+def test_nothing_is_tried_where_no_type_has_an_image() -> None:
+    assert chosen(*TYPES, amis=[]) is None
+
+
+@pytest.mark.parametrize(
+    ("requirement", "tenancy"),
+    [
+        ((labels.INSTANCE_TENANCY, "In", "dedicated"), "dedicated"),
+        ((labels.INSTANCE_TENANCY, "In", "default", "dedicated"), "dedicated"),
+        ((labels.INSTANCE_TENANCY, "In", "default"), "default"),
+        ((labels.INSTANCE_TENANCY, "NotIn", "dedicated"), "default"),
+        ((labels.ARCH, "In", "amd64"), "default"),
+    ],
+)
+def test_dedicated_tenancy_is_tried_where_a_pool_admits_it(requirement: tuple[Any, ...], tenancy: str) -> None:
+    choice = chosen(*TYPES, pools=(pool(requirement), pool((labels.OS, "In", "linux"), name="other")))
+    assert choice is not None and choice.tenancy == tenancy
+
+
+def test_tags_are_those_of_a_pool_or_of_the_class_where_it_has_none() -> None:
+    with_pools = chosen(*TYPES, pools=(pool(name="b"), pool(name="a")))
+    without = chosen(*TYPES)
+    assert with_pools is not None and with_pools.pool == "a"
+    assert without is not None and without.pool == "default"
+
+
+def template(**spec: Any) -> LaunchTemplate:
+    return launch_template(
+        node_class(resolved_status(), **spec),
+        FAMILIES["AL2023"],
+        SETTINGS,
+        image_id="ami-1",
+        user_data="hello",
+        tags=TAGS,
+        capacity_type="on-demand",
+    )
+
+
+def choice() -> Choice:
+    found = chosen(*TYPES)
+    assert found is not None
+    return found
+
+
+def test_the_template_of_a_trial_is_one_that_no_launch_uses() -> None:
+    one = template()
+    trial = trial_template(one)
+    assert trial.name != one.name and trial.name.startswith("karpenter.k8s.aws/validation/")
+    assert trial == trial_template(one) and trial.data == one.data
+    request = create_template(trial)
+    assert request["LaunchTemplateName"] == trial.name
+    tags = {tag["Key"]: tag["Value"] for tag in request["TagSpecifications"][0]["Tags"]}
+    assert (request["TagSpecifications"][0]["ResourceType"], tags) == ("launch-template", TAGS)
+
+
+def test_the_fleet_is_a_dry_run_on_demand_over_every_subnet_with_the_tags_that_iam_asks_for() -> None:
+    subnets = node_class(resolved_status()).status.subnets
+    request = create_fleet(template(), choice(), subnets)
+    assert request["DryRun"] is True
+    target = request["TargetCapacitySpecification"]
+    assert target == {"DefaultTargetCapacityType": "on-demand", "TotalTargetCapacity": 1}
+    (config,) = request["LaunchTemplateConfigs"]
+    assert [one["SubnetId"] for one in config["Overrides"]] == [subnet.id for subnet in subnets]
+    assert {one["InstanceType"] for one in config["Overrides"]} == {"m5.large"}
+    assert {one["ResourceType"] for one in request["TagSpecifications"]} == {"fleet", "instance", "volume"}
+    assert all({tag["Key"] for tag in one["Tags"]} == set(TAGS) for one in request["TagSpecifications"])
+
+
+def test_run_instances_names_subnet_and_groups_on_every_interface() -> None:
+    subnet = node_class(resolved_status()).status.subnets[0]
+    cards = [
+        {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+        {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"},
+    ]
+    request = run_instances(template(networkInterfaces=cards), choice(), subnet)
+    assert request["DryRun"] is True and (request["MinCount"], request["MaxCount"]) == (1, 1)
+    assert [(one["SubnetId"], one["Groups"]) for one in request["NetworkInterfaces"]] == [(subnet.id, ["sg-1"])] * 2
+    kinds = {one["ResourceType"] for one in request["TagSpecifications"]}
+    assert kinds == {"instance", "volume", "network-interface"}
+    assert "SubnetId" not in request and "SecurityGroupIds" not in request
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        BadInput("would have succeeded", code="DryRunOperation"),
+        BadInput("no capacity", code="InsufficientInstanceCapacity"),
+        BadInput("full", code="InsufficientFreeAddressesInSubnet"),
+        BadInput("not in this zone", code="Unsupported"),
+        BadInput("limit", code="VcpuLimitExceeded"),
+    ],
+)
+def test_allowed_and_no_room_at_the_moment_speak_for_the_class(fault: Fault) -> None:
+    assert verdict_of(fault, ROLE_CLASS, "Forbidden") is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "soon"),
+    [
+        (Throttled("slow down", code="RequestLimitExceeded"), False),
+        (TryLater("oops", code="InternalError"), False),
+        (TryLater("timed out", code="ReadTimeoutError"), False),
+        (TryLater("later", code="ServiceUnavailable"), False),
+        (Forbidden("who are you", code="NoCredentials"), False),
+        (Forbidden("who are you", code="InvalidClientTokenId"), False),
+        (BadInput("not there yet", code="InvalidLaunchTemplateName.NotFoundException"), True),
+        (BadInput(PROFILE, code="InvalidParameterValue"), True),
+        (BadInput("instance-profile/x has no associated IAM Roles", code="InvalidParameterValue"), True),
+    ],
+)
+def test_what_is_no_answer_is_no_verdict(fault: Fault, soon: bool) -> None:
+    verdict = verdict_of(fault, ROLE_CLASS, "Forbidden")
+    assert isinstance(verdict, Undecided)
+    assert bool(verdict.again_in) == soon
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason", "field"),
+    [
+        ("UnauthorizedOperation", "You are not authorized", "TheCallsReason", "deploy/iam"),
+        ("AccessDenied", "no", "TheCallsReason", "deploy/iam"),
+        ("OptInRequired", "subscribe first", "TheCallsReason", "OptInRequired"),
+        ("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure", "spec.amiSelectorTerms"),
+        ("InvalidAMIID.NotFound", "ami-1 does not exist", "AMINotFound", "spec.amiSelectorTerms"),
+        ("InvalidAMIID.Unavailable", "no longer", "InvalidAMIID", "spec.amiSelectorTerms"),
+        ("InvalidSnapshot.NotFound", "snap-1 does not exist", "DryRunFailed", "spec.blockDeviceMappings"),
+        ("InvalidBlockDeviceMapping", "iops", "DryRunFailed", "spec.blockDeviceMappings"),
+        ("InvalidGroup.NotFound", "sg-1 does not exist", "DryRunFailed", "spec.securityGroupSelectorTerms"),
+        ("InvalidSubnetID.NotFound", "subnet-1", "DryRunFailed", "spec.subnetSelectorTerms"),
+        ("InvalidPlacementGroup.Unknown", "pg", "DryRunFailed", "spec.placementGroupSelector"),
+        (
+            "InvalidUserData.Malformed",
+            "User data is limited to 16384 bytes",
+            "UserDataSizeLimitExceeded",
+            "spec.userData",
+        ),
+        ("InvalidParameterValue", "something else", "DryRunFailed", "spec"),
+        (
+            "InvalidParameter",
+            "Security group sg-1 and subnet subnet-1 belong to different networks.",
+            "SecurityGroupSubnetVPCMismatch",
+            "spec",
+        ),
+    ],
+)
+def test_a_refusal_has_a_reason_and_names_the_field(code: str, message: str, reason: str, field: str) -> None:
+    verdict = verdict_of(fault_of(answered(code, message), "run_instances"), ROLE_CLASS, "TheCallsReason")
+    assert isinstance(verdict, Wrong), verdict
+    assert verdict.reason == reason
+    assert field in verdict.message and message in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "word"),
+    [
+        (PROFILE, "InstanceProfileNotFound", "there is no instance profile 'mine'"),
+        ("instance-profile/mine has no associated IAM Roles", "DryRunFailed", "instance profile 'mine' has no role"),
+    ],
+)
+def test_a_profile_given_by_hand_is_not_waited_for_and_never_remembered(message: str, reason: str, word: str) -> None:
+    verdict = verdict_of(BadInput(message, code="InvalidParameterValue"), OWN_PROFILE, "Forbidden")
+    assert isinstance(verdict, Wrong)
+    assert (verdict.reason, verdict.lasts) == (reason, False)
+    assert "spec.instanceProfile" in verdict.message and word in verdict.message
+
+
+def answered(code: str, message: str) -> Exception:
+    answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    return ClientError(answer, "RunInstances")

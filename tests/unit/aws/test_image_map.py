@@ -1,0 +1,114 @@
+"""Every instance type boots exactly one image of an alias: the one for its architecture and its devices."""
+
+from collections import defaultdict
+from functools import cache
+
+import pytest
+
+from aws.families import FAMILIES, family_of_alias
+from aws.image_aliases import parameters_of
+from aws.image_map import ImageMap, requirements_of
+from aws.type_info import TypeInfo
+from aws.type_labels import type_labels
+from model import labels
+from model.kinds.ec2nodeclass import ResolvedAmi
+from model.requirements import Requirements
+from sandbox.aws.ec2.types_data import all_types
+from tests.support.aws.builders import REGION, info
+
+ALIASES = ("al2@latest", "al2023@latest", "bottlerocket@latest", "windows2022@latest", "windows2025@latest")
+
+
+def images_of(alias: str) -> list[ResolvedAmi]:
+    """One for each kind of node, named by its parameter."""
+    minor = 32 if alias.startswith("al2@") else 35
+    wanted = parameters_of(alias, f"1.{minor}", minor)
+    return [ResolvedAmi(id=one.path, requirements=variant) for one in wanted for variant in one.variants]
+
+
+@cache
+def facts(name: str) -> TypeInfo:
+    return info(name)
+
+
+@cache
+def labels_of(name: str, alias: str) -> dict[str, tuple[str, ...]]:
+    family = family_of_alias(alias)
+    assert family
+    return type_labels(facts(name), family, REGION, {"us-west-2a": "usw2-az1"})
+
+
+@cache
+def fitting(alias: str) -> dict[str, set[str]]:
+    """Types to the ids of all images whose requirements they satisfy; types of one kind are looked at once."""
+    images = [(image.id, requirements_of(image)) for image in images_of(alias)]
+    keys = sorted({key for _, wanted in images for key in wanted})
+    by_marks = defaultdict[tuple[tuple[str, ...], ...], list[str]](list)
+    for name in all_types():
+        described = labels_of(name, alias)
+        by_marks[tuple(described.get(key, ()) for key in keys)].append(name)
+    found = {}
+    for marks, names in by_marks.items():
+        node = Requirements.of_choices(dict(zip(keys, marks, strict=True)))
+        fits = {image for image, wanted in images if node.compatible_strictly(wanted)}
+        found.update(dict.fromkeys(names, fits))
+    return found
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_no_type_fits_two_images_and_those_that_fit_none_are_few_kinds(alias: str) -> None:
+    found = fitting(alias)
+    assert max(len(fits) for fits in found.values()) == 1
+    for name in (name for name, fits in found.items() if not fits):
+        one, described = facts(name), labels_of(name, alias)
+        special = labels.INSTANCE_GPU_COUNT in described or labels.INSTANCE_ACCELERATOR_COUNT in described
+        assert not one.architecture or (one.architecture == "arm64" and (special or not described[labels.OS]))
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_the_map_takes_the_one_that_fits(alias: str) -> None:
+    mapped = ImageMap(images_of(alias))
+    for name, fits in fitting(alias).items():
+        assert mapped.image_for(labels_of(name, alias)) == next(iter(fits), "")
+
+
+EKS, ROCKET = "/aws/service/eks/optimized-ami", "/aws/service/bottlerocket/aws-k8s-1.35"
+
+
+@pytest.mark.parametrize(
+    ("alias", "name", "path"),
+    [
+        ("al2023@latest", "m5.large", f"{EKS}/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"),
+        ("al2023@latest", "m6g.large", f"{EKS}/1.35/amazon-linux-2023/arm64/standard/recommended/image_id"),
+        ("al2023@latest", "g5.xlarge", f"{EKS}/1.35/amazon-linux-2023/x86_64/nvidia/recommended/image_id"),
+        ("al2023@latest", "g5g.xlarge", f"{EKS}/1.35/amazon-linux-2023/arm64/nvidia/recommended/image_id"),
+        ("al2023@latest", "inf2.xlarge", f"{EKS}/1.35/amazon-linux-2023/x86_64/neuron/recommended/image_id"),
+        ("al2023@latest", "trn1.32xlarge", f"{EKS}/1.35/amazon-linux-2023/x86_64/neuron/recommended/image_id"),
+        ("al2@latest", "g5.xlarge", f"{EKS}/1.32/amazon-linux-2-gpu/recommended/image_id"),
+        ("al2@latest", "inf2.xlarge", f"{EKS}/1.32/amazon-linux-2-gpu/recommended/image_id"),
+        ("al2@latest", "g5g.xlarge", ""),
+        ("bottlerocket@latest", "inf2.xlarge", f"{ROCKET}/x86_64/latest/image_id"),
+        ("bottlerocket@latest", "g5.xlarge", f"{ROCKET}-nvidia/x86_64/latest/image_id"),
+        ("bottlerocket@latest", "g5g.xlarge", f"{ROCKET}-nvidia/arm64/latest/image_id"),
+        ("windows2022@latest", "m6g.large", ""),
+    ],
+)
+def test_well_known_types_boot_the_image_for_them(alias: str, name: str, path: str) -> None:
+    assert ImageMap(images_of(alias)).image_for(labels_of(name, alias)) == path
+
+
+def test_an_image_that_asks_for_a_label_is_not_for_types_without_it() -> None:
+    wants = images_of("al2023@latest")
+    only_nvidia = [image for image in wants if "x86_64/nvidia" in image.id]
+    assert ImageMap(only_nvidia).image_for(labels_of("m5.large", "al2023@latest")) == ""
+
+
+def test_the_first_of_several_that_fit_is_taken() -> None:
+    arch = images_of("al2023@latest")[0].requirements[:1]
+    images = [ResolvedAmi(id=name, requirements=arch) for name in ("ami-new", "ami-old")]
+    assert ImageMap(images).image_for(labels_of("m5.large", "al2023@latest")) == "ami-new"
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_windows_families_alone_have_a_build(name: str) -> None:
+    assert bool(FAMILIES[name].windows_build) == name.startswith("Windows")

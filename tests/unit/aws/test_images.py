@@ -1,0 +1,457 @@
+"""Images by alias and by term: what is asked when, what a variant is lost by and what not, and which image wins."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from aws.cluster import ClusterFacts
+from aws.image_aliases import AliasError, parameters_of
+from aws.images import Images
+from aws.node_class_parts import Parts
+from model import labels
+from model.faults import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
+from model.image_pins import ImagePin, terms_of
+from model.kinds import EC2NodeClass
+from model.kinds.ec2nodeclass import ResolvedAmi
+from tests.support.aws.builders import node_class
+from tests.unit.aws.fakes import Named
+
+HOUR = 3600.0
+X86 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64"
+ARM = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/arm64"
+STANDARD, NVIDIA, NEURON = (f"{X86}/{kind}/recommended/image_id" for kind in ("standard", "nvidia", "neuron"))
+ARM_STANDARD = f"{ARM}/standard/recommended/image_id"
+
+
+class Cloud:
+    """SSM and EC2 at the adapters' door: parameters by name, images by id, and what was asked."""
+
+    def __init__(self) -> None:
+        self.ec2 = self.ssm = Named()
+        self.parameters: dict[str, str] = {}
+        self.images: dict[str, dict[str, Any]] = {}
+        self.faults: dict[str, Fault] = {}
+        self.asked = Counter[str]()
+        self.searches: list[dict[str, Any]] = []
+        self.now = 0.0
+
+    def image(self, image_id: str, *, created: str = "2026-01-01", arch: str = "x86_64", **more: Any) -> str:
+        self.images[image_id] = {"ImageId": image_id, "Architecture": arch, "CreationDate": created} | more
+        return image_id
+
+    async def call(self, method: str, Name: str) -> dict[str, Any]:
+        self.asked[Name] += 1
+        fault = self.faults.get(Name) or self.faults.get("*")
+        if fault:
+            raise fault
+        if Name not in self.parameters:
+            raise NotFound("none", code="ParameterNotFound")
+        return {"Parameter": {"Value": self.parameters[Name]}}
+
+    async def pages(self, method: str, key: str, pick: Any, **request: Any) -> list[Any]:
+        self.asked["describe_images"] += 1
+        self.searches.append(request)
+        ids = next((f["Values"] for f in request["Filters"] if f["Name"] == "image-id"), list(self.images))
+        return [pick(self.images[one]) for one in ids if one in self.images]
+
+
+class Cluster:
+    async def facts(self) -> ClusterFacts:
+        return ClusterFacts(name="demo", version="1.34")
+
+
+def images(cloud: Cloud, refresh_seconds: float = 60) -> Images:
+    return Images(cloud, Cluster(), refresh_seconds=refresh_seconds, clock=lambda: cloud.now)  # type: ignore[arg-type]
+
+
+async def found(one: Images, *terms: dict[str, Any], uid: str = "u") -> list[ResolvedAmi]:
+    spec: dict[str, Any] = {"amiSelectorTerms": list(terms)}
+    if "alias" not in terms[0]:
+        spec["amiFamily"] = "AL2023"
+    return list(await one.resolve(node_class(uid=uid, **spec)))
+
+
+async def ids(one: Images, *terms: dict[str, Any], uid: str = "u") -> list[str]:
+    return [image.id for image in await found(one, *terms, uid=uid)]
+
+
+def published() -> Cloud:
+    cloud = Cloud()
+    for number, path in enumerate((STANDARD, NVIDIA, NEURON, ARM_STANDARD)):
+        arch = "arm64" if path == ARM_STANDARD else "x86_64"
+        cloud.parameters[path] = cloud.image(f"ami-{number}", arch=arch, created=f"2026-01-0{number + 1}")
+    return cloud
+
+
+LATEST = {"alias": "al2023@latest"}
+
+
+async def test_a_kind_of_node_without_a_parameter_is_left_out_and_asked_for_again_after_minutes() -> None:
+    cloud = published()
+    one = images(cloud)
+    assert await ids(one, LATEST) == ["ami-3", "ami-2", "ami-1", "ami-0"]
+    missing = f"{ARM}/nvidia/recommended/image_id"
+    cloud.now = 200
+    await ids(one, LATEST)
+    assert cloud.asked[missing] == 1
+    cloud.parameters[missing] = cloud.image("ami-new", arch="arm64", created="2026-02-01")
+    cloud.now = 600
+    assert (await ids(one, LATEST))[0] == "ami-new"
+
+
+@pytest.mark.parametrize("fault", [Throttled("slow down"), TryLater("500")])
+async def test_no_kind_of_node_loses_its_image_while_ssm_does_not_answer(fault: Fault) -> None:
+    cloud = published()
+    one = images(cloud)
+    before = await found(one, LATEST)
+    cloud.now = 25 * HOUR
+    cloud.faults[NVIDIA] = fault
+    assert await found(one, LATEST) == before
+    del cloud.faults[NVIDIA]
+    cloud.parameters[NVIDIA] = cloud.image("ami-next", created="2026-02-01")
+    cloud.now += 120
+    assert (await ids(one, LATEST))[0] == "ami-next"
+
+
+@pytest.mark.parametrize("fault", [Throttled("slow down"), TryLater("500"), Forbidden("no ssm:GetParameter")])
+async def test_what_was_never_read_is_a_fault_and_no_missing_variant(fault: Fault) -> None:
+    cloud = published()
+    cloud.faults[NVIDIA] = fault
+    with pytest.raises(type(fault)):
+        await found(images(cloud), LATEST)
+
+
+async def test_a_latest_parameter_is_good_for_a_day() -> None:
+    cloud = published()
+    one = images(cloud)
+    await ids(one, LATEST)
+    cloud.parameters[STANDARD] = cloud.image("ami-newer", created="2026-03-01")
+    cloud.now = 23 * HOUR
+    assert "ami-newer" not in await ids(one, LATEST)
+    assert cloud.asked[STANDARD] == 1
+    cloud.now = 25 * HOUR
+    assert "ami-newer" in await ids(one, LATEST)
+
+
+@pytest.mark.parametrize("trouble", ["deprecated", "gone"])
+async def test_a_deprecated_or_deleted_image_has_its_latest_parameter_asked_again_at_once(trouble: str) -> None:
+    cloud = published()
+    one = images(cloud)
+    await ids(one, LATEST)
+    if trouble == "gone":
+        del cloud.images["ami-0"]
+    else:
+        cloud.images["ami-0"]["DeprecationTime"] = "2020-01-01T00:00:00.000Z"
+    cloud.parameters[STANDARD] = cloud.image("ami-good", created="2026-01-02T00:00:00")
+    cloud.now = 120
+    found_now = await ids(one, LATEST)
+    assert "ami-good" in found_now
+    assert "ami-0" not in found_now
+
+
+async def test_a_parameter_that_still_names_a_deprecated_image_is_asked_for_every_half_hour() -> None:
+    cloud = published()
+    cloud.images["ami-0"]["DeprecationTime"] = "2020-01-01T00:00:00.000Z"
+    one = images(cloud)
+    for minute in range(0, 60, 2):
+        cloud.now = minute * 60
+        assert any(image.deprecated for image in await found(one, LATEST))
+    # At the first look, at once again since the image is deprecated, and once more after half an hour.
+    assert cloud.asked[STANDARD] == 3
+
+
+async def test_a_pinned_version_is_never_asked_for_again_within_the_day() -> None:
+    cloud = Cloud()
+    path = f"{X86}/standard/amazon-eks-node-al2023-x86_64-standard-1.34-v20260101/image_id"
+    cloud.parameters[path] = cloud.image("ami-pinned", DeprecationTime="2020-01-01T00:00:00.000Z")
+    one = images(cloud)
+    for hour in range(0, 20, 2):
+        cloud.now = hour * HOUR
+        assert await ids(one, {"alias": "al2023@v20260101"}) == ["ami-pinned"]
+    assert cloud.asked[path] == 1
+
+
+async def test_classes_of_one_alias_share_what_ssm_said() -> None:
+    cloud = published()
+    one = images(cloud)
+    for uid in ("a", "b", "c"):
+        await ids(one, LATEST, uid=uid)
+    assert cloud.asked[STANDARD] == 1
+
+
+async def test_images_are_looked_for_again_after_the_refresh_interval() -> None:
+    cloud = published()
+    one = images(cloud, refresh_seconds=300)
+    await ids(one, LATEST)
+    cloud.now = 299
+    await ids(one, LATEST)
+    assert cloud.asked["describe_images"] == 1
+    cloud.now = 301
+    await ids(one, LATEST)
+    assert cloud.asked["describe_images"] == 2
+
+
+async def test_a_parameter_of_the_users_own_is_good_for_five_minutes() -> None:
+    cloud = Cloud()
+    arn = "arn:aws:ssm:us-west-2:111122223333:parameter/mine"
+    cloud.parameters[arn] = cloud.image("ami-a")
+    one = images(cloud)
+    assert await ids(one, {"ssmParameter": arn}) == ["ami-a"]
+    cloud.parameters[arn] = cloud.image("ami-b")
+    cloud.now = 240
+    assert await ids(one, {"ssmParameter": arn}) == ["ami-a"]
+    cloud.now = 360
+    assert await ids(one, {"ssmParameter": arn}) == ["ami-b"]
+
+
+async def test_a_parameter_that_holds_no_image_id_or_is_not_there_selects_nothing() -> None:
+    cloud = Cloud()
+    cloud.parameters["/text"] = "hello"
+    assert await ids(images(cloud), {"ssmParameter": "/text"}, {"ssmParameter": "/none"}) == []
+
+
+async def test_a_name_that_ssm_refuses_is_told_with_its_field() -> None:
+    cloud = Cloud()
+    cloud.faults["a b"] = BadInput("not a valid parameter name", code="ValidationException")
+    with pytest.raises(BadInput, match=r"amiSelectorTerms: ssmParameter 'a b'"):
+        await ids(images(cloud), {"ssmParameter": "a b"})
+
+
+@pytest.mark.parametrize(
+    ("term", "owners", "filters"),
+    [
+        ({"name": "mine-*"}, ["self", "amazon"], {"name": ["mine-*"]}),
+        ({"name": "mine-*", "owner": "111122223333"}, ["111122223333"], {"name": ["mine-*"]}),
+        ({"tags": {"team": "a"}}, None, {"tag:team": ["a"]}),
+        ({"tags": {"team": "*"}}, None, {"tag-key": ["team"]}),
+        ({"tags": {"team": "a"}, "owner": "self"}, ["self"], {"tag:team": ["a"]}),
+        ({"name": "x", "tags": {"team": "a"}}, ["self", "amazon"], {"tag:team": ["a"], "name": ["x"]}),
+    ],
+)
+async def test_a_term_becomes_one_search(term: dict[str, Any], owners: Any, filters: dict[str, list[str]]) -> None:
+    cloud = Cloud()
+    await ids(images(cloud), term)
+    (asked,) = cloud.searches
+    assert asked.get("Owners") == owners
+    assert {f["Name"]: f["Values"] for f in asked["Filters"]} == filters | {"state": ["available"]}
+    assert asked["IncludeDeprecated"] is True
+
+
+async def test_all_ids_of_a_class_are_one_search_and_go_before_what_else_a_term_says() -> None:
+    cloud = Cloud()
+    cloud.parameters["/mine"] = cloud.image("ami-parameter")
+    terms: list[dict[str, Any]] = [{"id": "ami-a"}, {"id": "ami-b"}, {"ssmParameter": "/mine", "name": "ignored"}]
+    await ids(images(cloud), *terms)
+    (asked,) = cloud.searches
+    assert asked["Filters"][0] == {"Name": "image-id", "Values": ["ami-a", "ami-b", "ami-parameter"]}
+
+
+async def test_of_one_architecture_the_newest_wins_unless_it_is_deprecated() -> None:
+    cloud = Cloud()
+    for name, created, arch in (
+        ("ami-old", "2026-01-01", "x86_64"),
+        ("ami-new", "2026-02-01", "x86_64"),
+        ("ami-arm", "2026-01-15", "arm64"),
+        ("ami-mac", "2026-03-01", "x86_64_mac"),
+    ):
+        cloud.image(name, created=created, arch=arch)
+    cloud.image("ami-out", created="2026-05-01", DeprecationTime="2026-05-02T00:00:00.000Z")
+    assert await ids(images(cloud), {"tags": {"a": "*"}}) == ["ami-new", "ami-arm"]
+    cloud.images["ami-new"]["DeprecationTime"] = cloud.images["ami-old"]["DeprecationTime"] = "2026-05-02T00:00:00Z"
+    assert await ids(images(cloud), {"tags": {"a": "*"}}) == ["ami-out", "ami-arm"]
+
+
+async def test_of_images_made_at_once_the_later_name_wins() -> None:
+    cloud = Cloud()
+    cloud.image("ami-1", Name="node-1.9")
+    cloud.image("ami-2", Name="node-1.10")
+    assert await ids(images(cloud), {"tags": {"a": "*"}}) == ["ami-1"]
+
+
+async def test_the_newest_image_stands_first_and_equals_by_id() -> None:
+    cloud = Cloud()
+    cloud.image("ami-z", arch="arm64", created="2026-01-01")
+    cloud.image("ami-a", arch="x86_64", created="2026-01-01")
+    assert await ids(images(cloud), {"tags": {"a": "*"}}) == ["ami-a", "ami-z"]
+
+
+@pytest.mark.parametrize(
+    "alias", ["al2023@a@b", "al2023", "al2023@", "@latest", "ubuntu@latest", "windows2022@v1", "custom@latest"]
+)
+def test_an_alias_that_cannot_be_read_is_said_to_be_wrong(alias: str) -> None:
+    with pytest.raises(AliasError):
+        parameters_of(alias, "1.34", 34)
+
+
+@pytest.mark.parametrize(
+    ("alias", "minor", "right"),
+    [
+        ("al2@latest", 32, True),
+        ("al2@latest", 33, False),
+        ("windows2025@latest", 34, False),
+        ("windows2025@latest", 35, True),
+        ("windows2019@latest", 34, True),
+    ],
+)
+def test_images_end_and_begin_with_versions_of_kubernetes(alias: str, minor: int, right: bool) -> None:
+    if right:
+        assert parameters_of(alias, f"1.{minor}", minor)
+    else:
+        with pytest.raises(AliasError, match=f"1.{minor}"):
+            parameters_of(alias, f"1.{minor}", minor)
+
+
+EKS = "/aws/service/eks/optimized-ami/1.32"
+ROCKET = "/aws/service/bottlerocket/aws-k8s-1.32"
+
+
+@pytest.mark.parametrize(
+    ("alias", "paths"),
+    [
+        (
+            "al2@latest",
+            {
+                f"{EKS}/amazon-linux-2/recommended/image_id": 1,
+                f"{EKS}/amazon-linux-2-arm64/recommended/image_id": 1,
+                f"{EKS}/amazon-linux-2-gpu/recommended/image_id": 2,
+            },
+        ),
+        (
+            "al2@v20250101",
+            {
+                f"{EKS}/amazon-linux-2/amazon-eks-node-1.32-v20250101/image_id": 1,
+                f"{EKS}/amazon-linux-2-arm64/amazon-eks-arm64-node-1.32-v20250101/image_id": 1,
+                f"{EKS}/amazon-linux-2-gpu/amazon-eks-gpu-node-1.32-v20250101/image_id": 2,
+            },
+        ),
+        (
+            "al2023@v20250101",
+            {
+                f"{EKS}/amazon-linux-2023/{arch}/{kind}/amazon-eks-node-al2023-{arch}-{kind}-1.32-v20250101/image_id": 1
+                for arch, kind in (
+                    ("x86_64", "standard"),
+                    ("x86_64", "nvidia"),
+                    ("x86_64", "neuron"),
+                    ("arm64", "standard"),
+                    ("arm64", "nvidia"),
+                )
+            },
+        ),
+        (
+            "bottlerocket@latest",
+            {
+                f"{ROCKET}/x86_64/latest/image_id": 2,
+                f"{ROCKET}/arm64/latest/image_id": 1,
+                f"{ROCKET}-nvidia/x86_64/latest/image_id": 1,
+                f"{ROCKET}-nvidia/arm64/latest/image_id": 1,
+            },
+        ),
+        (
+            "bottlerocket@v1.32.0-cacc4ce9",
+            {
+                f"{ROCKET}/x86_64/1.32.0-cacc4ce9/image_id": 2,
+                f"{ROCKET}/arm64/1.32.0-cacc4ce9/image_id": 1,
+                f"{ROCKET}-nvidia/x86_64/1.32.0-cacc4ce9/image_id": 1,
+                f"{ROCKET}-nvidia/arm64/1.32.0-cacc4ce9/image_id": 1,
+            },
+        ),
+        (
+            "windows2022@latest",
+            {"/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.32/image_id": 1},
+        ),
+    ],
+)
+def test_an_alias_stands_for_the_published_parameters(alias: str, paths: dict[str, int]) -> None:
+    assert {one.path: len(one.variants) for one in parameters_of(alias, "1.32", 32)} == paths
+
+
+def test_with_or_without_the_v_a_version_of_bottlerocket_is_the_same() -> None:
+    assert parameters_of("bottlerocket@1.40.0", "1.34", 34) == parameters_of("bottlerocket@v1.40.0", "1.34", 34)
+
+
+async def test_each_variant_asks_for_its_kind_of_node() -> None:
+    wants = {
+        image.id: {r.key: (r.operator, r.values) for r in image.requirements}
+        for image in await found(images(published()), LATEST)
+    }
+    gpus, chips = labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT
+    assert wants["ami-0"] == {labels.ARCH: ("In", ("amd64",)), gpus: ("DoesNotExist", ()), chips: ("DoesNotExist", ())}
+    assert wants["ami-1"] == {labels.ARCH: ("In", ("amd64",)), gpus: ("Exists", ())}
+    assert wants["ami-2"] == {labels.ARCH: ("In", ("amd64",)), chips: ("Exists", ())}
+    assert wants["ami-3"][labels.ARCH] == ("In", ("arm64",))
+
+
+def pin(**images: str) -> ImagePin:
+    """`ami_1="ami-0"`: ami-0 instead of ami-1."""
+    now = datetime.now(UTC)
+    return ImagePin(
+        images={bad.replace("_", "-"): good for bad, good in images.items()},
+        terms=terms_of(node_class()),
+        by="ann",
+        reason="its kubelet dies",
+        since=now,
+        until=now + timedelta(days=1),
+    )
+
+
+async def test_a_pin_takes_the_place_of_the_images_it_names_for_the_same_nodes() -> None:
+    cloud = published()
+    cloud.image("ami-old", created="2025-01-01")
+    one = images(cloud)
+    before = await found(one, LATEST)
+    used, gone = await one.pinned(pin(ami_1="ami-old", ami_77="ami-0"), before)
+    assert [image.id for image in used] == ["ami-3", "ami-2", "ami-old", "ami-0"]
+    assert [image.requirements for image in used] == [image.requirements for image in before]
+    assert gone == []
+
+
+async def test_a_pinned_image_that_is_gone_is_not_used() -> None:
+    cloud = published()
+    one = images(cloud)
+    before = await found(one, LATEST)
+    used, gone = await one.pinned(pin(ami_1="ami-old"), before)
+    assert (used, gone) == (before, ["ami-old"])
+
+
+def parts(one: Images) -> Parts:
+    others: Any = None
+    return Parts(images=one, networks=others, profiles=others, placement=others, reservations=others)
+
+
+def annotated(written: str, **more: Any) -> EC2NodeClass:
+    raw = node_class(**more).to_object()
+    return EC2NodeClass.from_object(
+        {**raw, "metadata": {**raw["metadata"], "annotations": {labels.IMAGE_PIN: written}}}
+    )
+
+
+async def test_a_class_with_a_pin_shows_the_images_that_are_used_and_says_why() -> None:
+    cloud = published()
+    cloud.image("ami-old", created="2025-01-01")
+    part = await parts(images(cloud)).amis(annotated(pin(ami_1="ami-old").model_dump_json()))
+    assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-old", "ami-0"]
+    said = part.conditions[-1]
+    assert (said.type, said.status, said.reason) == ("ImagesPinned", "True", "RolledBack")
+    assert said.message.startswith("ami-old instead of ami-1; rolled back by ann at ")
+    assert "its kubelet dies" in said.message
+
+
+async def test_a_class_whose_pin_cannot_be_kept_says_so() -> None:
+    part = await parts(images(published())).amis(annotated(pin(ami_1="ami-old").model_dump_json()))
+    assert [one["id"] for one in part.status["amis"]] == ["ami-3", "ami-2", "ami-1", "ami-0"]
+    said = part.conditions[-1]
+    assert (said.status, said.reason) == ("False", "ImageGone")
+    assert said.message.startswith("ami-old would be used instead and is no longer there; until ")
+
+
+async def test_a_pin_ends_when_the_selectors_find_other_images() -> None:
+    cloud = published()
+    one = images(cloud)
+    part = await parts(one).amis(annotated(pin(ami_77="ami-0").model_dump_json()))
+    assert [each.type for each in part.conditions] == ["AMIsReady"]
+    there = [{"type": "ImagesPinned", "status": "True", "reason": "RolledBack"}]
+    was = EC2NodeClass.from_object({**node_class().to_object(), "status": {"conditions": there}})
+    part = await parts(one).amis(was)
+    assert (part.conditions[-1].type, part.conditions[-1].status) == ("ImagesPinned", "")

@@ -1,0 +1,68 @@
+"""Launches go by what nodes have shown of their memory: in what is chosen, and in what NodeClaims show."""
+
+from typing import Any
+
+from aws.instance_types import ResolvedTypes, resolve_types
+from aws.launch_facts import launch_facts
+from aws.selection import select
+from model.launches import FleetInstance
+from model.learnt import Learnt, under
+from tests.support.aws.builders import SETTINGS, ZONES, claim, node_class, region, resolved_status
+
+MIB = 1 << 20
+TYPES = ("m5.large", "m5.xlarge")
+CLASS = node_class(resolved_status())
+RESOLVED = resolve_types(region(*TYPES), CLASS, SETTINGS)
+IMAGE = RESOLVED.by_name["m5.large"].image_id
+
+
+def shown(mebibytes: int, image: str = IMAGE) -> Learnt:
+    return Learnt(images={image: {"m5.large": mebibytes * MIB}})
+
+
+def chosen(types: ResolvedTypes, memory: str) -> list[str]:
+    wants = claim(("node.kubernetes.io/instance-type", "In", *TYPES), requests={"cpu": "1", "memory": memory})
+    unmarked: Any = lambda *_: False  # noqa: E731 -- nothing was refused lately
+    selection = select(wants, types, ZONES, unmarked, lambda _: 0)
+    return [one.type.name for one in selection.candidates] if selection else []
+
+
+def test_a_type_that_is_smaller_than_estimated_is_not_launched_for_what_does_not_fit() -> None:
+    assert IMAGE
+    assert chosen(RESOLVED, "6800Mi") == ["m5.large", "m5.xlarge"]
+    assert chosen(RESOLVED.heeding(shown(7000)), "6800Mi") == ["m5.xlarge"]
+    assert chosen(RESOLVED.heeding(shown(7000)), "6300Mi") == ["m5.large", "m5.xlarge"]
+    assert chosen(RESOLVED.heeding(shown(7900)), "7100Mi") == ["m5.large", "m5.xlarge"]
+
+
+def test_what_another_image_or_another_spec_shows_does_not_count() -> None:
+    for known in (shown(7000, "ami-other"), shown(7000, under(IMAGE, "456"))):
+        assert chosen(RESOLVED.heeding(known, "123"), "6800Mi") == ["m5.large", "m5.xlarge"]
+    assert chosen(RESOLVED.heeding(shown(7000, under(IMAGE, "123")), "123"), "6800Mi") == ["m5.xlarge"]
+
+
+def test_the_node_claim_shows_the_memory_that_such_machines_have() -> None:
+    instance = FleetInstance(
+        instance_id="i-1",
+        instance_type="m5.large",
+        zone=ZONES[0],
+        subnet_id="subnet-1",
+        image_id=IMAGE,
+        capacity_type="on-demand",
+    )
+    facts = [
+        launch_facts(instance, types.by_name["m5.large"], CLASS, claim())
+        for types in (RESOLVED, RESOLVED.heeding(shown(7000)))
+    ]
+    assert [one.capacity["memory"] // MIB for one in facts] == [7577, 7000]
+    assert [one.allocatable["memory"] // MIB for one in facts] == [6903, 6326]
+    assert facts[0].capacity["cpu"] == facts[1].capacity["cpu"]
+
+
+def test_what_was_worked_out_serves_until_something_new_is_learnt() -> None:
+    assert RESOLVED.heeding(shown(7000)) is RESOLVED.heeding(shown(7000))
+    assert chosen(RESOLVED.heeding(shown(7900)), "6800Mi") == ["m5.large", "m5.xlarge"]
+
+
+def test_nothing_learnt_leaves_the_types_as_they_are() -> None:
+    assert RESOLVED.heeding(Learnt()) is RESOLVED

@@ -1,0 +1,84 @@
+"""Prices where AWS tells none: near the public ones, and in the region's own currency and level."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aws.price_estimates import estimate, larges_in
+from deploy import price_estimates as script
+from tests.support.aws.builders import info
+
+# Public on-demand prices of Linux in us-east-1, dollars an hour.
+PUBLIC = {
+    "t3.micro": 0.0104,
+    "t3.large": 0.0832,
+    "t4g.medium": 0.0336,
+    "m4.xlarge": 0.2,
+    "m5.large": 0.096,
+    "m5.metal": 4.608,
+    "m6i.2xlarge": 0.384,
+    "m6g.large": 0.077,
+    "m7i-flex.large": 0.09576,
+    "c5.xlarge": 0.17,
+    "c6i.4xlarge": 0.68,
+    "c7g.xlarge": 0.145,
+    "r5.24xlarge": 6.048,
+    "r6i.2xlarge": 0.504,
+    "i4i.large": 0.172,
+    "x2gd.medium": 0.0835,
+    "p4d.24xlarge": 21.9576,
+    "trn1.32xlarge": 21.5,
+}
+# Those whose sizes do not cost in proportion: by their parts, within a quarter.
+ROUGHLY = {
+    "g4dn.xlarge": 0.526,
+    "g5.xlarge": 1.006,
+    "g5.12xlarge": 5.672,
+    "g6.xlarge": 0.8048,
+    "p5.48xlarge": 55.04,
+    "inf2.xlarge": 0.7582,
+    "inf1.24xlarge": 4.721,
+}
+
+
+@pytest.mark.parametrize(("name", "price"), PUBLIC.items())
+def test_a_family_in_proportion_costs_what_is_public(name: str, price: float) -> None:
+    assert estimate(info(name), "us-east-1") == pytest.approx(price, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "price"), ROUGHLY.items())
+def test_machines_with_devices_cost_about_the_sum_of_their_parts(name: str, price: float) -> None:
+    assert estimate(info(name), "us-east-1") == pytest.approx(price, rel=0.25)
+
+
+def test_govcloud_costs_more_and_china_counts_in_yuan() -> None:
+    here = estimate(info("m5.large"), "us-west-2")
+    # 0.121 dollars is GovCloud's public price.
+    assert estimate(info("m5.large"), "us-gov-west-1") == pytest.approx(0.121, rel=0.06)
+    assert estimate(info("m5.large"), "cn-north-1") == pytest.approx(10 * here)
+
+
+def test_a_bigger_machine_of_a_family_costs_more() -> None:
+    sizes = ("large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge")
+    for family in ("m5", "c6i", "r7g"):
+        prices = [estimate(info(f"{family}.{size}")) for size in sizes if (family, size) != ("r7g", "24xlarge")]
+        assert prices == sorted(prices)
+
+
+def test_a_family_that_is_not_in_the_table_has_a_price_all_the_same() -> None:
+    assert estimate(info("r9g.large")) > estimate(info("r9g.medium")) > 0
+
+
+@pytest.mark.parametrize(
+    ("size", "count"), [("nano", 0.0625), ("large", 1), ("xlarge", 2), ("24xlarge", 48), ("metal-24xl", 0)]
+)
+def test_sizes_are_counted_in_larges(size: str, count: float) -> None:
+    assert larges_in(size) == count
+
+
+def test_the_table_is_made_from_prices_and_leaves_out_families_that_are_not_in_proportion(tmp_path: Path) -> None:
+    prices = {"m5.large": 0.096, "m5.xlarge": 0.192, "m5.metal": 9.9, "g5.xlarge": 1.0, "g5.2xlarge": 1.2}
+    file = tmp_path / "prices.json"
+    file.write_text(json.dumps(prices))
+    assert script.table(json.loads(file.read_text())) == "m5=0.096"

@@ -1,0 +1,116 @@
+"""What EC2 is told of reservations and places: in launch templates and in fleet requests."""
+
+from typing import Any
+
+import pytest
+
+from aws.errors import INSUFFICIENT
+from aws.families import FAMILIES
+from aws.fleet_request import create_fleet_request, fleet_answer
+from aws.launch_template_data import Place, Target, launch_template
+from aws.settings import AwsSettings
+from model.catalogue import Market
+from model.launches import LaunchGroup
+from tests.support.aws.builders import SETTINGS, group, node_class, resolved_status
+
+ON = AwsSettings(cluster_name="demo", region="us-west-2", feature_gates={"ReservedCapacity": True})
+TARGETED = {
+    "CapacityReservationPreference": "capacity-reservations-only",
+    "CapacityReservationTarget": {"CapacityReservationId": "cr-1"},
+}
+
+
+def said(settings: AwsSettings, **more: Any) -> dict[str, Any]:
+    found = launch_template(
+        node_class(resolved_status()),
+        FAMILIES["AL2023"],
+        settings,
+        image_id="ami-1",
+        user_data="",
+        tags={},
+        capacity_type="reserved",
+        **more,
+    )
+    keys = ("CapacityReservationSpecification", "InstanceMarketOptions", "Placement")
+    return {key: found.data[key] for key in keys if key in found.data}
+
+
+def reserved(market: Market) -> LaunchGroup:
+    one = group(capacity_type="reserved")
+    overrides = tuple(each.model_copy(update={"reservation_id": "cr-1"}) for each in one.request.overrides[:1])
+    request = one.request.model_copy(update={"market": market, "overrides": overrides, "placement_group": "pg-1"})
+    return one.model_copy(update={"request": request})
+
+
+@pytest.mark.parametrize(
+    ("market", "options"),
+    [
+        ("default", None),
+        ("capacity-block", {"MarketType": "capacity-block"}),
+        ("interruptible", {"MarketType": "interruptible-capacity-reservation"}),
+    ],
+)
+def test_a_template_for_a_reservation_takes_that_one_or_fails(market: Market, options: dict[str, str] | None) -> None:
+    found = said(ON, reservation=Target(reservation_id="cr-1", market=market))
+    assert found["CapacityReservationSpecification"] == TARGETED
+    assert found.get("InstanceMarketOptions") == options
+
+
+def test_any_other_template_stays_out_of_reservations_while_the_gate_is_on() -> None:
+    assert said(ON)["CapacityReservationSpecification"] == {"CapacityReservationPreference": "none"}
+
+
+def test_with_the_gate_off_reservations_are_not_spoken_of() -> None:
+    for target in (Target(), Target(reservation_id="cr-1", market="capacity-block")):
+        assert said(SETTINGS, reservation=target).keys() == {"Placement"}
+
+
+def test_group_and_partition_stand_beside_the_tenancy() -> None:
+    place = Place(tenancy="dedicated", group="pg-1", partition="3")
+    assert said(ON, placement=place)["Placement"] == {"Tenancy": "dedicated", "GroupId": "pg-1", "PartitionNumber": 3}
+    assert said(ON)["Placement"] == {"Tenancy": "default"}
+
+
+@pytest.mark.parametrize(
+    ("market", "target", "options"),
+    [
+        ("default", "on-demand", {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}),
+        ("capacity-block", "capacity-block", {}),
+        (
+            "interruptible",
+            "reserved-capacity",
+            {"ReservedCapacityOptions": {"ReservationTypes": ["interruptible-capacity-reservation"]}},
+        ),
+    ],
+)
+def test_each_kind_of_reservation_has_its_own_kind_of_fleet(market: Market, target: str, options: Any) -> None:
+    found = create_fleet_request(reserved(market))
+    assert found["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == target
+    assert {key: found[key] for key in found if key.endswith("Options")} == options
+
+
+def test_an_answer_tells_the_reservation_and_the_place_of_what_came_and_of_what_did_not() -> None:
+    one = reserved("default")
+    place = one.request.overrides[0]
+    chosen = {"Overrides": {"InstanceType": place.instance_type, "SubnetId": place.subnet_id}}
+    raw = {
+        "Instances": [{"InstanceIds": ["i-1"], "LaunchTemplateAndOverrides": chosen}],
+        "Errors": [{"ErrorCode": "ReservationCapacityExceeded", "LaunchTemplateAndOverrides": chosen}],
+    }
+    answer = fleet_answer(one, raw)
+    (instance,), (error,) = answer.instances, answer.errors
+    assert (instance.reservation_id, instance.market, instance.capacity_type) == ("cr-1", "default", "reserved")
+    assert (error.reservation_id, error.insufficient, instance.placement_group) == ("cr-1", True, "pg-1")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "ReservationCapacityExceeded",
+        "ReservationCapacityIncompatible",
+        "InvalidCapacityReservationState",
+        "InvalidCapacityReservationId.NotFound",
+    ],
+)
+def test_a_reservation_that_is_gone_is_a_want_of_capacity(code: str) -> None:
+    assert code in INSUFFICIENT

@@ -1,0 +1,89 @@
+"""What resolved types depend on: all that matters makes a new key, and nothing else does."""
+
+from typing import Any
+
+import pytest
+
+from aws.instance_types import ResolvedTypes
+from aws.placement import PlacementGroup
+from aws.type_cache import TypeCache, key_of
+from model.kinds import EC2NodeClass
+from tests.support.aws.builders import node_class, resolved_status
+
+MATTERS: list[dict[str, Any]] = [
+    {"kubelet": {"maxPods": 10}},
+    {"kubelet": {"evictionHard": {"memory.available": "5%"}}},
+    {"instanceStorePolicy": "RAID0"},
+    {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "60Gi"}}]},
+    {"networkInterfaces": [{"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}]},
+    {"connectionTracking": {"udpTimeout": 60}},
+    {"cpuOptions": {"nestedVirtualization": "enabled"}},
+    {"ipPrefixCount": 2},
+    {"amiFamily": "Custom"},
+    {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
+]
+MATTERS_NOT: list[dict[str, Any]] = [
+    {"tags": {"a": "b"}},
+    {"userData": "#!/bin/sh"},
+    {"role": "another"},
+    {"role": "", "instanceProfile": "mine"},
+    {"detailedMonitoring": True},
+    {"metadataOptions": {"httpTokens": "optional"}},
+    {"context": "c"},
+    {"associatePublicIPAddress": True},
+    {"amiSelectorTerms": [{"alias": "al2023@v20260101"}]},
+    {"subnetSelectorTerms": [{"id": "subnet-1"}]},
+]
+
+
+def key(one: EC2NodeClass, epoch: int = 1, group: PlacementGroup | None = None) -> str:
+    return key_of(one, epoch=epoch, group=group, reserved=())
+
+
+def plain(status: dict[str, Any] | None = None, **spec: Any) -> EC2NodeClass:
+    return node_class(resolved_status() if status is None else status, **spec)
+
+
+@pytest.mark.parametrize("spec", MATTERS, ids=lambda spec: "-".join(spec))
+def test_what_types_depend_on_makes_a_new_key(spec: dict[str, Any]) -> None:
+    assert key(plain(**spec)) != key(plain())
+
+
+@pytest.mark.parametrize("spec", MATTERS_NOT, ids=lambda spec: "-".join(spec))
+def test_what_types_do_not_depend_on_makes_none(spec: dict[str, Any]) -> None:
+    assert key(plain(**spec)) == key(plain())
+
+
+def test_zones_count_and_their_subnets_order_does_not() -> None:
+    status = resolved_status()
+    turned = status | {"subnets": status["subnets"][::-1]}
+    second = {"id": "subnet-z", "zone": "us-west-2a", "zoneID": "usw2-az1"}
+    more = status | {"subnets": [*status["subnets"], second]}
+    fewer = status | {"subnets": status["subnets"][:2]}
+    moved = status | {"subnets": [{**status["subnets"][0], "zoneID": "usw2-az9"}, *status["subnets"][1:]]}
+    assert key(plain(turned)) == key(plain(more)) == key(plain())
+    assert key(plain(fewer)) != key(plain())
+    assert key(plain(moved)) != key(plain())
+
+
+def test_images_count_and_so_does_their_order() -> None:
+    status = resolved_status()
+    turned = status | {"amis": status["amis"][::-1]}
+    other = status | {"amis": [{**status["amis"][0], "id": "ami-other"}, *status["amis"][1:]]}
+    assert len({key(plain()), key(plain(turned)), key(plain(other))}) == 3
+
+
+def test_the_region_and_the_placement_group_count() -> None:
+    group = PlacementGroup(id="pg-1", strategy="cluster")
+    assert len({key(plain()), key(plain(), epoch=2), key(plain(), group=group)}) == 3
+
+
+def test_classes_share_what_they_have_in_common_and_it_goes_with_the_last_of_them() -> None:
+    cache, types, others = TypeCache(), ResolvedTypes(()), ResolvedTypes(())
+    cache.put("a", "same", types)
+    assert cache.get("b", "same") is types
+    cache.put("a", "other", others)
+    assert cache.get("b", "same") is types
+    cache.keep_only({"a"})
+    assert cache.get("c", "same") is None
+    assert cache.get("a", "other") is others

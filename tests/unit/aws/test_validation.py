@@ -1,0 +1,119 @@
+"""What is wrong with a class by itself is said with Karpenter's reason and what to write instead."""
+
+from typing import Any
+
+import pytest
+
+from aws.families import FAMILIES
+from aws.image_aliases import AliasError, parameters_of
+from aws.validation import why_invalid, why_tags
+from model import labels
+from tests.support.aws.builders import CLUSTER, node_class
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "family", "reason", "word"),
+    [
+        ({"registerWithTaints": []}, "AL2023", "InvalidKubeletConfiguration", "taints"),
+        ({"podsPerCore": -1}, "AL2023", "InvalidKubeletConfiguration", "podsPerCore"),
+        ({"maxPods": True}, "AL2023", "InvalidKubeletConfiguration", "maxPods"),
+        ({"kubeReserved": {"gpu": "1"}}, "AL2023", "InvalidKubeletConfiguration", "gpu"),
+        ({"kubeReserved": {"cpu": "-1"}}, "AL2023", "InvalidKubeletConfiguration", "negative"),
+        ({"evictionHard": {"memory": "1Gi"}}, "AL2023", "InvalidKubeletConfiguration", "memory.available"),
+        ({"evictionHard": {"memory.available": "101%"}}, "AL2023", "InvalidKubeletConfiguration", "101%"),
+        ({"evictionSoft": {"memory.available": "5%"}}, "AL2023", "InvalidKubeletConfiguration", "same keys"),
+        (
+            {"evictionSoft": {"memory.available": "5%"}, "evictionSoftGracePeriod": {"memory.available": "soon"}},
+            "AL2023",
+            "InvalidKubeletConfiguration",
+            "soon",
+        ),
+        (
+            {"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 60},
+            "AL2023",
+            "InvalidKubeletConfiguration",
+            "greater",
+        ),
+        ({"maxPods": "max_pods * 2"}, "AL2023", "KubeletExpressionsDisabled", "maxPods"),
+        ({"kubeReserved": {"cpu": "vcpus * 10"}}, "AL2023", "KubeletExpressionsDisabled", "kubeReserved.cpu"),
+        ({"serializeImagePulls": False}, "Bottlerocket", "UnsupportedKubeletConfiguration", "serializeImagePulls"),
+        ({"podsPerCore": 2}, "Bottlerocket", "UnsupportedKubeletConfiguration", "podsPerCore"),
+        ({"clusterDNS": ["10.0.0.1", "10.0.0.2"]}, "AL2", "UnsupportedKubeletConfiguration", "clusterDNS"),
+    ],
+)
+def test_kubelet_settings_that_cannot_be(kubelet: dict[str, Any], family: str, reason: str, word: str) -> None:
+    wrong = why_invalid(node_class(kubelet=kubelet), FAMILIES[family], CLUSTER)
+    assert wrong is not None
+    assert wrong[0] == reason
+    assert word in wrong[1]
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "family"),
+    [
+        ({}, "AL2023"),
+        ({"serializeImagePulls": False, "clusterDNS": ["a", "b"], "podsPerCore": 2}, "AL2023"),
+        ({"evictionHard": {"memory.available": "5%", "nodefs.inodesFree": "10%"}}, "Bottlerocket"),
+        (
+            {"evictionSoft": {"memory.available": "1Gi"}, "evictionSoftGracePeriod": {"memory.available": "2m"}},
+            "AL2",
+        ),
+        ({"serializeImagePulls": False}, "Custom"),
+    ],
+)
+def test_kubelet_settings_that_can(kubelet: dict[str, Any], family: str) -> None:
+    assert why_invalid(node_class(kubelet=kubelet), FAMILIES[family], CLUSTER) is None
+
+
+def test_tags_of_the_controllers_own_and_a_missing_range() -> None:
+    wrong = why_tags(node_class(tags={"kubernetes.io/cluster/other": "owned"}))
+    assert wrong is not None and wrong[0] == labels.TAG_VALIDATION_FAILED
+    without = CLUSTER.model_copy(update={"cidr": ""})
+    wrong = why_invalid(node_class(), FAMILIES["AL2023"], without)
+    assert wrong is not None and wrong[0] == labels.CLUSTER_CIDR_RESOLUTION_FAILED
+    assert why_invalid(node_class(), FAMILIES["Bottlerocket"], without) is None
+
+
+@pytest.mark.parametrize(
+    ("alias", "number", "path"),
+    [
+        (
+            "al2023@latest",
+            5,
+            "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id",
+        ),
+        (
+            "al2023@v20250920",
+            5,
+            "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/arm64/nvidia/"
+            "amazon-eks-node-al2023-arm64-nvidia-1.34-v20250920/image_id",
+        ),
+        ("bottlerocket@latest", 4, "/aws/service/bottlerocket/aws-k8s-1.34-nvidia/arm64/latest/image_id"),
+        ("bottlerocket@v1.46.0", 4, "/aws/service/bottlerocket/aws-k8s-1.34/x86_64/1.46.0/image_id"),
+        (
+            "windows2022@latest",
+            1,
+            "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.34/image_id",
+        ),
+    ],
+)
+def test_aliases_name_the_parameters_that_aws_publishes(alias: str, number: int, path: str) -> None:
+    found = parameters_of(alias, "1.34", 34)
+    assert len(found) == number
+    assert path in {one.path for one in found}
+
+
+@pytest.mark.parametrize(
+    ("alias", "word"),
+    [
+        ("al2@latest", "al2023@latest"),
+        ("al2023@a@b", "family@version"),
+        ("al2023", "family@version"),
+        ("ubuntu@latest", "family@version"),
+        ("windows2022@v1", "windows2022@latest"),
+        ("windows2025@latest", "1.35"),
+    ],
+)
+def test_aliases_that_cannot_be_used_say_why(alias: str, word: str) -> None:
+    with pytest.raises(AliasError, match=word):
+        parameters_of(alias, "1.34", 34)

@@ -1,0 +1,9 @@
+"""For all tests of commands."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Temporal that is there may take long to answer on a busy machine."""
+    monkeypatch.setattr("cli.connection.SECONDS", 60.0)

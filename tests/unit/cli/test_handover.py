@@ -1,0 +1,236 @@
+"""Taking over and handing back, step by step, against an API server in memory: order, repeats, and what goes wrong."""
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cli import handover
+from cli.exits import Failed
+from cli.foreseen import Place
+from cli.handover import REASON, Handed, Handover
+from cli.lives import NodeLife
+from kube.adapters import KubeAdapters
+from kube.client import KubeClient
+from kube.leases import KubeLeases
+from kube.namespaces import KubeNamespaces
+from kube.resources import LEASES, NAMESPACES, NODE_CLAIMS, WORKLOADS
+from model import labels
+from model.hashing import HASH_VERSION
+from model.lifecycle import Phase
+from model.messages import Pause
+from policy.pauses import found_in, write_pause
+from settings import load
+from tests.support.controller.builders import Json, claim
+from tests.support.product.karpenter import STAMPS, deployment
+from workflows import ids
+
+KARPENTER = WORKLOADS["Deployment"].path("karpenter", namespace="kube-system")
+TENURE = WORKLOADS["Deployment"].path("tenure", namespace="tenure")
+NAMESPACE = NAMESPACES.path("tenure")
+OURS = {key: "1" if key.endswith("hash") else HASH_VERSION for key in STAMPS}
+
+
+class Api:
+    """Objects by path, and merge patches."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+
+    async def get(self, path: str) -> Json | None:
+        return copy.deepcopy(self.objects.get(path))
+
+    async def request(self, method: str, path: str, *, params: Any = None, **_: Any) -> Json:
+        assert method == "GET"
+        if path in self.objects:
+            return copy.deepcopy(self.objects[path])
+        found = [one for key, one in self.objects.items() if key.startswith(f"{path}/")]
+        return {"items": copy.deepcopy(found), "metadata": {}}
+
+    async def merge(self, path: str, patch: Json) -> Json:
+        self.objects[path] = _merged(self.objects[path], patch)
+        return copy.deepcopy(self.objects[path])
+
+
+def _merged(old: Json, patch: Json) -> Json:
+    found = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        elif key != "resourceVersion":
+            found[key] = _merged(found.get(key) or {}, value) if isinstance(value, dict) else value
+    return found
+
+
+class Cluster(Handover):
+    """Two NodeClaims, and controllers that do as they are told: Karpenter leads and a worker takes over by what
+    replicas say."""
+
+    def __init__(self, *, karpenter: int = 2, tenure: int = 0, deadline: float = 5.0, temporal: bool = True) -> None:
+        self.api, self.said = Api(), list[str]()
+        self.drifts: tuple[str, ...] = ()
+        self.idle = False
+        """The worker watches, and takes nothing in hand."""
+        for namespace, name, number in (("kube-system", "karpenter", karpenter), ("tenure", "tenure", tenure)):
+            path = WORKLOADS["Deployment"].path(name, namespace=namespace)
+            self.api.objects[path] = _versioned(deployment(namespace, name, number, "image", {}))
+        self.api.objects[NAMESPACE] = _versioned({"metadata": {"name": "tenure", "uid": "uid-tenure"}})
+        for name in ("c1", "c2"):
+            self.api.objects[NODE_CLAIMS.path(name)] = claim(name, phase="Initialized", annotations=dict(STAMPS))
+        client = cast(KubeClient, self.api)
+        adapters = SimpleNamespace(client=client, leases=KubeLeases(client), namespaces=KubeNamespaces(client))
+        super().__init__(
+            cluster=cast(KubeAdapters, adapters),
+            temporal=cast(Any, object()) if temporal else None,
+            settings=load(["--cluster-name=demo"]),
+            karpenter=Place("kube-system", "karpenter"),
+            tenure=Place("tenure", "tenure"),
+            say=self.said.append,
+            deadline=deadline,
+            settle=0.0,
+        )
+        self._react()
+
+    def replicas(self, path: str) -> int:
+        return int(self.api.objects[path]["spec"]["replicas"])
+
+    @property
+    def pause(self) -> Pause | None:
+        return found_in((self.api.objects[NAMESPACE]["metadata"].get("annotations") or {}).get(labels.PAUSE, ""))
+
+    def hold(self, by: str, reason: str) -> None:
+        pause = Pause(by=by, reason=reason, until=datetime.now(UTC) + timedelta(hours=1))
+        self.api.objects[NAMESPACE]["metadata"]["annotations"] = {labels.PAUSE: write_pause(pause)}
+
+    def claim(self, name: str) -> Json:
+        return self.api.objects[NODE_CLAIMS.path(name)]
+
+    def _react(self) -> None:
+        """What the controllers do on seeing the Deployments."""
+        lease = LEASES.path("karpenter-leader-election", namespace="")
+        renewed = datetime.now(UTC) - timedelta(seconds=0 if self.replicas(KARPENTER) else 60)
+        spec = {"holderIdentity": "karpenter-7d9", "renewTime": renewed.isoformat(), "leaseDurationSeconds": 15}
+        self.api.objects[lease] = {"metadata": {"namespace": "kube-system"}, "spec": spec}
+        self.api.objects[TENURE]["status"] = {"replicas": self.replicas(TENURE)}
+        if self.replicas(TENURE) and not self.idle:
+            assert not self.replicas(KARPENTER), "both run"
+            for name in ("c1", "c2"):
+                found = self.claim(name)
+                found["metadata"]["annotations"] = dict(OURS)
+                if name in self.drifts:
+                    found["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
+
+    async def _hosts(self) -> list[str]:
+        self._react()
+        return ["1@worker"] if self.replicas(TENURE) and self._temporal is not None else []
+
+    async def _led(self) -> str:
+        self._react()
+        return await super()._led()
+
+    async def _lives(self) -> dict[str, NodeLife]:
+        if not self.replicas(TENURE) or self.idle:
+            return {}
+        found = (ids.nodeclaim("demo", name, f"uid-{name}") for name in ("c1", "c2"))
+        return {one: NodeLife(one, one.split("/")[2], Phase.READY.value) for one in found}
+
+
+def _versioned(raw: Json) -> Json:
+    return {**raw, "metadata": {"uid": "uid", "resourceVersion": "1", **raw["metadata"]}}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "LOOK_EVERY", 0.0)
+
+
+async def test_one_stops_before_the_other_starts_and_the_pause_is_lifted() -> None:
+    cluster = Cluster()
+    assert await cluster.take() == Handed("Tenure has taken over 2 NodeClaims: none drifted, none was replaced", 2)
+    assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (0, 2)
+    assert cluster.api.objects[KARPENTER]["metadata"]["annotations"][labels.REPLICAS_BEFORE] == "2"
+    assert cluster.pause is None
+    assert [one for one in cluster.said if "paused" in one] and cluster.said[-1] == "the pause is lifted"
+
+
+async def test_done_again_it_changes_nothing() -> None:
+    cluster = Cluster()
+    await cluster.take()
+    before = copy.deepcopy(cluster.api.objects[KARPENTER])
+    assert (await cluster.take()).claims == 2
+    assert cluster.api.objects[KARPENTER] == before and cluster.pause is None
+
+
+async def test_a_node_that_drifts_is_named_and_the_pause_stays() -> None:
+    cluster = Cluster()
+    cluster.drifts = ("c2",)
+    with pytest.raises(Failed, match=r"drifted: c2\. .*paused until .*tenure adopt --back"):
+        await cluster.take()
+    assert cluster.pause is not None and cluster.pause.reason == REASON
+
+
+async def test_one_that_had_drifted_before_is_no_news() -> None:
+    cluster = Cluster()
+    cluster.claim("c2")["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
+    assert (await cluster.take()).claims == 2
+
+
+def nobody_leads(cluster: Cluster) -> None:
+    """Somebody else renews the lease, whatever the Deployment says."""
+
+    async def led() -> str:
+        return "karpenter-other still renews the lease karpenter-leader-election"
+
+    cluster._led = led  # type: ignore[method-assign]
+
+
+def idles(cluster: Cluster) -> None:
+    cluster.idle = True
+
+
+@pytest.mark.parametrize(
+    ("hinder", "words"),
+    [(nobody_leads, "karpenter-other still renews.*kubectl"), (idles, "c1 has no workflow; c2 has no.*tenure why")],
+)
+async def test_when_the_time_is_over_it_says_what_is_waited_for_and_what_to_do(
+    hinder: Callable[[Cluster], None], words: str
+) -> None:
+    cluster = Cluster(deadline=0.0)
+    hinder(cluster)
+    with pytest.raises(Failed, match=rf"the time is over: {words}.*run the same again"):
+        await cluster.take()
+
+
+async def test_a_pause_of_somebody_else_is_left_as_it_is() -> None:
+    cluster = Cluster()
+    cluster.hold("ann", "incident 4711")
+    await cluster.take()
+    assert cluster.pause is not None and (cluster.pause.by, cluster.pause.reason) == ("ann", "incident 4711")
+
+
+async def test_the_way_back_stops_tenure_before_karpenter_starts_with_as_many_as_it_had() -> None:
+    cluster = Cluster(karpenter=3)
+    await cluster.take()
+    assert await cluster.back() == Handed("Karpenter leads again, over 2 NodeClaims", 2)
+    assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (3, 0) and cluster.pause is None
+    assert (await cluster.back()).claims == 2, "again"
+    assert (await cluster.take()).claims == 2 and cluster.replicas(TENURE) == 2
+
+
+async def test_it_goes_back_without_temporal_too() -> None:
+    cluster = Cluster(karpenter=0, tenure=2, temporal=False)
+    assert (await cluster.back()).left == ()
+    assert (cluster.replicas(KARPENTER), cluster.replicas(TENURE)) == (2, 0)
+
+
+async def test_what_is_under_way_is_waited_for_and_then_said() -> None:
+    cluster = Cluster(karpenter=0, tenure=2, deadline=0.0)
+    cluster.claim("c1")["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
+    del cluster.claim("c2")["status"]["providerID"]
+    left = (await cluster.back()).left
+    assert [one.split()[0] for one in left] == ["c1", "c2"]
+    assert "Karpenter goes on with it" in left[0] and "no instance yet" in left[1]
+    assert [one for one in cluster.said if one in left] == list(left)

@@ -1,0 +1,106 @@
+"""`tenure pause` and `tenure resume`: what they refuse, and how what is paused is shown."""
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+from temporalio.client import Client
+
+from cli.connection import Connection
+from cli.exits import Refused
+from cli.pause import Target, myself, tell, wanted_pause
+from cli.paused import Paused, name_of, table_of
+from model.coordination import PoolState
+from model.messages import Pause
+from policy.pauses import found_in, problem_of, write_pause
+from tests.support.fakes.skipping import time_skipping
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
+
+
+def test_a_pause_is_for_so_long_or_until_a_moment() -> None:
+    assert wanted_pause("2h", "", "why", "ann", NOW).until == NOW + timedelta(hours=2)
+    assert wanted_pause("", "2026-06-01T18:00:00Z", "why", "ann", NOW).until == NOW + timedelta(hours=6)
+
+
+@pytest.mark.parametrize(
+    ("lasting", "until", "reason", "named"),
+    [
+        ("", "", "why", "Give one of --for 2h and --until"),
+        ("2h", "2026-06-01T18:00:00Z", "why", "Give one of --for 2h and --until"),
+        ("two hours", "", "why", "--for: "),
+        ("", "tomorrow", "why", "--until: 'tomorrow' is no moment; write one such as"),
+        ("", "2026-06-01T11:00:00Z", "why", "--until: 2026-06-01T11:00:00+00:00 is past"),
+        ("2h", "", "", "--reason: '' of 0 characters; write why"),
+        ("Never", "", "why", "is past"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_to_write(lasting: str, until: str, reason: str, named: str) -> None:
+    with pytest.raises(Refused) as refusal:
+        wanted_pause(lasting, until, reason, "ann", NOW)
+    assert named in str(refusal.value)
+
+
+@pytest.mark.parametrize("target", [Target(), Target(whole=True, pool="gpu"), Target(pool="gpu", node="n")])
+def test_one_thing_is_paused_at_a_time(target: Target) -> None:
+    with pytest.raises(Refused, match="--cluster, --nodepool NAME and --node NAME"):
+        target.check("pause")
+
+
+def test_whoever_asks_has_a_name() -> None:
+    assert problem_of(Pause(by=myself(), reason="why", until=NOW + timedelta(hours=1)), NOW) == ""
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_a_user_without_a_name_as_the_image_s_goes_by_number(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python before 3.13 raises the one, then the other."""
+
+    def nobody() -> str:
+        raise error("getpwuid(): uid not found: 65532")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    monkeypatch.setattr("os.getuid", lambda: 65532)
+    monkeypatch.setattr("socket.gethostname", lambda: "tenure-0")
+    assert myself() == "uid 65532@tenure-0"
+    held = Pause(by=myself(), reason="why", until=NOW + timedelta(hours=1))
+    assert problem_of(held, NOW) == "" and found_in(write_pause(held)) == held
+
+
+def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:
+    found = [name_of(one, "demo") for one in ("demo/cluster", "demo/nodepool/gpu", "demo/nodeclaim/gpu-x/abcdef12")]
+    assert found == ["the cluster", "NodePool gpu", "NodeClaim gpu-x"]
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table_of([Paused("NodePool gpu", Pause(by="ann", reason="why", until=NOW)), Paused("the cluster")]))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "is paused by ann until 2026-06-01T12:00:00Z: why" in said and "its workflow does not answer" in said
+
+
+async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cli.telling.ANSWER_WITHIN", timedelta(seconds=1))
+    async with time_skipping() as server:
+
+        async def client(_: Connection) -> Client:
+            return server.client
+
+        monkeypatch.setattr(Connection, "client", client)
+        connection = Connection("", "", "demo")
+        state = PoolState(cluster="demo", name="gpu")
+        handle = await server.client.start_workflow(
+            "NodePoolWorkflow", state, id="demo/nodepool/gpu", task_queue="nobody"
+        )
+        wanted = wanted_pause("2h", "", "why", "ann", datetime.now(UTC))
+        said = await tell(connection, Target(pool="gpu"), "pause", wanted)
+        assert "sent as a signal" in said
+        signals = [
+            event.workflow_execution_signaled_event_attributes.signal_name
+            for event in (await handle.fetch_history()).events
+        ]
+        assert "pause_disruption" in signals
+        monkeypatch.setattr("cli.telling.ANSWER_WITHIN", timedelta(seconds=60))
+        with pytest.raises(Refused, match="--nodepool other: no workflow demo/nodepool/other runs"):
+            await tell(connection, Target(pool="other"), "pause", wanted)

@@ -1,0 +1,90 @@
+"""What a workflow is told of its node's health: what repair counts, while the gate is on, and nothing of the well."""
+
+from typing import Any
+
+import pytest
+
+from controller.digests import Digest, View, claim_digest, pool_digest
+from kube.facts import pool_fact
+from model.facts import NodeCondition, NodeFact
+from model.kinds import LifecycleRules
+from model.repairs import Unhealthy
+from tests.support.controller import builders
+from tests.support.controller.builders import at, claim_fact, node_fact
+
+RUNNING = {"registered": True, "launched": True, "initialized": True, "initialized_at": at(-50)}
+STARTING = {"registered": True, "launched": True}
+READY = NodeCondition(type="Ready", status="True", since=at(-60))
+KERNEL = NodeCondition(type="KernelReady", status="False", since=at(-30))
+UNREADY = NodeCondition(type="Ready", status="False", since=at(-30))
+
+
+def digest(claim: dict[str, Any], node: NodeFact, *, at_: float = 0, **view: Any) -> Digest:
+    given: dict[str, Any] = {"repaired": True, **view}
+    return claim_digest(View(claim=claim_fact(**claim), nodes=(node,), **given), at(at_))
+
+
+def rules(**repair: Any) -> LifecycleRules:
+    return LifecycleRules.model_validate({"repair": repair})
+
+
+def test_a_running_node_tells_of_a_condition_that_counts_with_the_time_it_began() -> None:
+    told = digest(RUNNING, node_fact(conditions=(READY, KERNEL))).seen.unhealthy
+    assert told == (Unhealthy(type="KernelReady", status="False", since=at(-30)),)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (READY,),
+        (READY, NodeCondition(type="KernelReady", status="True", since=at(-3))),
+        (READY, NodeCondition(type="DiskPressure", status="True", since=at(-3))),
+        (READY, NodeCondition(type="KernelReady", status="False")),
+    ],
+    ids=["ready", "kernel ready", "a pressure", "no time"],
+)
+def test_what_does_not_count_makes_no_difference(conditions: tuple[NodeCondition, ...]) -> None:
+    told = digest(RUNNING, node_fact(conditions=conditions))
+    assert told == digest(RUNNING, node_fact()) and told.seen.unhealthy == ()
+
+
+def test_without_the_gate_nothing_is_told() -> None:
+    node = node_fact(ready=False, conditions=(UNREADY, KERNEL))
+    assert digest(RUNNING, node, repaired=False).seen.unhealthy == ()
+
+
+def test_rules_say_which_conditions_count() -> None:
+    worn = NodeCondition(type="DiskWorn", status="True", since=at(-5))
+    node = node_fact(conditions=(READY, KERNEL, worn))
+    mine = rules(conditions=[{"type": "DiskWorn", "status": "True", "toleration": "1m"}])
+    assert [one.type for one in digest(RUNNING, node, rules=mine).seen.unhealthy] == ["DiskWorn"]
+    assert digest(RUNNING, node, rules=rules(conditions=[])).seen.unhealthy == ()
+
+
+def test_a_node_that_starts_costs_no_signal_for_not_being_ready_yet() -> None:
+    node = node_fact(ready=False, conditions=(UNREADY,))
+    first = digest(STARTING, node)
+    assert first.seen == digest(STARTING, node, repaired=False).seen and first.again == at(30)
+    later = digest(STARTING, node, at_=30)
+    assert [one.since for one in later.seen.unhealthy] == [at(-30)]
+
+
+def test_of_a_node_that_starts_it_is_told_before_a_short_toleration_ends() -> None:
+    node = node_fact(ready=False, conditions=(UNREADY,))
+    short = rules(conditions=[{"type": "Ready", "status": "False", "toleration": "50s"}])
+    assert digest(STARTING, node, at_=-10, rules=short).again == at(-5)
+    assert digest(STARTING, node, at_=-5, rules=short).seen.unhealthy
+
+
+def test_a_node_that_goes_tells_nothing_of_its_health() -> None:
+    told = digest({**RUNNING, "deleting": True}, node_fact(conditions=(UNREADY,)))
+    assert told.seen.deleting and told.seen.unhealthy == ()
+
+
+def test_a_pool_is_told_of_registrations_only_while_its_condition_is_to_be_mended() -> None:
+    pool = pool_fact(builders.pool("general"))
+    some = [claim_fact(registered=True), claim_fact(name="c2", registered=False)]
+    assert pool_digest(pool, some, None, healthy_at=None).registered == 1
+    assert pool_digest(pool, some, None, healthy_at=(pool.generation, 3)).registered == 1
+    assert pool_digest(pool, some, None, healthy_at=(pool.generation + 1, 0)).registered == 1
+    assert pool_digest(pool, some, None, healthy_at=(pool.generation, 0)).registered == 0

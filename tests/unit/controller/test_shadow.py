@@ -1,0 +1,163 @@
+"""What a worker would make of Karpenter's cluster: phases, drift, launches and disruption, and nothing is written."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+from controller.settings import HostSettings
+from controller.shadow import Foreseen, Shadow, Taken
+from kube import resources
+from kube.adapters import KubeAdapters
+from model import labels
+from model.faults import NotFound
+from model.kinds import EC2NodeClass
+from model.lifecycle import Phase
+from model.outcomes import InstanceFacts, Resolved
+from tests.support.controller.builders import Json, at, claim, node, node_class, pod, pool, stamp
+from tests.support.fakes.cloud import FakeInstances
+from tests.unit.controller.test_planning import Types
+from tests.unit.controller.test_taken_over import KARPENTERS
+from tests.unit.scheduling.builders import kind
+
+STATUS: dict[str, Any] = {
+    "amis": [{"id": "ami-new", "requirements": []}],
+    "subnets": [{"id": "subnet-a", "zone": "us-west-2a", "zoneID": "usw2-az1"}],
+    "securityGroups": [{"id": "sg-1"}],
+}
+MARKS = {
+    labels.NODEPOOL: "general",
+    labels.INSTANCE_TYPE: "m5.large",
+    labels.ZONE: "us-west-2a",
+    labels.CAPACITY_TYPE: "on-demand",
+}
+TAGS = {labels.TAG_NODEPOOL: "general", labels.TAG_NODECLASS: "default", labels.TAG_EKS_CLUSTER_NAME: "demo"}
+
+
+class Reader:
+    """The API server, for one who only lists; LifecyclePolicies are not installed."""
+
+    def __init__(self, objects: Mapping[str, list[Json]]) -> None:
+        self._objects = objects
+
+    async def request(self, method: str, path: str, **_: Any) -> Json:
+        assert method == "GET", f"{method} {path}"
+        plural = path.rpartition("/")[2]
+        if plural == resources.LIFECYCLE_POLICIES.plural:
+            raise NotFound(path)
+        return {"items": self._objects.get(plural, []), "metadata": {}}
+
+
+class Resolver:
+    def __init__(self) -> None:
+        self.answer = Resolved(status=dict(STATUS), conditions=(), ca_bundle="ca")
+
+    async def preview(self, node_class: EC2NodeClass) -> Resolved:
+        return self.answer
+
+
+class Cluster:
+    """One node that Karpenter made, and what is changed about it."""
+
+    def __init__(self) -> None:
+        self.claim = claim("c1", phase="Initialized", annotations=dict(KARPENTERS), labels=dict(MARKS))
+        self.claim["status"] |= {"imageID": "ami-new", "nodeName": "n1"}
+        self.node = node("n1", of="c1")
+        self.pods = [pod("web", on="n1")]
+        self.instances, self.resolver, self.types = FakeInstances(), Resolver(), Types()
+        self.types.kinds = (
+            kind("m5.large", cpu=2, zones=("us-west-2a", "us-west-2b")).model_copy(update={"image_id": "ami-new"}),
+        )
+        self.runs("i-c1")
+
+    def runs(self, instance_id: str, **facts: Any) -> None:
+        usual: dict[str, Any] = {"subnet_id": "subnet-a", "security_group_ids": ("sg-1",), "tags": TAGS}
+        known = {"instance_id": instance_id, "state": "running", "launched_at": at(-600), **usual, **facts}
+        self.instances.running[instance_id] = InstanceFacts.model_validate(known)
+
+    async def look(self) -> Foreseen:
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": stamp(-900)}
+        of_karpenter = node_class()
+        of_karpenter["status"] = {"conditions": [ready]}
+        of_karpenter["metadata"]["annotations"] = {
+            labels.NODECLASS_HASH: "22",
+            labels.NODECLASS_HASH_VERSION: "v6",
+        }
+        objects = {
+            "nodepools": [pool(disruption={"consolidateAfter": "30s"})],
+            "ec2nodeclasses": [of_karpenter],
+            "nodeclaims": [self.claim],
+            "nodes": [self.node],
+            "pods": self.pods,
+        }
+        adapters = SimpleNamespace(client=Reader(objects), claims=None, lifecycle_policies=None)
+        shadow = Shadow(
+            settings=HostSettings(cluster="demo", task_queue="demo"),
+            kube=cast(KubeAdapters, adapters),
+            offerings=self.types,
+            instances=self.instances,
+            resolver=self.resolver,
+            now=lambda: at(0),
+        )
+        return await shadow.look()
+
+    async def one(self) -> Taken:
+        (found,) = (await self.look()).claims
+        return found
+
+
+async def test_a_node_of_karpenters_goes_on_as_it_is() -> None:
+    seen = await Cluster().look()
+    (taken,) = seen.claims
+    assert (taken.phase, taken.drift, taken.judged, taken.tagged) == (Phase.READY, None, True, True)
+    assert taken.node is not None and taken.node.name == "n1"
+    assert seen.plan is not None and seen.plan.claims == () and seen.shown.commands == ()
+    assert seen.unowned == () and seen.unreadable == ()
+
+
+async def test_what_would_drift_is_judged_by_what_the_class_selects_now() -> None:
+    cluster = Cluster()
+    cluster.claim["status"]["imageID"] = "ami-old"
+    taken = await cluster.one()
+    assert taken.drift is not None and taken.drift.reason == labels.AMI_DRIFT
+    cluster = Cluster()
+    cluster.runs("i-c1", subnet_id="subnet-z")
+    taken = await cluster.one()
+    assert taken.drift is not None and taken.drift.reason == labels.SUBNET_DRIFT
+    assert "subnet-z" in taken.drift.message
+
+
+async def test_what_has_drifted_with_karpenter_still_has() -> None:
+    cluster = Cluster()
+    cluster.claim["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
+    taken = await cluster.one()
+    assert taken.claim.drifted == "AMIDrift" and taken.drift is not None
+
+
+async def test_without_instance_types_no_drift_is_no_answer() -> None:
+    cluster = Cluster()
+    cluster.types.broken = True
+    seen = await cluster.look()
+    assert not seen.claims[0].judged and seen.plan is None and "default" in seen.shown.blocked
+
+
+async def test_what_would_be_launched_and_disrupted_is_planned_as_a_worker_would() -> None:
+    cluster = Cluster()
+    cluster.pods = [pod(f"p{one}", nodeSelector={labels.ZONE: "us-west-2b"}) for one in range(2)]
+    seen = await cluster.look()
+    assert seen.plan is not None and len(seen.plan.claims) == 1 and len(seen.plan.claims[0].pods) == 2
+    assert [(one.reason, one.nodes) for one in seen.shown.commands] == [("Empty", ("n1",))]
+
+
+async def test_an_instance_that_no_tag_finds_is_found_by_its_id_and_one_of_nobodys_is_named() -> None:
+    class ByTag(FakeInstances):
+        async def list_managed(self) -> list[InstanceFacts]:
+            return [one for one in self.running.values() if one.tags]
+
+    cluster = Cluster()
+    cluster.instances = ByTag()
+    cluster.runs("i-c1", tags={})
+    cluster.runs("i-stray")
+    seen = await cluster.look()
+    (taken,) = seen.claims
+    assert taken.instance is not None and taken.instance.instance_id == "i-c1" and not taken.tagged
+    assert [one.instance_id for one in seen.unowned] == ["i-stray"]

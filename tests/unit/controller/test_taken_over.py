@@ -1,0 +1,68 @@
+"""Objects as Tenure's first pass leaves them: stamped anew, with what the selectors mean now."""
+
+from typing import Any
+
+from controller.taken_over import readable, taken_over
+from model import labels
+from model.hashing import HASH_VERSION, nodeclass_hash, nodepool_hash
+from model.kinds import EC2NodeClass, NodePool
+from model.outcomes import Resolved
+from tests.support.controller.builders import Json, claim, node_class, pool
+
+KARPENTERS = {
+    labels.NODEPOOL_HASH: "11",
+    labels.NODEPOOL_HASH_VERSION: "v3",
+    labels.NODECLASS_HASH: "22",
+    labels.NODECLASS_HASH_VERSION: "v6",
+}
+FOUND = {"amis": [{"id": "ami-new", "requirements": []}]}
+
+
+def cluster(*claims: Json) -> dict[str, list[Json]]:
+    return {"nodepools": [pool()], "ec2nodeclasses": [node_class()], "nodeclaims": list(claims), "pods": []}
+
+
+def notes(claims: Any) -> dict[str, str]:
+    (one,) = claims
+    return dict(one["metadata"]["annotations"])
+
+
+def resolved(ca_bundle: str | None = "ca") -> dict[str, Resolved]:
+    return {"default": Resolved(status=dict(FOUND), conditions=(), ca_bundle=ca_bundle)}
+
+
+def test_stamps_of_karpenter_become_those_of_what_stands_now() -> None:
+    objects = cluster(claim("c1", phase="Initialized", annotations=KARPENTERS))
+    found = taken_over(objects, resolved())
+    assert notes(found["nodeclaims"]) == {
+        labels.NODEPOOL_HASH: nodepool_hash(NodePool.from_object(pool())),
+        labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
+        labels.NODECLASS_HASH: nodeclass_hash(EC2NodeClass.from_object(node_class()), ca_bundle="ca"),
+        labels.NODECLASS_HASH_VERSION: HASH_VERSION,
+    }
+    assert found["ec2nodeclasses"][0]["status"]["amis"] == FOUND["amis"]
+    assert objects["nodeclaims"][0]["metadata"]["annotations"] == KARPENTERS, "what was read is left as it is"
+
+
+def test_one_that_has_drifted_stays_so() -> None:
+    one = claim("c1", phase="Initialized", annotations=KARPENTERS)
+    one["status"]["conditions"].append({"type": "Drifted", "status": "True", "reason": "AMIDrift"})
+    stamps = notes(taken_over(cluster(one), resolved())["nodeclaims"])
+    assert (stamps[labels.NODEPOOL_HASH], stamps[labels.NODEPOOL_HASH_VERSION]) == ("11", HASH_VERSION)
+
+
+def test_without_the_certificate_the_class_and_its_nodes_keep_their_stamps() -> None:
+    objects = cluster(claim("c1", phase="Initialized", annotations=KARPENTERS))
+    stamps = notes(taken_over(objects, resolved(ca_bundle=None))["nodeclaims"])
+    assert (stamps[labels.NODECLASS_HASH], stamps[labels.NODECLASS_HASH_VERSION]) == ("22", "v6")
+    assert stamps[labels.NODEPOOL_HASH_VERSION] == HASH_VERSION
+
+
+def test_what_a_worker_would_leave_out_is_named() -> None:
+    bad = pool("odd")
+    bad["spec"]["template"]["spec"]["expireAfter"] = "soon"
+    objects = {**cluster(), "nodepools": [pool(), bad]}
+    good, unreadable = readable(objects)
+    assert [one["metadata"]["name"] for one in good["nodepools"]] == ["general"]
+    ((kind, name, said),) = unreadable
+    assert (kind, name) == ("NodePool", "odd") and "soon" in said

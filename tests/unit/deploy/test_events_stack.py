@@ -1,0 +1,125 @@
+"""The CloudFormation of the queue: it is sound, sends each kind that is wanted and nothing else, and lets nobody in."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from cfnlint.api import lint_all
+
+import sandbox.aws.queue_policies  # noqa: F401  (the type that moto does not know)
+from aws.doctor.event_pattern import KINDS, events_of, matches
+from deploy.shipped import EVENTS_STACK, IAM_FILES, render
+from model.interruptions import KARPENTERS_KINDS, EventKind
+from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, in_moto, outputs
+
+ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{CLUSTER}"
+UNWANTED = (
+    {"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": "pending"}},
+    {"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {"state": "running"}},
+    {
+        "source": "aws.health",
+        "detail-type": "AWS Health Event",
+        "detail": {"service": "RDS", "eventTypeCategory": "scheduledChange"},
+    },
+    {
+        "source": "aws.health",
+        "detail-type": "AWS Health Event",
+        "detail": {"service": "EC2", "eventTypeCategory": "accountNotification"},
+    },
+    {"source": "aws.ec2", "detail-type": "EC2 Spot Instance Request Fulfillment", "detail": {}},
+)
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with in_moto(monkeypatch):
+        yield
+
+
+def stack(**parameters: str) -> dict[str, str]:
+    return outputs(EVENTS_STACK, **parameters)
+
+
+def attributes(url: str) -> dict[str, str]:
+    found: dict[str, str] = client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return found
+
+
+def patterns() -> list[str]:
+    events = client("events")
+    names = events.list_rule_names_by_target(TargetArn=ARN)["RuleNames"]
+    return [events.describe_rule(Name=name)["EventPattern"] for name in names]
+
+
+def sent(event: Mapping[str, Any]) -> int:
+    """How many rules send it: a message for each."""
+    return sum(matches(one, event) for one in patterns())
+
+
+def test_cloudformation_has_nothing_against_the_template() -> None:
+    found = [one for one in lint_all(EVENTS_STACK.read_text()) if not one.rule.id.startswith("I")]
+    assert [str(one) for one in found] == []
+
+
+def test_each_kind_that_the_worker_reads_from_the_queue_is_sent_once() -> None:
+    stack()
+    assert set(KINDS) == {kind for kind, source in KARPENTERS_KINDS if source == "queue"}
+    for kind in KINDS:
+        assert [sent(event) for event in events_of(kind)] == [1] * len(events_of(kind)), kind
+
+
+@pytest.mark.parametrize("event", UNWANTED, ids=lambda event: f"{event['detail-type']} {event['detail']}")
+def test_what_concerns_no_node_is_filtered_at_the_rule(event: Mapping[str, Any]) -> None:
+    stack()
+    assert sent(event) == 0
+
+
+@pytest.mark.parametrize("left_out", KINDS)
+def test_a_kind_that_is_not_wanted_is_not_sent_and_the_others_are(left_out: EventKind) -> None:
+    stack(**{f"{left_out[0].upper()}{left_out[1:]}": "false"})
+    assert {kind: sent(events_of(kind)[0]) for kind in KINDS} == {kind: int(kind != left_out) for kind in KINDS}
+
+
+def test_messages_outlive_a_long_weekend_without_temporal_and_are_encrypted_by_sqs() -> None:
+    found = attributes(stack()["QueueUrl"])
+    assert (found["MessageRetentionPeriod"], found["SqsManagedSseEnabled"]) == (str(4 * 24 * 3600), "true")
+    assert "KmsMasterKeyId" not in found and "RedrivePolicy" not in found
+
+
+def test_only_the_account_s_rules_may_send_and_only_over_tls() -> None:
+    said = json.loads(attributes(stack()["QueueUrl"])["Policy"])["Statement"]
+    allowed = {one["Principal"]["Service"]: one for one in said if one["Effect"] == "Allow"}
+    assert set(allowed) == {"events.amazonaws.com", "sqs.amazonaws.com"}
+    assert {one["Action"] for one in allowed.values()} == {"sqs:SendMessage"}
+    assert {one["Resource"] for one in said} == {ARN}
+    source = allowed["events.amazonaws.com"]["Condition"]["ArnLike"]["aws:SourceArn"]
+    assert source == f"arn:aws:events:{REGION}:{ACCOUNT}:rule/*"
+    [denied] = [one for one in said if one["Effect"] == "Deny"]
+    assert (denied["Principal"], denied["Action"]) == ("*", "sqs:*")
+    assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_the_worker_may_do_what_the_shipped_policy_says_and_no_more() -> None:
+    client("iam").create_role(RoleName="worker", AssumeRolePolicyDocument="{}")
+    arn = stack(ControllerRoleName="worker")["PolicyArn"]
+    iam = client("iam")
+    version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+    found = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+    [file] = [one for one in IAM_FILES if one.name == "interruption.json"]
+    names = {
+        "AWS::Partition": "aws",
+        "AWS::Region": REGION,
+        "AWS::AccountId": ACCOUNT,
+        "InterruptionQueueName": CLUSTER,
+    }
+    assert found == render(file.read_text(), names)
+    assert [one["PolicyArn"] for one in iam.list_attached_role_policies(RoleName="worker")["AttachedPolicies"]] == [arn]
+
+
+def test_the_queue_has_the_cluster_s_name_or_one_of_its_own() -> None:
+    assert stack(InterruptionQueueName="events-of-shop")["QueueName"] == "events-of-shop"
+    client("cloudformation").delete_stack(StackName="events")
+    found = stack()
+    assert (found["QueueName"], found["QueueArn"]) == (CLUSTER, ARN)
+    assert found["QueueUrl"].endswith(f"/{CLUSTER}")

@@ -1,0 +1,136 @@
+"""The worker's rights: inside Karpenter's frame but for the rules that say that they go beyond it, and why."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from controller.session import WATCHED
+from model.hooks import NAMESPACE
+from tests.support.paths import ROOT
+
+FOLDER = ROOT / "deploy" / "rbac"
+READ = frozenset({"get", "list", "watch"})
+Right = tuple[str, str, str]
+
+# Karpenter's ClusterRoles (group, resource, verbs), less what only gates need that Tenure does not have.
+FRAME = {
+    ("karpenter.sh", "nodepools"): READ | {"update", "patch"},
+    ("karpenter.sh", "nodepools/status"): READ | {"update", "patch"},
+    ("karpenter.sh", "nodeclaims"): READ | {"create", "delete", "update", "patch"},
+    ("karpenter.sh", "nodeclaims/status"): READ | {"create", "delete", "update", "patch"},
+    ("karpenter.sh", "nodeoverlays"): READ,
+    ("karpenter.sh", "nodeoverlays/status"): frozenset({"update", "patch"}),
+    ("autoscaling.x-k8s.io", "capacitybuffers"): READ,
+    ("autoscaling.x-k8s.io", "capacitybuffers/status"): frozenset({"update", "patch"}),
+    ("", "podtemplates"): READ,
+    ("karpenter.k8s.aws", "ec2nodeclasses"): READ | {"update", "patch"},
+    ("karpenter.k8s.aws", "ec2nodeclasses/status"): frozenset({"update", "patch"}),
+    ("", "pods"): READ | {"delete"},
+    ("", "pods/eviction"): frozenset({"create"}),
+    ("", "nodes"): READ | {"patch", "delete", "update"},
+    ("", "namespaces"): READ,
+    ("", "persistentvolumes"): READ,
+    ("", "persistentvolumeclaims"): READ,
+    ("", "events"): READ | {"create", "patch"},
+    ("storage.k8s.io", "storageclasses"): READ,
+    ("storage.k8s.io", "csinodes"): READ,
+    ("storage.k8s.io", "volumeattachments"): READ,
+    ("apps", "daemonsets"): READ,
+    ("apps", "deployments"): READ,
+    ("apps", "replicasets"): READ,
+    ("apps", "statefulsets"): READ,
+    ("policy", "poddisruptionbudgets"): READ,
+    ("", "services"): frozenset({"get"}),
+}
+
+
+def documents(*kinds: str) -> list[dict[str, Any]]:
+    found = [one for file in sorted(FOLDER.glob("*.yaml")) for one in yaml.safe_load_all(file.read_text()) if one]
+    return [one for one in found if one["kind"] in kinds]
+
+
+def rights_of(role: dict[str, Any]) -> Iterator[Right]:
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                yield from ((group, resource, verb) for verb in rule["verbs"])
+
+
+def worker_rights() -> set[Right]:
+    roles = [role for role in documents("ClusterRole", "Role") if role["metadata"]["name"] != "tenure-admin"]
+    return {right for role in roles for right in rights_of(role)}
+
+
+def test_only_rules_that_say_so_go_beyond_karpenters_frame() -> None:
+    beyond = {(group, name, verb) for group, name, verb in worker_rights() if verb not in FRAME.get((group, name), ())}
+    leases = {("coordination.k8s.io", "leases", verb) for verb in ("get", "list", "delete")}
+    policies = {("tenure.sh", "lifecyclepolicies", verb) for verb in READ}
+    policies |= {("tenure.sh", "lifecyclepolicies/status", verb) for verb in ("update", "patch")}
+    patched = {("apps", "deployments", "patch"), ("", "pods/status", "patch"), ("", "namespaces", "patch")}
+    jobs = {("batch", "jobs", verb) for verb in ("get", "create")}
+    assert beyond == leases | policies | patched | jobs
+    marks = sum(file.read_text().count("# BEYOND: ") for file in FOLDER.glob("*.yaml"))
+    assert marks == 7
+
+
+def test_only_the_workers_own_namespace_may_be_patched() -> None:
+    patching = [
+        (role["kind"], role["metadata"]["namespace"], rule["resourceNames"])
+        for role in documents("ClusterRole", "Role")
+        for rule in role["rules"]
+        if "namespaces" in rule["resources"] and "patch" in rule["verbs"]
+    ]
+    assert patching == [("Role", "tenure", ["tenure"])]
+
+
+def test_jobs_are_made_in_a_namespace_of_their_own_alone() -> None:
+    """Pods may have any service account of their namespace: none there may be the worker's."""
+    making = [
+        (role["kind"], role["metadata"].get("namespace"))
+        for role in documents("ClusterRole", "Role")
+        if ("batch", "jobs", "create") in set(rights_of(role))
+    ]
+    assert making == [("Role", NAMESPACE)]
+    assert [one["metadata"]["namespace"] for one in documents("ServiceAccount")] == ["tenure"]
+    assert NAMESPACE in [one["metadata"]["name"] for one in documents("Namespace")]
+
+
+def test_leases_are_deleted_in_the_namespace_of_node_leases_alone() -> None:
+    deleting = [
+        (role["kind"], role["metadata"].get("namespace"))
+        for role in documents("ClusterRole", "Role")
+        if ("coordination.k8s.io", "leases", "delete") in set(rights_of(role))
+    ]
+    assert deleting == [("Role", "kube-node-lease")]
+
+
+def test_no_right_is_a_wildcard_and_none_reaches_secrets() -> None:
+    rights = {right for role in documents("ClusterRole", "Role") for right in rights_of(role)}
+    assert not [right for right in rights if "*" in right]
+    assert not [right for right in rights if right[1] in ("secrets", "configmaps")]
+
+
+def test_every_role_is_bound_to_the_one_service_account() -> None:
+    (account,) = documents("ServiceAccount")
+    subject = {
+        "kind": "ServiceAccount",
+        "name": account["metadata"]["name"],
+        "namespace": account["metadata"]["namespace"],
+    }
+    bindings = documents("ClusterRoleBinding", "RoleBinding")
+    assert all(binding["subjects"] == [subject] for binding in bindings)
+    bound = {(one["roleRef"]["kind"], one["roleRef"]["name"], one["metadata"].get("namespace")) for one in bindings}
+    roles = documents("ClusterRole", "Role")
+    own = {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")) for one in roles}
+    assert own - bound == {("ClusterRole", "tenure-admin", None)}
+    assert bound <= own
+
+
+def test_every_kind_that_is_watched_may_be_listed_and_watched() -> None:
+    rights = worker_rights()
+    groups = {one.plural: one.api_version.rpartition("/")[0] for one in WATCHED}
+    missing = {(name, verb) for name, group in groups.items() for verb in ("list", "watch")} - {
+        (name, verb) for group, name, verb in rights if groups.get(name) == group
+    }
+    assert not missing

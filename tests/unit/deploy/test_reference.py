@@ -1,0 +1,138 @@
+"""docs/reference against the code: no metric, event, attribute or annotation is missing there, and none is too many."""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_args
+
+import pytest
+
+from deploy.event_reasons import REASONS
+from deploy.measures import MEASURES
+from deploy.pages import ATTRIBUTES, CONDITIONS, own_names
+from deploy.settings_page import GATES_ARE_FOR, OURS
+from model import labels
+from model.rollouts import NewsReason
+from policy.interruption_words import REASONS as INTERRUPTED
+from settings import AWS_GATES, GATES, Settings, plain
+from tests.support.paths import ROOT
+from workflows import attributes
+
+PACKAGES = ("activities", "aws", "controller", "kube", "policy", "workflows")
+KINDS = {"create_counter": "counter", "create_gauge": "gauge", "create_gauge_float": "gauge"}
+KINDS |= {"create_histogram": "histogram", "create_histogram_float": "histogram"}
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+SAYING = {"publish", "_say", "_publish", "_left", "_tell", "News", "Said", "give_up"}
+"""What is called with the reason of an event."""
+NOT_SAID = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}
+"""Kinds, which stand beside a reason."""
+Emitted = tuple[str, str, ModuleType]
+
+
+def modules() -> Iterator[tuple[ModuleType, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            yield importlib.import_module(name), ast.parse(path.read_text())
+
+
+def called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def value(node: ast.expr, module: ModuleType) -> Any:
+    try:
+        return eval(compile(ast.Expression(node), module.__name__, "eval"), vars(module))
+    except (NameError, AttributeError):
+        return None
+
+
+def emitted() -> list[Emitted]:
+    """Name and type of each metric, and where. A helper that is handed the name counts by those that call it."""
+    found: list[Emitted] = []
+    for module, tree in modules():
+        for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTIONS)):
+            for call in (one for one in calls(function) if called(one) in KINDS):
+                name = value(call.args[0], module)
+                names = (
+                    [name]
+                    if name
+                    else [value(one.args[0], module) for one in calls(tree) if called(one) == function.name]
+                )
+                assert names and all(names), f"{module.__name__}: {ast.unparse(call)} has no name that can be read"
+                found += [(one, KINDS[called(call)], module) for one in names]
+    return found
+
+
+def test_every_metric_of_the_code_is_in_the_reference_and_no_other() -> None:
+    assert {(name, kind) for name, kind, _ in emitted()} == {(one.name, one.kind) for one in MEASURES}
+    assert len({one.name for one in MEASURES}) == len(MEASURES)
+
+
+@pytest.mark.parametrize("name,where", sorted({(name, where.__name__) for name, _, where in emitted()}))
+def test_the_labels_of_a_metric_are_written_where_it_is_told(name: str, where: str) -> None:
+    (told,) = (one for one in MEASURES if one.name == name)
+    tree = ast.parse(Path(str(importlib.import_module(where).__file__)).read_text())
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    words |= {word.arg for call in calls(tree) for word in call.keywords if word.arg}
+    assert set(told.labels) <= words
+
+
+def said() -> set[str]:
+    found = {*get_args(NewsReason), *INTERRUPTED.values()}
+    for module, tree in modules():
+        for call in calls(tree):
+            arguments = [one.value for one in call.keywords if one.arg == "event"]
+            if called(call) in SAYING:
+                arguments += [*call.args, *(one.value for one in call.keywords if one.arg == "reason")]
+            values = [value(one, module) for one in arguments]
+            found |= {one for one in values if isinstance(one, str) and one[:1].isupper() and one.isalpha()}
+    return found - NOT_SAID
+
+
+def test_every_event_of_the_code_is_in_the_reference() -> None:
+    assert said() - {one.reason for one in REASONS} == set()
+
+
+def test_every_event_of_the_reference_is_in_the_code() -> None:
+    words = {
+        node.value
+        for package in (*PACKAGES, "model")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+    }
+    assert {one.reason for one in REASONS} - words == set()
+    assert len({one.reason for one in REASONS}) == len(REASONS)
+
+
+def test_every_search_attribute_is_explained() -> None:
+    assert ATTRIBUTES.keys() == attributes.ALL.keys()
+
+
+def test_every_annotation_of_ours_is_explained() -> None:
+    ours = {name for name in vars(labels).values() if isinstance(name, str) and name.startswith("tenure.sh/")}
+    ours.discard(labels.LIFECYCLEPOLICY_API_VERSION)
+    assert own_names().keys() == ours
+
+
+def test_conditions_that_feed_ready_are_explained() -> None:
+    feeds = {
+        "NodePool": labels.NODEPOOL_CONDITIONS,
+        "NodeClaim": labels.NODECLAIM_CONDITIONS,
+        "EC2NodeClass": labels.NODECLASS_CONDITIONS,
+    }
+    for kind, types in feeds.items():
+        assert set(types) <= {name for name, _ in CONDITIONS[kind]}
+
+
+def test_every_setting_is_explained() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not plain(field)] == []
+    assert Settings.model_fields.keys() >= OURS
+    assert GATES_ARE_FOR.keys() == GATES.keys() | AWS_GATES.keys()

@@ -1,0 +1,169 @@
+"""The CloudFormation of the worker's role: it is sound, gives what deploy/iam says and no more, and lets one service
+account take it on."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from cfnlint.api import lint_all
+from moto.iam.models import ManagedPolicy
+
+from deploy.shipped import IAM_FILES, render
+from deploy.worker_role import FILE, OPTIONAL, template, text
+from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, in_moto, outputs
+
+PROVIDER = "oidc.eks.eu-west-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"
+PSEUDO = {"AWS::Partition", "AWS::Region", "AWS::AccountId"}
+ALL = {name: "true" for name, _, _ in OPTIONAL.values()}
+POLICIES_OF_A_ROLE, MANAGED_POLICY, TRUST_POLICY = 10, 6144, 2048
+"""IAM's own limits; characters without white space."""
+LONGEST = {"ClusterName": "c" * 100, "NodeRoleName": "n" * 128, "InterruptionQueueName": "q" * 80}
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(ManagedPolicy, "create_from_cloudformation_json", classmethod(made))
+    with in_moto(monkeypatch):
+        yield
+
+
+MOTOS = ManagedPolicy.create_from_cloudformation_json.__func__
+
+
+def made(kind: Any, name: str, said: dict[str, Any], *where: Any, **more: Any) -> Any:
+    """CloudFormation takes a document as text too; moto would quote it once more."""
+    properties = {**said["Properties"], "PolicyDocument": document(said["Properties"]["PolicyDocument"])}
+    return MOTOS(kind, name, {**said, "Properties": properties}, *where, **more)
+
+
+def stack(**parameters: str) -> dict[str, str]:
+    return outputs(FILE, **parameters)
+
+
+def document(said: Any) -> Any:
+    return json.loads(said) if isinstance(said, str) else said
+
+
+def granted(**parameters: str) -> list[dict[str, Any]]:
+    """The policies that the role of such a stack has."""
+    iam, role = client("iam"), stack(**parameters)["RoleName"]
+    arns = [one["PolicyArn"] for one in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]]
+    versions = [(arn, iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]) for arn in arns]
+    return [
+        document(iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"])
+        for arn, version in versions
+    ]
+
+
+def trust(**parameters: str) -> dict[str, Any]:
+    """The statements of who may take the role on, by their names."""
+    role = stack(**parameters)["RoleName"]
+    said = document(client("iam").get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"])
+    return {one["Sid"]: one for one in said["Statement"]}
+
+
+def shipped(*, without: str = "", names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    values = {
+        "AWS::Partition": "aws",
+        "AWS::Region": REGION,
+        "AWS::AccountId": ACCOUNT,
+        "ClusterName": CLUSTER,
+        "NodeRoleName": f"KarpenterNodeRole-{CLUSTER}",
+        "InterruptionQueueName": CLUSTER,
+        **(names or {}),
+    }
+    return [render(file.read_text(), values) for file in IAM_FILES if file.stem not in without.split()]
+
+
+def sids(policies: list[dict[str, Any]]) -> list[str]:
+    return sorted(one["Sid"] for policy in policies for one in policy["Statement"])
+
+
+def in_order(policies: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(one, sort_keys=True) for one in policies)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All that goes through Fn::Sub."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            found = one[0] if key == "Fn::Sub" and isinstance(one, list) else one
+            yield from [str(found)] if key == "Fn::Sub" else ()
+            yield from texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from texts(one)
+
+
+def length(policy: dict[str, Any]) -> int:
+    return len(re.sub(r"\s", "", json.dumps(policy)))
+
+
+def test_cloudformation_has_nothing_against_the_template() -> None:
+    found = [one for one in lint_all(text()) if not one.rule.id.startswith("I")]
+    assert [str(one) for one in found] == []
+
+
+def test_the_role_has_every_statement_of_the_shipped_policies_and_no_other() -> None:
+    assert in_order(granted(**ALL)) == in_order(shipped())
+
+
+def test_what_only_a_lifecycle_policy_asks_for_is_left_out_unless_wanted() -> None:
+    assert sids(granted()) == sids(shipped(without="node-repair stop-start"))
+
+
+@pytest.mark.parametrize("stem", OPTIONAL)
+def test_each_policy_that_is_not_needed_can_be_left_away_by_itself(stem: str) -> None:
+    found = granted(**{**ALL, OPTIONAL[stem][0]: "false"})
+    assert in_order(found) == in_order(shipped(without=stem))
+
+
+def test_the_role_of_the_nodes_and_the_queue_may_have_names_of_their_own() -> None:
+    names = {"NodeRoleName": "nodes/of-shop", "InterruptionQueueName": "events-of-shop"}
+    assert in_order(granted(**ALL, **names)) == in_order(shipped(names=names))
+
+
+def test_one_service_account_of_the_cluster_may_take_it_on_by_pod_identity() -> None:
+    found = trust()
+    assert set(found) == {"AllowPodIdentity"}
+    [said] = found.values()
+    assert said["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert said["Action"] == ["sts:AssumeRole", "sts:TagSession"]
+    assert said["Condition"]["StringEquals"] == {
+        "aws:RequestTag/eks-cluster-arn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}",
+        "aws:RequestTag/kubernetes-namespace": "tenure",
+        "aws:RequestTag/kubernetes-service-account": "tenure",
+    }
+
+
+def test_with_an_oidc_provider_it_may_by_irsa_too() -> None:
+    found = trust(OidcProvider=PROVIDER, Namespace="autoscaling", ServiceAccount="worker")
+    assert set(found) == {"AllowPodIdentity", "AllowServiceAccount"}
+    said = found["AllowServiceAccount"]
+    assert said["Principal"] == {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{PROVIDER}"}
+    assert said["Action"] == "sts:AssumeRoleWithWebIdentity"
+    assert said["Condition"]["StringEquals"] == {
+        f"{PROVIDER}:aud": "sts.amazonaws.com",
+        f"{PROVIDER}:sub": "system:serviceaccount:autoscaling:worker",
+    }
+
+
+def test_every_placeholder_is_a_parameter_or_cloudformation_s_own() -> None:
+    found = {name for one in texts(template()) for name in re.findall(r"\$\{([^}]*)\}", one)}
+    assert found <= set(template()["Parameters"]) | PSEUDO
+    assert {"ClusterName", "NodeRoleName", "InterruptionQueueName", "OidcProvider"} | PSEUDO <= found
+
+
+def test_it_stays_within_iam_s_limits_with_the_longest_names() -> None:
+    policies = shipped(names={**LONGEST, "AWS::Region": "ap-southeast-2", "AWS::Partition": "aws-us-gov"})
+    assert [one for one in policies if length(one) > MANAGED_POLICY] == []
+    assert len(policies) <= POLICIES_OF_A_ROLE
+    names = {"Namespace": "n" * 63, "ServiceAccount": "s" * 253, "OidcProvider": PROVIDER.replace("ABC", "ABC" * 9)}
+    statements = trust(ClusterName="c" * 100, **names)
+    assert length({"Version": "2012-10-17", "Statement": [*statements.values()]}) <= TRUST_POLICY
+
+
+def test_its_text_is_short_enough_to_be_given_as_it_is() -> None:
+    assert len(FILE.read_bytes()) <= 51_200

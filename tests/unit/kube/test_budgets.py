@@ -1,0 +1,78 @@
+"""PodDisruptionBudgets and Deployments on a real API server: what is read of them, and a restart that is done once."""
+
+from typing import Any
+
+import pytest
+
+from kube.budgets import budget_fact, pod_budget_fact
+from kube.rollouts import rollout
+from model.facts import Expression
+from policy.drain import surged
+
+Json = dict[str, Any]
+
+
+def meta(**more: Any) -> Json:
+    return {"namespace": "default", "name": "web", "uid": "u", "generation": 2, **more}
+
+
+def test_a_budget_is_read_with_all_its_arithmetic() -> None:
+    status = {"observedGeneration": 2, "expectedPods": 3, "desiredHealthy": 2, "currentHealthy": 2}
+    found = budget_fact(
+        {
+            "metadata": meta(),
+            "spec": {
+                "minAvailable": "50%",
+                "selector": {"matchLabels": {"app": "web"}},
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            },
+            "status": {**status, "disruptionsAllowed": 0},
+        }
+    )
+    assert (found.min_available, found.max_unavailable, found.counted) == ("50%", "", True)
+    assert (found.expected, found.desired, found.current, found.allowed) == (3, 2, 2, 0)
+    assert found.selector == (Expression(key="app", operator="In", values=("web",)),) and found.always_unhealthy
+
+
+def test_a_budget_that_was_not_counted_or_cannot_be_is_read_so() -> None:
+    failed = [{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}]
+    found = budget_fact(
+        {"metadata": meta(), "spec": {"maxUnavailable": 0}, "status": {"observedGeneration": 1, "conditions": failed}}
+    )
+    assert (found.max_unavailable, found.counted, found.sync_failed) == ("0", False, "no scale")
+    assert found.selector is None
+    assert not budget_fact({"metadata": meta()}).counted
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "allowed", "never"),
+    [
+        ({"maxUnavailable": 1}, {"observedGeneration": 2, "disruptionsAllowed": 1}, 1, False),
+        ({"maxUnavailable": 1}, {"observedGeneration": 1, "disruptionsAllowed": 1}, 0, False),
+        ({"maxUnavailable": 0}, {"observedGeneration": 2}, 0, True),
+        ({"maxUnavailable": "0%"}, {"observedGeneration": 2}, 0, True),
+        ({"minAvailable": "100%"}, {"observedGeneration": 2}, 0, True),
+        ({"minAvailable": 0}, {"observedGeneration": 2, "disruptionsAllowed": 3}, 3, False),
+    ],
+)
+def test_what_a_budget_lets_go_voluntarily(spec: Json, status: Json, allowed: int, never: bool) -> None:
+    found = pod_budget_fact({"metadata": meta(), "spec": spec, "status": status})
+    assert (found.key, found.disruptions_allowed, found.never) == ("default/web", allowed, never)
+
+
+@pytest.mark.parametrize(
+    ("spec", "surges"),
+    [
+        ({}, True),
+        ({"strategy": {"type": "Recreate"}}, False),
+        ({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}, False),
+        ({"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}}, True),
+        ({"strategy": {"rollingUpdate": {"maxSurge": "1%", "maxUnavailable": "99%"}}}, True),
+        ({"strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": "100%"}}}, False),
+        ({"paused": True}, False),
+    ],
+)
+def test_whether_a_rollout_makes_the_new_pod_first(spec: Json, surges: bool) -> None:
+    """For a single replica, percentages of surge round up and those of unavailability down."""
+    found = rollout({"metadata": meta(), "spec": {"replicas": 1, "template": {}, **spec}})
+    assert surged(found) is surges

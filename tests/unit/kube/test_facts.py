@@ -1,0 +1,297 @@
+"""From raw objects to facts: the arithmetic of requests, and every field that planning and digests read."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kube.facts import claim_fact, is_ours, node_fact, pool_fact
+from kube.pod_facts import daemonset_fact, pod_fact
+from kube.requests import pod_requests
+from model.facts import Expression, Taint, Toleration
+from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
+
+BORN = "2026-01-01T12:00:00Z"
+
+
+def container(name: str = "c", **requests: str) -> dict[str, Any]:
+    return {"name": name, "resources": {"requests": requests}}
+
+
+def sidecar(name: str, **requests: str) -> dict[str, Any]:
+    return {**container(name, **requests), "restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        pytest.param({"containers": [container(cpu="1"), container(cpu="500m")]}, 1500, id="containers add up"),
+        pytest.param(
+            {"containers": [container(cpu="1")], "initContainers": [container("i", cpu="3")]},
+            3000,
+            id="the largest init container, when it is more",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "initContainers": [sidecar("s", cpu="1"), container("i", cpu="3")]},
+            4000,
+            id="an init container runs beside the sidecars started before it",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "initContainers": [container("i", cpu="3"), sidecar("s", cpu="1")]},
+            3000,
+            id="and not beside those started after it",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="2")], "initContainers": [sidecar("s", cpu="1"), sidecar("t", cpu="1")]},
+            4000,
+            id="sidecars run with the containers",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "overhead": {"cpu": "250m"}}, 1250, id="overhead of the RuntimeClass"
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "5"}}},
+            5000,
+            id="what is asked for the pod as a whole",
+        ),
+    ],
+)
+def test_requests_are_those_of_the_scheduler(spec: dict[str, Any], cpu: int) -> None:
+    assert pod_requests(spec) == {"cpu": cpu, "pods": 1}
+
+
+def test_while_a_resize_goes_on_the_larger_amount_counts() -> None:
+    spec = {"containers": [container(cpu="1")]}
+    status = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3"}, "resources": {}}]}
+    assert pod_requests(spec, status)["cpu"] == 3000
+
+
+def test_a_daemonset_asks_for_its_limits_where_it_asks_for_nothing() -> None:
+    template = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}
+    fact = daemonset_fact(
+        {
+            "metadata": {"uid": "u", "namespace": "kube-system", "name": "agent", "creationTimestamp": BORN},
+            "spec": {"template": {"spec": {**template, "tolerations": [{"operator": "Exists"}]}}},
+        }
+    )
+    assert fact.pod.requests == {"cpu": 1000, "memory": 2**30, "pods": 1}
+    assert fact.pod.daemonset and fact.pod.tolerations == (Toleration(operator="Exists"),)
+
+
+def pod(**more: Any) -> dict[str, Any]:
+    raw = pod_json("web", **more)
+    raw["metadata"] |= {"uid": "u1", "creationTimestamp": BORN}
+    return raw
+
+
+def test_a_pod_that_cannot_be_placed_says_so_and_what_it_demands() -> None:
+    raw = pod(
+        nodeSelector={"disk": "ssd"},
+        tolerations=[{"key": "a", "operator": "Exists", "tolerationSeconds": 5}],
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "z", "operator": "In", "values": ["1"]}]}]
+                },
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 9, "preference": {"matchExpressions": [{"key": "y", "operator": "Exists"}]}}
+                ],
+            }
+        },
+    )
+    raw["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    fact = pod_fact(raw)
+    assert fact.unschedulable and not fact.node_name and fact.created == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert fact.node_selector == {"disk": "ssd"}
+    assert fact.required_terms == ((Expression(key="z", operator="In", values=("1",)),),)
+    assert fact.preferred_terms[0].weight == 9
+    assert fact.tolerations == (Toleration(key="a", operator="Exists", seconds=5),)
+    assert not fact.uses_match_fields
+
+
+def test_owners_tell_daemonset_and_static_pods_apart() -> None:
+    owned = pod(metadata={"ownerReferences": [{"kind": "DaemonSet", "uid": "d", "controller": True}]})
+    assert pod_fact(owned).daemonset and pod_fact(owned).owner_uid == "d"
+    static = pod(metadata={"ownerReferences": [{"kind": "Node", "uid": "n", "controller": True}]})
+    assert pod_fact(static).mirror
+    mirror = pod(metadata={"annotations": {"kubernetes.io/config.mirror": "x"}})
+    assert pod_fact(mirror).mirror
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "untried"),
+    [
+        ({}, {}, True),
+        ({}, {"conditions": [{"type": "Ready", "status": "False"}]}, True),
+        ({}, {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}, False),
+        ({}, {"conditions": [{"type": "PodScheduled", "status": "True"}]}, False),
+        ({"schedulingGates": [{"name": "wait"}]}, {}, False),
+    ],
+)
+def test_a_pod_of_which_the_scheduler_said_nothing(spec: dict[str, Any], status: dict[str, Any], untried: bool) -> None:
+    assert pod_fact({**pod(**spec), "status": status}).untried is untried
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected", "nominated"),
+    [
+        ([], "", "n1"),
+        ([{"type": "tenure.sh/Nominated", "status": "True", "message": "n1"}], "n1", ""),
+        ([{"type": "tenure.sh/Nominated", "status": "True", "message": "n2"}], "", "n1"),
+    ],
+    ids=["by preemption", "by a plan", "by preemption, after a plan"],
+)
+def test_who_nominated_a_node(conditions: list[dict[str, str]], expected: str, nominated: str) -> None:
+    fact = pod_fact({**pod(), "status": {"nominatedNodeName": "n1", "conditions": conditions}})
+    assert (fact.expected_on, fact.nominated_node) == (expected, nominated)
+
+
+def test_match_fields_are_noticed() -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    assert pod_fact(pod(affinity={"nodeAffinity": required})).uses_match_fields
+
+
+def test_a_node() -> None:
+    raw = node_json("n1", taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}], uid="u", creationTimestamp=BORN)
+    raw["status"] = {
+        "capacity": {"cpu": "2", "memory": "1Gi"},
+        "allocatable": {"cpu": "1900m"},
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": BORN}],
+        "nodeInfo": {"bootID": "boot-1"},
+    }
+    fact = node_fact(raw)
+    assert fact.provider_id == "aws:///us-west-2a/i-n1" and fact.ready and fact.boot_id == "boot-1"
+    assert fact.taints == (Taint(key="a", value="b", effect="NoSchedule"),)
+    assert fact.capacity == {"cpu": 2000, "memory": 2**30} and fact.allocatable == {"cpu": 1900}
+    assert fact.ready_changed == datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_a_claim_in_the_middle_of_its_life() -> None:
+    taints = [{"key": "cni", "effect": "NoExecute"}]
+    raw = claim_json("c1", expireAfter="Never", terminationGracePeriod="1h", startupTaints=taints)
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN, "deletionTimestamp": BORN}
+    raw["status"] = {
+        "providerID": "aws:///us-west-2a/i-1",
+        "nodeName": "n1",
+        "capacity": {"cpu": "2"},
+        "lastPodEventTime": BORN,
+        "conditions": [
+            {"type": "Launched", "status": "True", "lastTransitionTime": BORN},
+            {"type": "Registered", "status": "True", "lastTransitionTime": BORN},
+            {"type": "Initialized", "status": "True", "lastTransitionTime": BORN},
+        ],
+    }
+    fact = claim_fact(raw)
+    assert (fact.pool, fact.node_class, fact.provider_id, fact.node_name) == (
+        "general",
+        "default",
+        "aws:///us-west-2a/i-1",
+        "n1",
+    )
+    assert fact.launched and fact.registered and fact.initialized and fact.deleting
+    assert fact.initialized_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert fact.expire_after_seconds is None and fact.requests == {"cpu": 1000, "memory": 2**30}
+    assert fact.last_pod_event == fact.initialized_at and fact.termination_grace_period == "1h"
+    assert fact.startup_taints == (Taint(key="cni", effect="NoExecute"),)
+
+
+def test_a_claim_tells_why_it_is_disrupted_only_while_it_is() -> None:
+    told = {"type": "DisruptionReason", "status": "True", "reason": "Underutilized", "lastTransitionTime": BORN}
+    raw = claim_json("c1")
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
+    raw["status"] = {"conditions": [told]}
+    assert claim_fact(raw).disruption == "Underutilized"
+    raw["status"] = {"conditions": [{**told, "status": "False"}]}
+    assert claim_fact(raw).disruption == ""
+
+
+def test_a_claim_tells_that_it_drifted_only_while_it_does() -> None:
+    raw = claim_json("c1")
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
+    condition = {
+        "type": "Drifted",
+        "status": "True",
+        "reason": "AMIDrift",
+        "message": "old",
+        "lastTransitionTime": BORN,
+    }
+    raw["status"] = {"conditions": [condition]}
+    assert (claim_fact(raw).drifted, claim_fact(raw).drifted_message) == ("AMIDrift", "old")
+    assert claim_fact(raw).drifted_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    condition["status"] = "False"
+    assert (claim_fact(raw).drifted, claim_fact(raw).drifted_message) == ("", "")
+    assert claim_fact(raw).drifted_at is None
+
+
+def test_a_claim_that_is_not_initialized_has_no_such_time() -> None:
+    raw = claim_json("c1")
+    raw["metadata"] |= {"uid": "u", "creationTimestamp": BORN}
+    raw["status"] = {"conditions": [{"type": "Initialized", "status": "Unknown", "lastTransitionTime": BORN}]}
+    fact = claim_fact(raw)
+    assert fact.initialized_at is None and fact.expire_after_seconds == 720 * 3600
+
+
+def test_a_pool() -> None:
+    raw = pool_json("general", limits={"cpu": "10"}, weight=7)
+    raw["metadata"] |= {"uid": "u", "generation": 3, "annotations": {"karpenter.sh/nodepool-hash": "h"}}
+    raw["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    fact = pool_fact(raw)
+    assert (fact.weight, fact.generation, fact.ready, fact.limits) == (7, 3, True, {"cpu": 10000})
+    assert fact.hash == "h" and not fact.static and fact.node_class == "default"
+    assert pool_fact(pool_json_static()).static
+    assert (fact.consolidate_after, fact.consolidation_policy) == ("0s", "WhenEmptyOrUnderutilized"), "as by default"
+
+
+def test_a_pools_wish_for_consolidation() -> None:
+    raw = pool_json("general", disruption={"consolidateAfter": "Never", "consolidationPolicy": "WhenEmpty"})
+    raw["metadata"]["uid"] = "u"
+    fact = pool_fact(raw)
+    assert (fact.consolidate_after, fact.consolidation_policy) == ("Never", "WhenEmpty")
+
+
+@pytest.mark.parametrize(("cost", "read"), [("-5", -5), ("much", 0), (None, 0)])
+def test_what_a_pod_says_of_its_removal(cost: str | None, read: int) -> None:
+    annotations = {"controller.kubernetes.io/pod-deletion-cost": cost} if cost else {}
+    raw = pod(metadata={"annotations": annotations})
+    assert pod_fact(raw).ready is None and pod_fact(raw).started is None
+    raw["status"] = {"startTime": BORN, "conditions": [{"type": "Ready", "status": "False"}]}
+    fact = pod_fact(raw)
+    assert (fact.deletion_cost, fact.ready, fact.started) == (read, False, datetime(2026, 1, 1, 12, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(("status", "read"), [("True", datetime(2026, 1, 1, 12, tzinfo=UTC)), ("False", None)])
+def test_when_a_pod_came_to_its_node(status: str, read: datetime | None) -> None:
+    raw = pod()
+    raw["status"] = {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": BORN}]}
+    assert pod_fact(raw).bound == read
+
+
+def pool_json_static() -> dict[str, Any]:
+    raw = pool_json("static", replicas=0)
+    raw["metadata"]["uid"] = "u"
+    return raw
+
+
+def test_only_our_kind_of_node_class_is_ours() -> None:
+    assert is_ours({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"})
+    assert not is_ours({"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass"})
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"metadata": {"labels": {"version": 1}}}, ("labels", "version")),
+        ({"tolerations": [{"key": 1}]}, ("tolerations", 0, "key")),
+        ({"tolerations": [{"key": ["a"]}]}, ("tolerations", 0, "key")),
+        ({"tolerations": [{"tolerationSeconds": "soon"}]}, ("tolerations", 0, "seconds")),
+        ({"node": 5}, ("node_name",)),
+    ],
+)
+def test_a_value_of_another_type_is_told_with_its_place(more: dict[str, Any], place: tuple[str | int, ...]) -> None:
+    """As in a manifest that nothing has looked at yet."""
+    metadata = {"uid": "u", "creationTimestamp": BORN, **more.pop("metadata", {})}
+    with pytest.raises(ValidationError) as refused:
+        pod_fact(pod_json("a", metadata=metadata, **more))
+    assert [error["loc"] for error in refused.value.errors()] == [place]

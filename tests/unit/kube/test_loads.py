@@ -1,0 +1,56 @@
+"""What a node carries, from its pods as the API server lists them."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from kube.loads import KubeLoads, node_load
+from model.replicas import MovedPod, NodeLoad
+from tests.support.kube.builders import pod_json
+from tests.unit.kube.fake_api import FakeApi, listed, serving
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def pod(name: str = "a", *, owner: str = "ReplicaSet", phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    owners = [{"kind": owner, "uid": "o", "controller": True}]
+    born = {"uid": f"uid-{name}", "creationTimestamp": "2026-01-01T10:00:00Z"}
+    raw = pod_json(name, node="n1", metadata={**born, "ownerReferences": owners, **metadata})
+    raw["status"] = {"phase": phase, "startTime": "2026-01-01T11:00:00Z"}
+    return raw
+
+
+def test_pods_that_need_no_other_place_do_not_count() -> None:
+    given = [pod(owner="DaemonSet"), pod(owner="Node"), pod(phase="Succeeded")]
+    assert node_load(given, NOW) == NodeLoad()
+
+
+def test_what_moving_its_pods_costs() -> None:
+    dear = pod("b", annotations={"controller.kubernetes.io/pod-deletion-cost": "-100"})
+    dear["spec"]["priority"] = 7
+    wrong = pod("c", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
+    load = node_load([pod(), dear, wrong], NOW)
+    assert load.moved == (MovedPod(), MovedPod(priority=7, deletion_cost=-100), MovedPod())
+
+
+def test_a_pod_that_must_not_be_disturbed_protects_its_node_also_one_of_a_daemon_set() -> None:
+    assert node_load([pod(annotations={"karpenter.sh/do-not-disrupt": "true"})], NOW).protected
+    assert node_load([pod(owner="DaemonSet", annotations={"karpenter.sh/do-not-disrupt": "true"})], NOW).protected
+    assert node_load([pod(annotations={"karpenter.sh/do-not-disrupt": "2h"})], NOW).protected
+    assert not node_load([pod(annotations={"karpenter.sh/do-not-disrupt": "30m"})], NOW).protected
+    ended = pod(phase="Succeeded", annotations={"karpenter.sh/do-not-disrupt": "true"})
+    assert not node_load([ended], NOW).protected
+
+
+def test_a_pod_that_cannot_be_read_keeps_its_node_to_the_last_and_hides_no_other() -> None:
+    broken = pod("b")
+    broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much"
+    assert node_load([broken, pod()], NOW) == NodeLoad(moved=(MovedPod(),), protected=True)
+
+
+async def test_each_node_is_asked_for_by_its_name() -> None:
+    api = FakeApi()
+    api.lists = [listed(1, pod()), listed(1)]
+    async with serving(api) as client:
+        loads = await KubeLoads(client).on_nodes(["n1", "n2"], now=NOW)
+    assert sorted(asked["fieldSelector"] for asked in api.asked) == ["spec.nodeName=n1", "spec.nodeName=n2"]
+    assert sorted(len(load.moved) for load in loads.values()) == [0, 1] and set(loads) == {"n1", "n2"}

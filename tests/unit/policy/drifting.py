@@ -1,0 +1,146 @@
+"""A node that has not drifted, and ways to change one thing about it or about what it is compared with."""
+
+from datetime import timedelta
+from typing import Any
+
+from model import labels
+from model.catalogue import InstanceType, Offering
+from model.facts import ClaimFact, Expression, PoolFact
+from model.hashing import HASH_VERSION
+from model.kinds import EC2NodeClass
+from model.outcomes import InstanceFacts
+from policy.drift import Drift, DriftFacts, decide_drift
+from tests.unit.policy.builders import NOW
+
+STAMPS = {
+    labels.NODEPOOL_HASH: "11",
+    labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
+    labels.NODECLASS_HASH: "22",
+    labels.NODECLASS_HASH_VERSION: HASH_VERSION,
+}
+MARKS = {
+    labels.NODEPOOL: "general",
+    labels.INSTANCE_TYPE: "m6i.large",
+    labels.ZONE: "us-west-2a",
+    labels.CAPACITY_TYPE: "spot",
+    labels.ARCH: "amd64",
+}
+STATUS: dict[str, Any] = {
+    "amis": [{"id": "ami-new", "requirements": []}],
+    "subnets": [{"id": "subnet-a"}, {"id": "subnet-b"}],
+    "securityGroups": [{"id": "sg-1"}, {"id": "sg-2"}],
+}
+
+
+def claim(**more: Any) -> ClaimFact:
+    fields: dict[str, Any] = {
+        "name": "c1",
+        "uid": "uid-c1",
+        "created": NOW - timedelta(hours=2),
+        "pool": "general",
+        "node_class": "default",
+        "labels": MARKS,
+        "annotations": STAMPS,
+        "provider_id": "aws:///us-west-2a/i-1",
+        "image_id": "ami-new",
+        "launched": True,
+    }
+    return ClaimFact.model_validate({**fields, **more})
+
+
+def marked(**changes: str) -> ClaimFact:
+    """The NodeClaim with other labels, named as in `model.labels`; empty: without it."""
+    found = {**MARKS, **{getattr(labels, name): value for name, value in changes.items()}}
+    return claim(labels={key: value for key, value in found.items() if value})
+
+
+def stamped(**changes: str) -> ClaimFact:
+    found = {**STAMPS, **{getattr(labels, name): value for name, value in changes.items()}}
+    return claim(annotations={key: value for key, value in found.items() if value})
+
+
+def pool(*requirements: tuple[str, str, tuple[str, ...]], template: str = "11") -> PoolFact:
+    wanted = tuple(Expression(key=key, operator=operator, values=values) for key, operator, values in requirements)
+    return PoolFact(name="general", uid="uid-general", node_class="default", requirements=wanted, hash=template)
+
+
+def node_class(
+    *,
+    stamps: dict[str, str] | None = None,
+    deleting: bool = False,
+    group: str = "",
+    asked: str = "True",
+    generation: int = 1,
+    resolved: int = 1,
+    **status: Any,
+) -> EC2NodeClass:
+    """`status` is laid over one that selects what the node has; `asked` is CapacityReservationsReady, and `resolved`
+    the generation that conditions speak of."""
+    ours = {labels.NODECLASS_HASH: "22", labels.NODECLASS_HASH_VERSION: HASH_VERSION}
+    metadata: dict[str, Any] = {"name": "default", "generation": generation}
+    metadata["annotations"] = ours if stamps is None else stamps
+    if deleting:
+        metadata["deletionTimestamp"] = NOW.isoformat()
+    conditions: list[dict[str, Any]] = [{"type": labels.READY, "status": "True", "observedGeneration": resolved}]
+    if asked:
+        conditions.append({"type": labels.CAPACITY_RESERVATIONS_READY, "status": asked})
+    return EC2NodeClass.from_object(
+        {
+            "metadata": metadata,
+            "spec": {"role": "r", **({"placementGroupSelector": {"id": group}} if group else {})},
+            "status": {**STATUS, "conditions": conditions, **status},
+        }
+    )
+
+
+def a_type(name: str = "m6i.large", **more: Any) -> InstanceType:
+    fields: dict[str, Any] = {
+        "name": name,
+        "labels": {labels.CAPACITY_TYPE: ("on-demand", "spot")},
+        "capacity": {},
+        "overhead": {},
+        "offerings": tuple(
+            offering(zone, sold) for zone in ("us-west-2a", "us-west-2b") for sold in ("on-demand", "spot")
+        ),
+        "image_id": "ami-new",
+    }
+    return InstanceType.model_validate({**fields, **more})
+
+
+def offering(zone: str, capacity_type: str, *, available: bool = True) -> Offering:
+    return Offering(zone=zone, capacity_type=capacity_type, price=0.1, available=available)
+
+
+def listed(*types: InstanceType) -> dict[str, InstanceType]:
+    return {one.name: one for one in types}
+
+
+def instance(**more: Any) -> InstanceFacts:
+    fields: dict[str, Any] = {
+        "instance_id": "i-1",
+        "state": "running",
+        "subnet_id": "subnet-a",
+        "security_group_ids": ("sg-1", "sg-2"),
+    }
+    return InstanceFacts.model_validate({**fields, **more})
+
+
+def facts(**more: Any) -> DriftFacts:
+    usual: dict[str, Any] = {
+        "claim": claim(),
+        "pool": pool(),
+        "node_class": node_class(),
+        "types": listed(a_type()),
+        "instance": instance(),
+    }
+    return DriftFacts(**{**usual, **more})
+
+
+def verdict(**more: Any) -> Drift | None:
+    return decide_drift(facts(**more), NOW)
+
+
+def reason(**more: Any) -> str:
+    """Empty: it has not drifted."""
+    found = verdict(**more)
+    return found.reason if found else ""

@@ -1,0 +1,167 @@
+"""A NodePool whose nodes drift, as far as a roll-out sees it: nodes go with permits and new ones come."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from model.kinds.rollout_rules import RolloutRules
+from model.rollouts import (
+    ApproveRollout,
+    Gate,
+    GateAnswer,
+    Image,
+    News,
+    RejectRollout,
+    RolloutLook,
+    RolloutSeen,
+    RolloutState,
+    Target,
+)
+from policy.rollout import look
+from policy.rollout_heard import approve, granted, heard, refusal_of, reject
+from tests.unit.policy.builders import NOW
+
+GOOD = Target(pool="p1", requirements="r1", node_class="default", class_hash="c1", images=(Image(id="ami-good"),))
+BAD = GOOD.model_copy(update={"images": (Image(id="ami-bad"),)})
+WAVES = {"waves": [{"nodes": "1", "soak": "10m"}, {"nodes": "20%", "soak": "30m"}, {}]}
+LOOKS = 100
+"""At one moment: more are a loop without end."""
+
+
+@dataclass
+class Pool:
+    """`every()` looks and does what is said; time passes with `wait`."""
+
+    rules: dict[str, Any] | None
+    nodes: int = 10
+    now: datetime = NOW
+    target: Target | None = GOOD
+    state: RolloutState = field(default_factory=RolloutState)
+    budget: int = 1000
+    """How many may be on their way at once."""
+    replaced: bool = True
+    """Nodes that go leave new ones behind."""
+    well: bool = True
+    """New nodes are Ready."""
+    failed_starts: int = 0
+    pods: tuple[int, int] = (0, 0)
+    prometheus: dict[str, GateAnswer] = field(default_factory=dict)
+    """By name of the gate; passed where there is nothing."""
+    asked: list[tuple[datetime, str]] = field(default_factory=list)
+    old: dict[str, Target] = field(default_factory=dict)
+    new: int = 0
+    out: set[str] = field(default_factory=set)
+    went: int = 0
+    news: list[News] = field(default_factory=list)
+    last: RolloutLook | None = None
+
+    def __post_init__(self) -> None:
+        """The pool stands, all of it is what is asked for, and it was looked at."""
+        self.new = self.nodes
+        self.look()
+
+    def towards(self, target: Target) -> "Pool":
+        """The spec or the image is another now, and nodes have drifted from it."""
+        assert self.target is not None
+        first = len(self.old) + self.went
+        self.old |= {f"n{first + number}": self.target for number in range(self.new)}
+        self.target = target
+        self.new = sum(one == target for one in self.old.values())
+        self.old = {uid: one for uid, one in self.old.items() if one != target}
+        self.out &= self.old.keys()
+        return self
+
+    def seen(self, **more: Any) -> RolloutSeen:
+        ready = {"pods": self.pods[0], "pods_ready": self.pods[1]}
+        return RolloutSeen.model_validate(
+            {
+                "rules": None if self.rules is None else RolloutRules.model_validate(self.rules),
+                "target": self.target,
+                "drifted": tuple(self.old),
+                "out": tuple(self.out),
+                "new": self.new,
+                "ready": self.new if self.well else 0,
+                "failed_starts": self.failed_starts,
+                "wished": bool(self.old),
+                **ready,
+                **more,
+            }
+        )
+
+    def look(self, **more: Any) -> RolloutLook:
+        """Once, with Prometheus asked as often as it wants."""
+        for _ in range(LOOKS):
+            found = look("web", self.state, self.seen(**more), self.now)
+            self.state, self.last = found.state, found
+            self.news += found.news
+            if not found.ask:
+                return found
+            self.state = heard(self.state, tuple(self._answer(gate) for gate in found.ask))
+        raise AssertionError(f"asks without end: {found}")
+
+    def _answer(self, gate: Gate) -> GateAnswer:
+        self.asked.append((self.now, gate.name))
+        said = self.prometheus.get(gate.name, GateAnswer(outcome="passed", value=0))
+        return said.model_copy(update={"gate": gate.id, "at": self.now})
+
+    def grant(self, most: int = 1000) -> int:
+        """Permits for as many as may go."""
+        room = self.look().room
+        free = [uid for uid in self.old if uid not in self.out]
+        chosen = free[: min(most, self.budget - len(self.out), len(free) if room is None else room)]
+        self.out |= {*chosen}
+        self.state = granted(self.state, tuple(chosen), self.now)
+        return len(chosen)
+
+    def arrive(self) -> None:
+        """Those that go are gone."""
+        self.new += len(self.out) if self.replaced else 0
+        self.went += len(self.out)
+        self.old = {uid: one for uid, one in self.old.items() if uid not in self.out}
+        self.out.clear()
+
+    def step(self) -> int:
+        """What may go goes, and is gone."""
+        count = self.grant()
+        self.arrive()
+        self.look()
+        return count
+
+    def wait(self, **span: float) -> RolloutLook:
+        """A look at every moment that was asked for, and at the end."""
+        end = self.now + timedelta(**span)
+        found = self.look()
+        while found.again is not None and found.again < end:
+            assert found.again > self.now, f"looks again at once, for ever: {found}"
+            self.now = found.again
+            found = self.look()
+        self.now = end
+        return self.look()
+
+    def says(self, words: str) -> bool:
+        return words in self.look().why
+
+    def told(self) -> list[str]:
+        return [one.reason for one in self.news]
+
+    @property
+    def plan(self) -> str:
+        """What a person would name now."""
+        return self.state.halted.plan if self.state.halted else self.state.plan.id if self.state.plan else ""
+
+    def approve(self, by: str = "ann", plan: str = "") -> str:
+        said = ApproveRollout(plan=plan or self.plan, by=by)
+        refused = refusal_of(self.state, said, self.now)
+        self.state = self.state if refused else approve(self.state, said, self.now)
+        return refused
+
+    def reject(self, by: str = "ann", plan: str = "", *, roll_back: bool = False) -> str:
+        said = RejectRollout(plan=plan or self.plan, by=by, reason="no", roll_back=roll_back)
+        refused = refusal_of(self.state, said, self.now)
+        self.state = self.state if refused else reject(self.state, said, self.now)
+        return refused
+
+
+def drifted(rules: dict[str, Any] | None = None, *, nodes: int = 10, **more: Any) -> Pool:
+    """A pool that ran well with GOOD, and is to run BAD."""
+    return Pool(WAVES if rules is None else rules, nodes, **more).towards(BAD)

@@ -1,0 +1,24 @@
+"""The policies that speak of an event are named, also where only that counts of them."""
+
+from policy.event_policies import event_policies
+from tests.unit.policy.test_selection import POOLS, policy
+
+REFUSED = {"instanceStatus": "refused", "rebalanceRecommendation": "senseless"}
+
+
+def test_the_policies_that_speak_of_a_kind_of_event_are_named_the_most_precise_first() -> None:
+    drained, ignored = {"action": "drain"}, {"action": "ignore"}
+    found = event_policies(
+        (
+            policy("all", interruption={"scheduledChange": drained, "spotInterruption": drained}),
+            policy("databases", names=("cpu",), interruption={"scheduledChange": {"action": "notify"}}),
+            policy("silent", names=("gpu",), drain={"deadline": "2h"}),
+            policy("refused", interruption={"instanceStatus": ignored}, launch={"deadline": "soon"}),
+            policy("senseless", interruption={"systemStatus": {"lead": "soon"}, "rebalanceRecommendation": ignored}),
+        ),
+        POOLS,
+    )
+    assert found == {
+        "cpu": {"scheduledChange": "databases, all", "spotInterruption": "all", **REFUSED},
+        "gpu": {"scheduledChange": "all", "spotInterruption": "all", **REFUSED},
+    }

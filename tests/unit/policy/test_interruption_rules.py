@@ -1,0 +1,109 @@
+"""What LifecyclePolicies say of AWS's events and the API server cannot check."""
+
+from typing import Any
+
+import pytest
+
+from model.interruptions import EventKind
+from model.kinds import LifecycleRules
+from policy.interruption_rules import ignored_by_all, rules_of
+from policy.rules import leaves, problem_of, same
+from tests.unit.policy.interrupting import STATEFUL, SUNDAYS
+
+OF_WINDOW: list[tuple[dict[str, Any], str]] = [
+    ({"schedule": "99 2 * * 0"}, "schedule '99 2 * * 0'"),
+    ({"schedule": "0 0 30 2 *"}, "schedule '0 0 30 2 *': Bad day-of-month; write five cron fields"),
+    ({"timeZone": "Europe/Atlantis"}, "timeZone 'Europe/Atlantis' is not known: write a name of the IANA database"),
+    ({"duration": "0h"}, "duration: '0h' is no length of time; write one such as 2h"),
+]
+
+
+def problem(**interruption: Any) -> str:
+    return problem_of(LifecycleRules.model_validate({"interruption": interruption}))
+
+
+def test_what_makes_sense_is_taken() -> None:
+    assert problem(scheduledChange={"action": "window", "windows": [SUNDAYS]}, workloads=[STATEFUL]) == ""
+
+
+@pytest.mark.parametrize(("wrong", "words"), OF_WINDOW)
+@pytest.mark.parametrize("kind", ["scheduledChange", "rebalanceRecommendation", "instanceStatus", "systemStatus"])
+def test_a_window_that_cannot_be_read_is_named(kind: str, wrong: dict[str, Any], words: str) -> None:
+    said = problem(**{kind: {"action": "window", "windows": [SUNDAYS, SUNDAYS | wrong]}})
+    assert said.startswith(f"interruption.{kind}.windows[1].") and words in said
+
+
+@pytest.mark.parametrize(("wrong", "words"), OF_WINDOW)
+def test_a_window_of_workloads_is_looked_at_too(wrong: dict[str, Any], words: str) -> None:
+    said = problem(workloads=[STATEFUL | {"action": "window", "windows": [SUNDAYS | wrong]}])
+    assert said.startswith("interruption.workloads[0].windows[0].") and words in said
+
+
+def test_no_time_for_a_person_is_refused() -> None:
+    assert "no time at all" in problem(scheduledChange={"action": "waitForApproval", "deadline": "0s"})
+    assert "no time at all" in problem(workloads=[STATEFUL | {"deadline": "0s"}])
+
+
+@pytest.mark.parametrize("action", ["terminate", "stopStart"])
+def test_an_action_that_asks_no_budget_is_not_voluntary(action: str) -> None:
+    """An object of before the API server had a rule for it."""
+    assert problem(scheduledChange={"action": action, "voluntary": True}) == (
+        f"interruption.scheduledChange.voluntary: action {action} asks no budget; write action: drain, or leave "
+        "voluntary out"
+    )
+    assert problem(scheduledChange={"action": action, "voluntary": False}) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "action"),
+    [
+        ("scheduledChange", {"action": "stopStart"}, "stopStart"),
+        ("scheduledChange", {"action": "stopStart", "voluntary": True}, "drain"),
+        ("systemStatus", {"action": "terminate", "voluntary": True}, "drain"),
+        ("instanceStatus", {"voluntary": True}, "drain"),
+        ("instanceStatus", {"voluntary": False}, "terminate"),
+        ("scheduledChange", {"action": "window", "voluntary": True}, "window"),
+    ],
+)
+def test_one_policy_s_budgets_count_more_than_another_s_action_that_asks_none(
+    kind: EventKind, said: dict[str, Any], action: str
+) -> None:
+    """Each policy by itself is sound, so that nobody refuses them: a whole NodePool would go at once."""
+    ruled = rules_of(LifecycleRules.model_validate({"interruption": {kind: said}}), kind)
+    assert (ruled.action, ruled.voluntary) == (action, said.get("voluntary", False))
+
+
+def test_a_class_that_never_counts_is_refused() -> None:
+    precise = {**STATEFUL, "matchLabels": {**STATEFUL["matchLabels"], "app": "db"}}
+    said = problem(workloads=[STATEFUL, precise])
+    assert "interruption.workloads[1].matchLabels" in said and "write the more precise one first" in said
+    assert problem(workloads=[precise, STATEFUL]) == ""
+
+
+def test_policies_are_merged_field_by_field() -> None:
+    below = LifecycleRules.model_validate(
+        {"interruption": {"scheduledChange": {"action": "waitForApproval", "lead": "1h"}, "workloads": [STATEFUL]}}
+    )
+    above = LifecycleRules.model_validate({"interruption": {"scheduledChange": {"action": "drain"}, "workloads": []}})
+    merged = above.merged_over(below).interruption
+    assert merged is not None and merged.scheduled_change is not None
+    assert (merged.scheduled_change.action, merged.scheduled_change.lead, merged.workloads) == ("drain", "1h", ())
+    assert same("interruption.scheduledChange.lead", "60m", leaves(below)["interruption.scheduledChange.lead"])
+
+
+def test_a_kind_is_ignored_by_all_only_where_each_pool_ignores_it_and_waits_for_no_instance() -> None:
+    ignores = LifecycleRules.model_validate(
+        {"interruption": {"spotInterruption": {"action": "ignore"}, "instanceStopping": {"action": "ignore"}}}
+    )
+    waits = LifecycleRules.model_validate(
+        {
+            "interruption": {
+                "spotInterruption": {"action": "ignore"},
+                "instanceStopping": {"action": "ignore", "away": "30m"},
+            }
+        }
+    )
+    assert ignored_by_all([ignores]) == {"spotInterruption", "instanceStopping"}
+    assert ignored_by_all([ignores, waits]) == {"spotInterruption"}
+    assert ignored_by_all([ignores, None]) == frozenset()
+    assert ignored_by_all([]) == frozenset(), "without NodePools every kind is wanted"

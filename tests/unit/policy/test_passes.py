@@ -1,0 +1,117 @@
+"""When a pass is due, and which proposals begin."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from model.commands import CommandRun, DisruptionState
+from model.disrupting import Bounced, Proposal, UnderWay
+from model.disruption import Leaving
+from model.messages import Pause
+from policy.passes import AT_ONCE, after_fault, earliest, holds, lost, next_pass, why_not_start
+from policy.pauses import again_at
+from tests.unit.policy.builders import NOW, after, before
+
+CASES: dict[str, tuple[dict[str, Any], datetime | None]] = {
+    "nothing changed, and no verdict ends": ({}, None),
+    "something changed": ({"news": True}, NOW),
+    "it changes all the time": ({"news": True, "last": before(seconds=3)}, after(seconds=7)),
+    "it changed after a while": ({"news": True, "last": before(minutes=3)}, before(seconds=170)),
+    "a verdict ends": ({"last": before(minutes=3), "again": after(minutes=5)}, after(minutes=5)),
+    "a verdict ends at once": ({"last": NOW, "again": after(seconds=1)}, after(seconds=10)),
+    "some were not reached": ({"last": NOW, "again": after(seconds=2), "first": ("a",)}, after(seconds=2)),
+    "some were not reached, and it changes": (
+        {"last": NOW, "again": after(seconds=2), "first": ("a",), "news": True},
+        after(seconds=10),
+    ),
+    "the last came to nothing": ({"last": NOW, "news": True, "not_before": after(minutes=1)}, after(minutes=1)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_when_a_pass_is_due(case: str) -> None:
+    fields, due = CASES[case]
+    assert next_pass(DisruptionState(cluster="demo", **fields), NOW) == due
+
+
+def test_faults_are_tried_again_ever_more_slowly() -> None:
+    assert [after_fault(one, NOW) - NOW for one in (1, 2, 3, 99)] == [
+        timedelta(seconds=10),
+        timedelta(seconds=20),
+        timedelta(seconds=40),
+        timedelta(minutes=5),
+    ]
+
+
+def test_the_next_pass_comes_with_whatever_ends_first() -> None:
+    pause = Pause(by="ops", reason="upgrade", until=after(minutes=20))
+    bounced = (Bounced(claims=("a",), until=after(minutes=30)), Bounced(claims=("b",), until=before(minutes=1)))
+    state = DisruptionState(cluster="demo", pause=pause, bounced=bounced)
+    assert earliest(state, after(hours=1), NOW) == again_at(pause)
+    assert earliest(state, after(minutes=1), NOW) == after(minutes=1)
+    assert earliest(DisruptionState(cluster="demo"), None, NOW) is None
+
+
+def test_a_pause_holds_until_it_ends() -> None:
+    pause = Pause(by="ops", reason="upgrade", until=after(minutes=20))
+    state = DisruptionState(cluster="demo", pause=pause)
+    assert [one.scope for one in holds(state, NOW)] == ["cluster"] and "ops" in holds(state, NOW)[0].why
+    assert holds(state, after(minutes=20)) == ()
+
+
+def test_a_command_that_says_nothing_for_hours_is_lost() -> None:
+    running = (run(proposal("a"), since=before(hours=3)), run(proposal("b"), since=before(hours=2)))
+    assert lost(running, NOW) == running[:1]
+    assert earliest(DisruptionState(cluster="demo", under_way=running[1:]), None, NOW) == after(hours=1)
+
+
+def proposal(*names: str, pool: str = "", **fields: Any) -> Proposal:
+    leaving = tuple(Leaving(node=one, claim=one, claim_uid=one, pool="default") for one in names)
+    usual: dict[str, Any] = {"id": "-".join(names), "reason": "Underutilized", "kind": "single"}
+    bought = {"replacements": 1, "replacement_pools": (pool,)} if pool else {}
+    return Proposal(candidates=leaving, **{**usual, **bought, **fields})
+
+
+def run(one: Proposal, since: datetime = NOW) -> CommandRun:
+    return CommandRun(under_way=UnderWay(proposal=one), since=since)
+
+
+TROUBLE = (Bounced(pool="spot", until=before(minutes=1)),)
+STARTS: dict[str, tuple[Proposal, list[Proposal], tuple[Bounced, ...], str]] = {
+    "nothing stands against it": (proposal("a"), [proposal("b")], (), ""),
+    "empty nodes see to themselves": (proposal("a", reason="Empty"), [], (), "NodeClaim"),
+    "it runs already": (proposal("a"), [proposal("a")], (), "under way"),
+    "one of its nodes goes already": (proposal("a", "b"), [proposal("b")], (), "under way"),
+    "too many at once": (proposal("a"), [proposal(f"b{one}") for one in range(AT_ONCE)], (), "25 commands"),
+    "it bounced": (proposal("a"), [], (Bounced(claims=("a", "z"), until=after(minutes=1)),), "came to nothing"),
+    "its pause is over": (proposal("a"), [], (Bounced(claims=("a",), until=NOW),), ""),
+    "its pool is in trouble now": (
+        proposal("a", pool="spot"),
+        [],
+        (Bounced(pool="spot", until=after(minutes=1)),),
+        "did not come up",
+    ),
+    "its pool was in trouble, and it is the first to try": (proposal("a", pool="spot"), [], TROUBLE, ""),
+    "its pool was in trouble, and another tries": (
+        proposal("a", pool="spot"),
+        [proposal("b", pool="spot")],
+        TROUBLE,
+        "another command tries",
+    ),
+    "its pool was in trouble, and another only takes away": (proposal("a", pool="spot"), [proposal("b")], TROUBLE, ""),
+    "it buys nothing of the pool in trouble": (proposal("a"), [proposal("b", pool="spot")], TROUBLE, ""),
+    "another pool is in trouble": (
+        proposal("a", pool="default"),
+        [proposal("b", pool="default")],
+        (Bounced(pool="spot", until=after(minutes=1)),),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STARTS)
+def test_which_proposals_begin(case: str) -> None:
+    wanted, others, memory, says = STARTS[case]
+    found = why_not_start(wanted, [run(one) for one in others], memory, NOW)
+    assert (says in found) if says else found == ""

@@ -1,0 +1,102 @@
+"""Static pools: how many NodeClaims are missing under a limit, which go first, and when to wait."""
+
+from datetime import timedelta
+
+import pytest
+
+from model.replicas import MovedPod, NodeLoad
+from policy.replicas import Candidate, decide_missing, eviction_cost, in_order, life_left, pause_after
+from tests.unit.policy.builders import NOW, after, before
+
+ONE = NodeLoad(moved=(MovedPod(),))
+TWO = NodeLoad(moved=(MovedPod(), MovedPod()))
+
+
+def candidate(name: str, **fields: object) -> Candidate:
+    return Candidate.model_validate({"name": name, "uid": f"uid-{name}", **fields})
+
+
+@pytest.mark.parametrize(
+    ("desired", "standing", "going", "limit", "create"),
+    [
+        pytest.param(3, 0, 0, None, 3, id="none are there"),
+        pytest.param(3, 2, 5, None, 1, id="those that go are replaced before they are gone"),
+        pytest.param(3, 3, 0, None, 0, id="all are there"),
+        pytest.param(0, 0, 0, None, 0, id="none are wanted"),
+        pytest.param(2, 3, 0, None, 0, id="too many"),
+        pytest.param(10, 0, 0, 5, 5, id="up to the limit"),
+        pytest.param(10, 5, 0, 5, 0, id="at the limit"),
+        pytest.param(5, 4, 1, 5, 0, id="one that goes holds the limit"),
+        pytest.param(10, 7, 0, 5, 0, id="above a limit that was lowered"),
+        pytest.param(3, 0, 0, 0, 0, id="a limit of none"),
+    ],
+)
+def test_what_is_missing(desired: int, standing: int, going: int, limit: int | None, create: int) -> None:
+    missing = decide_missing("default", desired=desired, standing=standing, going=going, limit=limit)
+    assert missing.create == create
+    assert bool(missing.waits_for) is (desired - standing > create)
+
+
+def test_a_limit_is_named_with_what_holds_it() -> None:
+    why = decide_missing("default", desired=10, standing=3, going=1, limit=5).waits_for
+    assert why == "limits.nodes=5 of NodePool default: 5 NodeClaims, 1 of them going, 10 wanted"
+
+
+def test_first_go_those_that_are_not_launched_then_empty_ones_then_the_cheapest_and_last_what_is_protected() -> None:
+    given = [
+        candidate("annotated", held=True),
+        candidate("protected", load=NodeLoad(moved=(MovedPod(),), protected=True)),
+        candidate("busier", load=TWO),
+        candidate("busy", load=ONE),
+        candidate("empty"),
+        candidate("unlaunched", launched=False),
+    ]
+    order = [one.name for one in in_order(given)]
+    assert order == ["unlaunched", "empty", "busy", "busier", "annotated", "protected"]
+
+
+def test_an_empty_node_with_a_protected_pod_goes_with_the_last() -> None:
+    """As one with a DaemonSet's pod that must not be disturbed."""
+    order = in_order([candidate("a", load=NodeLoad(protected=True)), candidate("b", load=TWO)])
+    assert [one.name for one in order] == ["b", "a"]
+
+
+def test_moving_two_pods_off_a_node_that_soon_expires_is_cheaper_than_one_off_a_new_one() -> None:
+    order = in_order([candidate("new", load=ONE), candidate("old", load=TWO, life_left=0.4)])
+    assert [one.name for one in order] == ["old", "new"]
+
+
+def test_of_equals_the_one_with_less_life_left_goes_and_then_by_name() -> None:
+    order = in_order([candidate("c"), candidate("b"), candidate("a", life_left=0.9), candidate("d", life_left=0.2)])
+    assert [one.name for one in order] == ["d", "a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "cost"),
+    [
+        (MovedPod(), 1.0),
+        (MovedPod(deletion_cost=2**27), 2.0),
+        (MovedPod(priority=2**25), 2.0),
+        (MovedPod(priority=2_000_000_000), 10.0),
+        (MovedPod(deletion_cost=-(2**31)), -10.0),
+    ],
+)
+def test_what_an_eviction_costs(pod: MovedPod, cost: float) -> None:
+    assert eviction_cost(pod) == cost
+
+
+def test_a_pod_that_is_cheaper_than_nothing_makes_no_node_empty() -> None:
+    cheap = NodeLoad(moved=(MovedPod(deletion_cost=-(2**31)),))
+    assert [one.name for one in in_order([candidate("busy", load=cheap), candidate("z")])] == ["z", "busy"]
+
+
+def test_the_share_of_life_that_is_left() -> None:
+    assert life_left(before(hours=1), after(hours=3), NOW) == 0.75
+    assert life_left(before(hours=5), before(hours=1), NOW) == 0.0
+    assert life_left(before(hours=1), None, NOW) == 1.0
+    assert life_left(None, after(hours=1), NOW) == 1.0
+
+
+def test_a_single_loss_is_replaced_at_once_and_repeated_ones_ever_more_slowly() -> None:
+    assert [pause_after(times).total_seconds() for times in range(9)] == [0, 0, 10, 20, 40, 80, 160, 180, 180]
+    assert pause_after(10_000) == timedelta(minutes=3)

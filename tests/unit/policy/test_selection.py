@@ -1,0 +1,304 @@
+"""Which policies hold for which NodePool: precision, fields, conflicts, and those that make no sense."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.kinds import LifecycleRules
+from model.lifecycle import Deadlines
+from model.policies import PolicyFact, PolicyVerdict, Unread
+from policy.rules import leaves
+from policy.selection import Resolved, resolve
+from tests.unit.policy.builders import NOW
+
+POOLS = {"cpu": {"team": "a"}, "gpu": {"team": "b", "kind": "gpu"}}
+
+
+def policy(
+    name: str, *, age: int = 1, names: tuple[str, ...] = (), labels: dict[str, str] | None = None, **said: Any
+) -> PolicyFact:
+    """`age` in hours."""
+    return PolicyFact(
+        name=name,
+        created=NOW - timedelta(hours=age),
+        names=names,
+        match_labels=labels or {},
+        rules=LifecycleRules.model_validate(said),
+    )
+
+
+def of(*policies: PolicyFact) -> Resolved:
+    return resolve(policies, POOLS, Deadlines())
+
+
+def said(resolved: Resolved, pool: str) -> dict[str, Any]:
+    found = resolved.rules.get(pool)
+    return leaves(found) if found else {}
+
+
+def test_without_policies_nothing_is_said_of_any_pool() -> None:
+    assert of().rules == {}
+
+
+def test_a_policy_without_selector_is_for_every_pool_and_others_for_those_they_select() -> None:
+    resolved = of(
+        policy("all", notReadyGrace="1m"),
+        policy("labelled", labels={"kind": "gpu"}, drain={"deadline": "2h"}),
+        policy("named", names=("cpu",), launch={"deadline": "4m"}),
+    )
+    assert said(resolved, "cpu") == {"notReadyGrace": "1m", "launch.deadline": "4m"}
+    assert said(resolved, "gpu") == {"notReadyGrace": "1m", "drain.deadline": "2h"}
+    assert {name: one.node_pools for name, one in resolved.verdicts.items()} == {
+        "all": ("cpu", "gpu"),
+        "labelled": ("gpu",),
+        "named": ("cpu",),
+    }
+
+
+def test_every_label_has_to_match() -> None:
+    assert of(policy("p", labels={"kind": "gpu", "team": "a"}, notReadyGrace="1m")).rules == {}
+
+
+def test_the_more_precise_policy_counts_field_by_field() -> None:
+    resolved = of(
+        policy("all", age=9, registration={"deadline": "10m", "whenOverdue": "alarm"}, notReadyGrace="1m"),
+        policy("labelled", age=8, labels={"kind": "gpu"}, registration={"deadline": "20m"}, notReadyGrace="2m"),
+        policy("named", age=1, names=("gpu",), registration={"deadline": "30m"}),
+    )
+    assert said(resolved, "gpu") == {
+        "registration.deadline": "30m",
+        "registration.whenOverdue": "alarm",
+        "notReadyGrace": "2m",
+    }
+    assert not any(one.refused for one in resolved.verdicts.values())
+
+
+def test_two_that_are_as_precise_and_differ_are_a_conflict_that_the_older_wins_and_both_tell() -> None:
+    resolved = of(
+        policy("young", age=1, names=("gpu",), drain={"deadline": "2h"}, notReadyGrace="3m"),
+        policy("old", age=2, names=("gpu", "cpu"), drain={"deadline": "1h"}),
+    )
+    assert said(resolved, "gpu") == {"drain.deadline": "1h", "notReadyGrace": "3m"}
+    old, young = resolved.verdicts["old"], resolved.verdicts["young"]
+    assert (old.refused, old.reason, young.refused, young.reason) == (True, "Conflict", True, "Conflict")
+    for part in (
+        "LifecyclePolicy young",
+        "drain.deadline 2h",
+        "NodePool gpu",
+        "says 1h",
+        "write drain.deadline in one",
+    ):
+        assert part in old.message
+    for part in ("LifecyclePolicy old", "drain.deadline 1h", "NodePool gpu", "says 2h", "old is older and counts"):
+        assert part in young.message
+    assert (old.node_pools, young.node_pools) == (("cpu", "gpu"), ("gpu",)), "what they do not dispute still counts"
+
+
+def test_of_two_of_one_age_the_first_by_name_counts() -> None:
+    resolved = of(policy("b", notReadyGrace="2m"), policy("a", notReadyGrace="1m"))
+    assert said(resolved, "cpu") == {"notReadyGrace": "1m"}
+
+
+def test_the_same_value_in_other_words_is_no_conflict() -> None:
+    resolved = of(policy("a", drain={"deadline": "1h"}), policy("b", drain={"deadline": "60m"}))
+    assert not any(one.refused for one in resolved.verdicts.values())
+    assert resolved.verdicts["b"].node_pools == ("cpu", "gpu")
+
+
+def test_a_list_is_one_field() -> None:
+    one = {"conditions": [{"type": "Ready", "status": "False", "toleration": "30m"}]}
+    other: dict[str, Any] = {"conditions": []}
+    resolved = of(policy("a", age=2, repair=one), policy("b", repair=other))
+    assert resolved.verdicts["b"].reason == "Conflict" and "repair.conditions" in resolved.verdicts["b"].message
+
+
+def test_a_policy_that_makes_no_sense_hurts_only_itself_and_says_what_becomes_of_its_pools() -> None:
+    resolved = of(
+        policy("broken", age=9, names=("gpu",), launch={"deadline": "0s"}, notReadyGrace="9m"),
+        policy("unreadable", age=9).model_copy(update={"problem": "spec.launch.whenOverdue: 'explode'"}),
+        policy("sound", notReadyGrace="1m"),
+    )
+    assert said(resolved, "gpu") == said(resolved, "cpu") == {"notReadyGrace": "1m"}
+    broken = resolved.verdicts["broken"]
+    assert (broken.refused, broken.reason, broken.node_pools) == (True, "RuntimeValidation", ())
+    assert broken.message.startswith("spec.launch.deadline: '0s' is no time at all; write")
+    assert "what it said before holds no more" in broken.message
+    assert resolved.verdicts["unreadable"].message.startswith("spec.launch.whenOverdue: 'explode'")
+    assert resolved.verdicts["sound"] == PolicyVerdict(node_pools=("cpu", "gpu"))
+
+
+def test_a_name_of_no_pool_is_told_and_the_policy_is_heeded_all_the_same() -> None:
+    resolved = of(policy("p", names=("gpu", "gone"), notReadyGrace="1m"))
+    verdict = resolved.verdicts["p"]
+    assert not verdict.refused and verdict.node_pools == ("gpu",)
+    assert verdict.reason == "NodePoolNotFound" and "no NodePool gone" in verdict.message
+    assert said(resolved, "gpu")
+
+
+def test_a_launch_deadline_that_registration_cuts_is_told_on_the_policy_that_gives_it() -> None:
+    resolved = of(policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", notReadyGrace="1m"))
+    assert (
+        resolved.verdicts["p"].reason == "DeadlineCut" and "registration.deadline 15m" in resolved.verdicts["p"].message
+    )
+    assert not resolved.verdicts["q"].reason
+    both = of(policy("p", names=("gpu",), launch={"deadline": "20m"}), policy("q", registration={"deadline": "30m"}))
+    assert not both.verdicts["p"].reason
+
+
+def test_a_policy_whose_every_field_another_overrules_counts_nowhere() -> None:
+    resolved = of(policy("all", notReadyGrace="1m"), policy("p", names=("cpu", "gpu"), notReadyGrace="2m"))
+    assert resolved.verdicts["all"] == PolicyVerdict()
+
+
+SPANS = st.sampled_from(["5m", "300s", "1h", "2h"])
+POLICIES = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from(["all", "labels", "names"]), SPANS, st.booleans()), max_size=6
+)
+
+
+@given(POLICIES)
+def test_whoever_comes_in_which_order_the_same_holds_and_each_field_is_some_policy_s(
+    drawn: list[tuple[int, str, str, bool]],
+) -> None:
+    policies = [
+        policy(
+            f"p{number}",
+            age=age,
+            names=("gpu",) if kind == "names" else (),
+            labels={"kind": "gpu"} if kind == "labels" else None,
+            **({"drain": {"deadline": span}} if drains else {"notReadyGrace": span}),
+        )
+        for number, (age, kind, span, drains) in enumerate(drawn)
+    ]
+    resolved = of(*policies)
+    assert of(*reversed(policies)) == resolved
+    for pool in POOLS:
+        for name, value in said(resolved, pool).items():
+            sayers = [one for one in policies if one.selects(pool, POOLS[pool]) and name in leaves(one.rules)]
+            best = min(sayers, key=lambda one: (-one.precision, one.created, one.name))
+            assert leaves(best.rules)[name] == value
+
+
+def test_roll_outs_that_make_no_sense_are_held_and_the_policy_says_so_and_counts_all_the_same() -> None:
+    """Were it not heeded at all, its NodePools would be rolled out without any waves."""
+    resolved = of(policy("p", names=("gpu",), rollout={"waves": [{"nodes": "0"}]}, notReadyGrace="9m"))
+    assert said(resolved, "gpu")["notReadyGrace"] == "9m"
+    assert resolved.rules["gpu"].rollout is not None
+    verdict = resolved.verdicts["p"]
+    assert (verdict.refused, verdict.reason, verdict.node_pools) == (False, "RolloutsHeld", ("gpu",))
+    assert verdict.message == (
+        "spec.rollout.waves[0].nodes: '0' replaces nothing; write '1' or more, or leave the wave out. Nothing is "
+        "rolled out in its NodePools until that can be read"
+    )
+
+
+WINDOW = {"schedule": "0 2 * * *", "duration": "4h"}
+NOT_A_ZONE = {**WINDOW, "timeZone": "Mars/Olympus"}
+
+
+def test_disruption_rules_that_make_no_sense_hold_the_pools_of_the_policy_and_its_waves_still_count() -> None:
+    resolved = of(
+        policy("p", names=("gpu",), disruption={"windows": [NOT_A_ZONE]}, rollout={"waves": [{"nodes": "1"}]}),
+        policy("all", disruption={"clusterNodes": "3"}),
+    )
+    why = resolved.unread["gpu"].words("Empty")
+    assert why.startswith("LifecyclePolicy p cannot be read, and nothing goes until it can: spec.disruption.windows[0]")
+    assert "Mars/Olympus" in why and resolved.unread.keys() == {"gpu"}
+    assert resolved.rules["gpu"].rollout is not None
+    assert said(resolved, "cpu") == {"disruption.clusterNodes": "3"}
+    verdict = resolved.verdicts["p"]
+    assert (verdict.refused, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
+    assert "no node of them goes voluntarily" in verdict.message
+
+
+def test_a_policy_that_is_refused_for_something_else_narrows_disruption_all_the_same() -> None:
+    windows = {"windows": [WINDOW]}
+    resolved = of(policy("p", names=("gpu",), launch={"deadline": "0s"}, disruption=windows, notReadyGrace="9m"))
+    assert said(resolved, "gpu") == {"disruption.windows": [WINDOW]}
+    assert not resolved.unread
+    verdict = resolved.verdicts["p"]
+    assert verdict.refused and verdict.message.endswith(
+        "what it says of disruption, roll-outs, hooks and interruption counts all the same"
+    )
+    assert verdict.node_pools == ("gpu",)
+
+
+def test_roll_outs_that_cannot_be_read_at_all_hold_drift_alone() -> None:
+    unread = Unread(rollout="spec.rollout.waves: 7 cannot be read: Input should be a valid tuple")
+    broken = policy("p", names=("gpu",)).model_copy(update={"problem": unread.rollout, "unread": unread})
+    held = of(broken).unread["gpu"]
+    assert "LifecyclePolicy p cannot be read" in held.words("Drifted") and not held.words("Underutilized")
+    assert "goes for drift" in of(broken).verdicts["p"].message
+
+
+def test_of_two_that_cannot_be_read_the_more_precise_is_named_and_both_tell() -> None:
+    wrong = {"minimumNodeAge": "0s"}
+    resolved = of(policy("all", age=9, disruption=wrong), policy("p", names=("gpu",), disruption=wrong))
+    assert "LifecyclePolicy p " in resolved.unread["gpu"].disruption
+    assert "LifecyclePolicy all " in resolved.unread["cpu"].disruption
+    assert resolved.verdicts["all"].node_pools == ("cpu", "gpu")
+
+
+# --- what it says of AWS's events ---
+
+ATLANTIS: dict[str, Any] = {"action": "window", "windows": [NOT_A_ZONE]}
+NOTIFY, IGNORE, DRAIN = {"action": "notify"}, {"action": "ignore"}, {"action": "drain"}
+STATEFUL = [{"matchLabels": {"state": "kept"}, "action": "waitForApproval"}]
+
+
+def test_a_policy_that_is_refused_for_something_else_keeps_what_it_says_of_events() -> None:
+    """Else each node that was kept would be drained, or terminated, at once."""
+    interruption = {"scheduledChange": NOTIFY, "instanceStatus": IGNORE, "spotInterruption": {"action": "terminate"}}
+    resolved = of(policy("p", names=("gpu",), registration={"deadline": "0s"}, interruption=interruption))
+    assert (
+        resolved.rules["gpu"].interruption == LifecycleRules.model_validate({"interruption": interruption}).interruption
+    )
+    assert not resolved.unread
+    verdict = resolved.verdicts["p"]
+    assert verdict.refused and "interruption counts all the same" in verdict.message
+    assert verdict.node_pools == ("gpu",)
+
+
+@pytest.mark.parametrize(
+    ("interruption", "wrong", "kept"),
+    [
+        ({"scheduledChange": ATLANTIS}, "scheduledChange.windows[0].timeZone 'Mars/Olympus'", {}),
+        ({"scheduledChange": {"action": "waitForApproval", "deadline": "0s"}}, "scheduledChange.deadline: '0s'", {}),
+        ({"scheduledChange": {"lead": "soon"}}, "scheduledChange.lead: ", {}),
+        ({"scheduledChange": ATLANTIS, "spotInterruption": IGNORE}, "scheduledChange", {"spotInterruption": IGNORE}),
+        ({"scheduledChange": ATLANTIS, "spotInterruption": {"action": "terminate"}}, "scheduledChange", {}),
+        (
+            {"scheduledChange": ATLANTIS, "instanceStopping": NOTIFY, "instanceTerminating": DRAIN},
+            "scheduledChange",
+            {},
+        ),
+        ({"instanceStopping": {**IGNORE, "away": "soon"}}, "instanceStopping.away: ", {}),
+        ({"scheduledChange": ATLANTIS, "systemStatus": NOTIFY}, "scheduledChange", {"systemStatus": NOTIFY}),
+        ({"scheduledChange": ATLANTIS, "rebalanceRecommendation": DRAIN}, "scheduledChange", {}),
+        ({"scheduledChange": ATLANTIS, "ofLaterVersions": 7}, "scheduledChange", {}),
+        ({"scheduledChange": ATLANTIS, "workloads": STATEFUL}, "scheduledChange", {"workloads": STATEFUL}),
+    ],
+)
+def test_events_of_which_nobody_can_read_what_follows_wait_if_they_can(
+    interruption: dict[str, Any], wrong: str, kept: dict[str, Any]
+) -> None:
+    resolved = of(policy("p", names=("gpu",), interruption=interruption))
+    why = resolved.unread["gpu"].interruption
+    assert why.startswith("LifecyclePolicy p cannot be read, and maintenance, recommendations and failing checks wait")
+    assert f"spec.interruption.{wrong}" in why and "write" in why
+    assert resolved.unread["gpu"].words("Empty") == "", "what is voluntary goes on"
+    found = resolved.rules.get("gpu")
+    assert (found.to_object()["interruption"] if found else {}) == kept
+    verdict = resolved.verdicts["p"]
+    assert (verdict.refused, verdict.reason, verdict.node_pools) == (True, "RuntimeValidation", ("gpu",))
+    assert "until interruption can be read nodes of them wait" in verdict.message
+    assert resolved.unread.keys() == {"gpu"}
+
+
+def test_all_that_is_held_is_said() -> None:
+    interruption = {"scheduledChange": ATLANTIS}
+    message = of(policy("p", disruption={"windows": [NOT_A_ZONE]}, interruption=interruption)).verdicts["p"].message
+    assert "goes voluntarily" in message and "nodes of them wait" in message

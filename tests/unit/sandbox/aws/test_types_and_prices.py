@@ -1,0 +1,43 @@
+"""Instance types, where they are offered, and what they cost: by EC2, by spot history and by the pricing service."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.aws.ec2 import prices as table
+from sandbox.aws.ec2.types_data import all_types as catalogue
+
+
+def test_within_a_family_more_costs_more() -> None:
+    """Families with GPUs are left out: there the number of GPUs does not follow the size."""
+    by_family: dict[str, list[tuple[int, float]]] = {}
+    for name, facts in catalogue().items():
+        price = table.on_demand(name)
+        assert price is not None
+        if "GpuInfo" not in facts:
+            by_family.setdefault(name.split(".")[0], []).append((facts["VCpuInfo"]["DefaultVCpus"], price))
+    assert len(by_family) > 150
+    for family, sizes in by_family.items():
+        cheapest: dict[int, float] = {}
+        for vcpus, price in sizes:
+            cheapest[vcpus] = min(price, cheapest.get(vcpus, price))
+        ordered = [cheapest[vcpus] for vcpus in sorted(cheapest)]
+        assert ordered == sorted(ordered), family
+
+
+@pytest.mark.parametrize(
+    ("cheaper", "dearer"),
+    [
+        ("m8g.large", "m8i.large"),
+        ("c8i.large", "c8in.large"),
+        ("c8g.large", "c9gd.large"),
+        ("m5.large", "r5.large"),
+        ("g6.2xlarge", "g7e.2xlarge"),
+        ("g7e.2xlarge", "p5.48xlarge"),
+        ("r8i.large", "r8ib.large"),
+    ],
+)
+def test_estimated_types_stand_where_one_would_look_for_them(cheaper: str, dearer: str) -> None:
+    low, high = table.on_demand(cheaper), table.on_demand(dearer)
+    assert low is not None and high is not None
+    assert low < high

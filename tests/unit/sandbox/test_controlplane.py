@@ -1,0 +1,163 @@
+"""Where the control plane's binaries come from."""
+
+import hashlib
+import io
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from sandbox.controlplane import build, download, find, find_or_build
+from sandbox.controlplane.progress import LineProgress
+from sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, NAMES, binaries_folder, target
+from sandbox.errors import BuildFailed
+
+
+def put(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TENURE_CACHE", str(tmp_path / "cache"))
+    return binaries_folder()
+
+
+@pytest.fixture
+def no_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "reachable", lambda site: False)
+
+
+def test_the_folder_that_the_user_names_comes_before_the_cache(cache: Path, tmp_path: Path) -> None:
+    named = tmp_path / "named"
+    put(named, "etcd", "kube-apiserver")
+    put(cache, *NAMES)
+    found = find_or_build({find.ASSETS: str(named)})
+    assert found["etcd"] == named / "etcd"
+    assert found["kwok"] == cache / "kwok"
+
+
+def test_two_at_a_time_build_once(cache: Path, no_site: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[list[str]] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow_build(names: list[str], folder: Path, report: object) -> None:
+        builds.append(names)
+        begun.set()
+        assert go_on.wait(30)
+        put(folder, *names)
+
+    monkeypatch.setattr(find, "build", slow_build)
+    threads = [threading.Thread(target=find_or_build, args=({},)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(30)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert builds == [list(NAMES)]
+
+
+def test_what_an_interrupted_build_finished_is_not_built_again(
+    cache: Path, no_site: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(cache, "etcd", "kwok")
+    asked: list[list[str]] = []
+    monkeypatch.setattr(build, "go", lambda report: Path("go"))
+
+    def build_some(go: Path, target: object, wanted: list[str], cache: Path, report: object) -> None:
+        asked.append(wanted)
+        put(cache, *wanted)
+
+    monkeypatch.setattr(build, "build_target", build_some)
+    find_or_build({})
+    assert asked == [["kube-apiserver", "kube-controller-manager", "kube-scheduler"]]
+
+
+def test_a_build_that_fails_shows_the_compilers_last_lines(tmp_path: Path) -> None:
+    command = ["sh", "-c", "echo 'go: downloading x' >&2; echo 'x.go:1: no such thing' >&2; exit 1"]
+    with pytest.raises(BuildFailed, match=r"x\.go:1: no such thing"):
+        build._run(command, tmp_path, LineProgress())
+
+
+def archive_of_etcd() -> bytes:
+    content, (system, architecture) = io.BytesIO(), target()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        member = tarfile.TarInfo(f"etcd-v{ETCD}-{system}-{architecture}/etcd")
+        member.size = len(b"etcd")
+        archive.addfile(member, io.BytesIO(b"etcd"))
+    return content.getvalue()
+
+
+def published() -> dict[str, bytes]:
+    system, architecture = target()
+    found = {"/": b"here"}
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        path = f"/v{KUBERNETES}/bin/{system}/{architecture}/{name}"
+        found |= {path: name.encode(), f"{path}.sha256": hashlib.sha256(name.encode()).hexdigest().encode()}
+    archive, etcd = archive_of_etcd(), f"/etcd-io/etcd/releases/download/v{ETCD}"
+    file = f"etcd-v{ETCD}-{system}-{architecture}.tar.gz"
+    found |= {f"{etcd}/{file}": archive}
+    found |= {f"{etcd}/SHA256SUMS": f"{hashlib.sha256(archive).hexdigest()}  {file}\n".encode()}
+    return found | {f"/kubernetes-sigs/kwok/releases/download/v{KWOK}/kwok-{system}-{architecture}": b"kwok"}
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bytes]]:
+    """Stands for both download sites; the test may change what it publishes."""
+    files = published()
+    server = HTTPServer(("127.0.0.1", 0), handler_of(files))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(download, "KUBERNETES_SITE", url)
+    monkeypatch.setattr(download, "RELEASES_SITE", url)
+    yield files
+    server.shutdown()
+    server.server_close()
+
+
+def handler_of(files: Mapping[str, bytes]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            content = files.get(self.path)
+            self.send_response(200 if content is not None else 404)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+def test_with_internet_everything_is_downloaded_and_checked(cache: Path, site: dict[str, bytes]) -> None:
+    found = find_or_build({})
+    assert {name: found[name].read_bytes() for name in NAMES} == {name: name.encode() for name in NAMES}
+
+
+def test_a_download_whose_digest_is_wrong_is_not_used(
+    cache: Path, site: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in site:
+        if path.endswith("/kube-scheduler"):
+            site[path] = b"something else"
+    built: list[list[str]] = []
+    monkeypatch.setattr(find, "build", lambda names, folder, report: built.append(names))
+    find_or_build({})
+    assert built == [["kube-scheduler"]]
+    assert not (cache / "kube-scheduler").exists()
+
+
+def test_a_site_that_does_not_answer_is_given_up() -> None:
+    assert not download.reachable("http://127.0.0.1:1", seconds=1)

@@ -1,0 +1,160 @@
+"""A running cluster whose nodes can be disrupted: told in a few words, changed by the commands that are decided."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+from model.catalogue import InstanceType, Offering
+from model.disruption import Command, Decision, DisruptionRequest
+from model.facts import ClaimFact, NodeFact, PodBudgetFact, PodFact, PoolFact
+from model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
+from model.plans import PlannedClaim
+from model.resources import NODES, add
+from scheduling.disruption.costs import price_of
+from scheduling.facts import Fact
+from scheduling.validation import Given, matches
+from tests.unit.scheduling import builders
+from tests.unit.scheduling.builders import COMMON, NOW, World
+
+Choose = Callable[[Sequence[tuple[InstanceType, Offering]]], tuple[InstanceType, Offering]]
+_numbers = count()
+
+
+def cheapest(offered: Sequence[tuple[InstanceType, Offering]]) -> tuple[InstanceType, Offering]:
+    return min(offered, key=lambda one: (one[1].price, one[0].name, one[1].zone))
+
+
+def dearest(offered: Sequence[tuple[InstanceType, Offering]]) -> tuple[InstanceType, Offering]:
+    return max(offered, key=lambda one: (one[1].price, one[0].name, one[1].zone))
+
+
+def pool(name: str = "default", *requirements: str, **more: Any) -> PoolFact:
+    """One that consolidates at once, unless told."""
+    usual = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
+    return builders.pool(name, *requirements, **{**usual, **more})
+
+
+def pdb(name: str = "pdb", *selector: str, **more: Any) -> PodBudgetFact:
+    fields = {"namespace": "default", "name": name, "selector": builders.expressions(*selector), **more}
+    return PodBudgetFact.model_validate(fields)
+
+
+class Fleet:
+    def __init__(self, *pools: PoolFact, kinds: Sequence[InstanceType] = COMMON, facts: Sequence[Fact] = ()) -> None:
+        self.pools = {one.name: one for one in pools or (pool(),)}
+        self.kinds = {one.name: one for one in kinds}
+        self.facts = tuple(facts)
+        self.nodes: dict[str, NodeFact] = {}
+        self.claims: dict[str, ClaimFact] = {}
+        self.pods: dict[str, list[PodFact]] = {}
+
+    def node(
+        self,
+        name: str,
+        kind: str,
+        *pods: PodFact,
+        of: str = "default",
+        zone: str = "a",
+        capacity_type: str = "on-demand",
+        labels: Mapping[str, str] | None = None,
+        node: Mapping[str, Any] | None = None,
+        **claim: Any,
+    ) -> "Fleet":
+        """An initialized node with these pods; `node` and `claim` are more of the facts."""
+        made = self.kinds[kind]
+        marks = {key: values[0] for key, values in made.labels.items()} | {
+            NODEPOOL: of,
+            INSTANCE_TYPE: kind,
+            ZONE: zone,
+            CAPACITY_TYPE: capacity_type,
+            HOSTNAME: name,
+            **self.pools[of].template_labels,
+            **(labels or {}),
+        }
+        taints = self.pools[of].taints
+        fact = builders.node(
+            name,
+            labels=marks,
+            capacity=made.capacity,
+            allocatable=made.allocatable(),
+            **{"taints": taints, **(node or {})},
+        )
+        self.nodes[name] = fact
+        up = {"created": NOW - timedelta(hours=1), "initialized_at": NOW - timedelta(hours=1)}
+        told = {"labels": marks, "taints": taints, **up, **claim}
+        self.claims[name] = builders.claim(name, of=of, on=fact, **told)
+        self.pods[name] = [
+            one.model_copy(update={"node_name": name, "phase": "Running" if one.phase == "Pending" else one.phase})
+            for one in pods
+        ]
+        return self
+
+    def launch(self, planned: PlannedClaim, pods: Sequence[PodFact], choose: Choose = cheapest) -> str:
+        """A planned claim as a node that is up."""
+        kind, offering = choose(self.offered(planned))
+        name = f"n{next(_numbers):05}"
+        self.node(
+            name,
+            kind.name,
+            *pods,
+            of=planned.pool,
+            zone=offering.zone,
+            capacity_type=offering.capacity_type,
+            labels=planned.labels,
+        )
+        return name
+
+    def offered(self, planned: PlannedClaim) -> list[tuple[InstanceType, Offering]]:
+        """What EC2 may answer to the claim."""
+        found = []
+        for kind in self.kinds.values():
+            for one in kind.offerings:
+                labels = {key: values[0] for key, values in kind.labels.items()} | {
+                    **planned.labels,
+                    INSTANCE_TYPE: kind.name,
+                    ZONE: one.zone,
+                    CAPACITY_TYPE: one.capacity_type,
+                    "topology.k8s.aws/zone-id": one.zone_id,
+                }
+                if one.available and all(matches(labels, wanted) for wanted in planned.requirements):
+                    found.append((kind, one))
+        return found
+
+    def world(self) -> World:
+        facts: list[Fact] = [*self.pools.values(), *self.nodes.values(), *self.claims.values(), *self.facts]
+        facts += [pod for pods in self.pods.values() for pod in pods]
+        return World(*facts, kinds=tuple(self.kinds.values()))
+
+    def decide(self, **request: Any) -> Decision:
+        return self.world().state.disrupt(DisruptionRequest(**{"now": NOW, **request}))
+
+    def price(self) -> float:
+        return sum(price_of(one.labels, self.kinds[one.labels[INSTANCE_TYPE]]) for one in self.nodes.values())
+
+    def apply(self, command: Command, choose: Choose = cheapest) -> None:
+        """What goes is gone, what comes is up, and each pod is where it was expected."""
+        moving = {pod.uid: pod for name in command.nodes for pod in self.pods[name]}
+        for name in command.nodes:
+            del self.nodes[name], self.claims[name], self.pods[name]
+        for one in command.moves:
+            if one.target:
+                self.pods[one.target].append(moving[one.pod_uid].model_copy(update={"node_name": one.target}))
+        for planned in command.replacements:
+            self.launch(planned, [moving[uid] for uid in planned.pods], choose)
+
+    def given(self, command: Command) -> Given:
+        """The world in which a command's moves are a plan: its nodes are not there any more."""
+        used: dict[str, dict[str, int]] = {}
+        for name, claim in self.claims.items():
+            if name not in command.nodes:
+                used[claim.pool] = add(used.get(claim.pool, {}), claim.capacity, {NODES: 1})
+        moved = {one.pod_uid for one in command.moves}
+        return Given(
+            pods={pod.uid: pod for name in command.nodes for pod in self.pods[name] if pod.uid in moved},
+            pools=self.pools,
+            types=self.kinds,
+            nodes={name: one for name, one in self.nodes.items() if name not in command.nodes},
+            bound={name: pods for name, pods in self.pods.items() if name not in command.nodes},
+            used=used,
+        )

@@ -1,0 +1,140 @@
+"""What holds of every command, over random clusters: `scheduling/validation.py` judges where pods go."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.disruption import Allowances, Command, Decision, DisruptionSettings, Room
+from model.facts import PodBudgetFact, PodFact, PoolFact
+from model.plans import Plan
+from scheduling.validation import violations
+from tests.unit.scheduling.builders import World
+from tests.unit.scheduling.disruption.fleet import Choose, Fleet, cheapest, dearest, pdb
+from tests.unit.scheduling.priced.test_priced_properties import some_company
+from tests.unit.scheduling.test_properties import KINDS, some_pods, some_pools
+
+_SPREADING: Any = some_company().map(lambda said: lambda name: {**said, "host_ports": ()})
+_LONELY: Any = st.just(lambda name: {"labels": {"app": "web"}})
+choices: st.SearchStrategy[Choose] = st.sampled_from([cheapest, dearest])
+some_budgets = st.lists(
+    st.builds(
+        pdb,
+        st.sampled_from(["one", "two"]),
+        st.sampled_from(["app In web", "app In db"]),
+        disruptions_allowed=st.sampled_from([0, 1, 1]),
+    ),
+    max_size=2,
+    unique_by=lambda one: one.name,
+)
+
+
+@st.composite
+def some_fleets(draw: st.DrawFn, more: Any = _LONELY) -> Fleet:
+    """Nodes that were bought for random pods, most of which have gone since; some are dearer than they need be."""
+    pods: list[PodFact] = draw(some_pods(more))
+    pools: list[PoolFact] = [
+        one.model_copy(
+            update={
+                "consolidate_after": draw(st.sampled_from(["0s", "0s", "0s", "2h", "Never"])),
+                "consolidation_policy": draw(
+                    st.sampled_from(["WhenEmptyOrUnderutilized", "WhenEmptyOrUnderutilized", "Balanced", "WhenEmpty"])
+                ),
+            }
+        )
+        for one in draw(some_pools())
+    ]
+    budgets: list[PodBudgetFact] = draw(some_budgets)
+    fleet = Fleet(*pools, kinds=KINDS, facts=budgets)
+    choose = draw(choices)
+    by_uid = {one.uid: one for one in pods}
+    for planned in World(*pods, *fleet.pools.values(), kinds=KINDS).plan().claims:
+        staying = [by_uid[uid] for uid in planned.pods if draw(st.integers(0, 2)) == 0]
+        held = draw(st.sampled_from([*([""] * 9), "true"]))
+        staying = [
+            one.model_copy(update={"do_not_disrupt": held if not index else ""}) for index, one in enumerate(staying)
+        ]
+        name = fleet.launch(planned, staying, choose)
+        if draw(st.integers(0, 4)) == 0:
+            old = {"drifted": "NodePoolDrifted"}
+            fleet.claims[name] = fleet.claims[name].model_copy(update=old)
+    return fleet
+
+
+def carried_out(fleet: Fleet, decision: Decision, choose: Choose) -> list[str]:
+    """What is wrong with any of the commands when one after the other is carried out."""
+    found: list[str] = []
+    for command in decision.commands:
+        nominated = {one.pod_uid: one.target for one in command.moves if one.target}
+        found += violations(Plan(claims=command.replacements, nominations=nominated), fleet.given(command))
+        found += _left_behind(fleet, command)
+        before = fleet.price()
+        fleet.apply(command, choose)
+        if command.reason == "Underutilized" and fleet.price() >= before - 1e-12:
+            found.append(f"{command.nodes}: {before} became {fleet.price()}")
+    return found
+
+
+def _left_behind(fleet: Fleet, command: Command) -> list[str]:
+    moved = {one.pod_uid for one in command.moves}
+    return [pod.name for name in command.nodes for pod in fleet.pods[name] if pod.uid not in moved]
+
+
+@settings(max_examples=100)
+@given(some_fleets(), choices)
+def test_every_command_leaves_each_pod_with_a_place_and_costs_less(fleet: Fleet, choose: Choose) -> None:
+    assert carried_out(fleet, fleet.decide(), choose) == []
+
+
+@settings(max_examples=100)
+@given(some_fleets(_SPREADING), choices)
+def test_so_it_is_where_pods_speak_of_each_other(fleet: Fleet, choose: Choose) -> None:
+    assert carried_out(fleet, fleet.decide(), choose) == []
+
+
+@settings(max_examples=60)
+@given(some_fleets(), st.booleans())
+def test_an_excluded_node_is_never_touched(fleet: Fleet, spot_to_spot: bool) -> None:
+    decision = fleet.decide(settings=DisruptionSettings(spot_to_spot=spot_to_spot))
+    eligible = {(one.node, method) for one in decision.nodes for method in one.eligible}
+    assert all((name, command.reason) in eligible for command in decision.commands for name in command.nodes)
+    blocked = {one.namespace for one in fleet.facts if isinstance(one, PodBudgetFact) and not one.disruptions_allowed}
+    closed = [one for one in fleet.facts if isinstance(one, PodBudgetFact) and not one.disruptions_allowed]
+    for command in decision.commands:
+        pods = [pod for name in command.nodes for pod in fleet.pods[name]]
+        assert not any(pod.do_not_disrupt for pod in pods)
+        for budget in closed if blocked else ():
+            assert not any(budget.selector and pod.labels.get("app") in budget.selector[0].values for pod in pods)
+
+
+@settings(max_examples=60)
+@given(some_fleets(), choices, st.sampled_from([0.0, 0.05]))
+def test_consolidation_comes_to_an_end(fleet: Fleet, choose: Choose, threshold: float) -> None:
+    wanted = DisruptionSettings(spot_to_spot=True, threshold=threshold)
+    for name, one in fleet.claims.items():
+        fleet.claims[name] = one.model_copy(update={"drifted": ""})
+    for _ in range(30):
+        before, decision = fleet.price(), fleet.decide(settings=wanted)
+        if not decision.commands:
+            return
+        for command in decision.commands:
+            assert command.price_before - command.price_at_most > threshold or command.reason != "Underutilized"
+            fleet.apply(command, choose)
+        assert fleet.price() < before
+    raise AssertionError(f"still going: {decision.commands}")
+
+
+@settings(max_examples=60)
+@given(some_fleets(), st.integers(0, 3))
+def test_no_more_nodes_go_than_budgets_allow(fleet: Fleet, allowed: int) -> None:
+    few: dict[Any, Room] = dict.fromkeys(("Empty", "Drifted", "Underutilized"), Room(allowed=allowed))
+    decision = fleet.decide(allowances=Allowances(pools=dict.fromkeys(fleet.pools, few)))
+    for name in fleet.pools:
+        gone = [one for command in decision.commands for one in command.candidates if one.pool == name]
+        assert len(gone) <= allowed
+
+
+@settings(max_examples=30)
+@given(some_fleets())
+def test_the_same_cluster_gives_the_same_commands(fleet: Fleet) -> None:
+    assert fleet.decide() == fleet.decide()

@@ -1,0 +1,294 @@
+"""Topology spread, pod affinity and anti-affinity, host ports: where pods go because of other pods."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from model.catalogue import InstanceType
+from model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
+from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from model.plans import Plan
+from scheduling.priced.topology import Census
+from scheduling.settings import PlanSettings
+from tests.unit.scheduling.builders import (
+    COMMON,
+    World,
+    daemonset,
+    expressions,
+    kind,
+    node,
+    pod,
+    pool,
+    reasons,
+    toleration,
+    values_of,
+)
+
+APP = {"app": "web"}
+
+
+def world(*facts: Any, kinds: tuple[InstanceType, ...] = COMMON, **settings: Any) -> World:
+    return World(*facts, kinds=kinds, settings=PlanSettings.model_validate(settings))
+
+
+WEB = expressions("app In web")
+
+
+def web(number: int, **more: object) -> list[PodFact]:
+    return [pod(labels=APP, **more) for _ in range(number)]  # type: ignore[arg-type]
+
+
+def spread(key: str = ZONE, **more: object) -> tuple[SpreadConstraint, ...]:
+    return (SpreadConstraint.model_validate({"key": key, "max_skew": 1, "selector": WEB, **more}),)
+
+
+def term(key: str = ZONE, selector: str = "app In web", **more: object) -> tuple[AffinityTerm, ...]:
+    return (AffinityTerm.model_validate({"key": key, "selector": expressions(selector), **more}),)
+
+
+def by_zone(plan: Plan) -> Counter[str]:
+    """Pods by the zone of the claim they are for; an open zone is empty."""
+    found: Counter[str] = Counter()
+    for one in plan.claims:
+        zones = values_of(one, ZONE)
+        found[zones[0] if len(zones) == 1 else ""] += len(one.pods)
+    return found
+
+
+def sizes(plan: Plan) -> list[int]:
+    return sorted(len(one.pods) for one in plan.claims)
+
+
+# --- spread ---
+
+
+def test_pods_are_spread_evenly_over_zones() -> None:
+    plan = world(pool(), *web(10, spreads=spread())).plan()
+    assert sorted(by_zone(plan).values()) == [3, 3, 4] and not plan.unplaced
+
+
+def test_pods_that_run_already_are_counted() -> None:
+    there = node("n", labels={ZONE: "a"}, cpu=4)
+    plan = world(pool(), there, *web(3, node="n"), *web(6, spreads=spread())).plan()
+    assert by_zone(plan) == {"b": 3, "c": 3} and not plan.nominations
+
+
+def test_a_larger_skew_lets_a_zone_run_ahead() -> None:
+    there = node("n", labels={ZONE: "a"}, cpu=8)
+    plan = world(pool(f"{''}default", f"{ZONE} In a b"), there, *web(2, spreads=spread(max_skew=2))).plan()
+    assert len(plan.nominations) + sum(len(one.pods) for one in plan.claims) == 2
+
+
+def test_a_zone_that_cannot_be_had_holds_the_others_back_only_while_it_counts() -> None:
+    only_ab = kind("m.2xlarge", cpu=8, memory=32, zones=("a", "b"))
+    plan = world(pool(), *web(6, spreads=spread()), kinds=(only_ab,)).plan()
+    assert by_zone(plan) == {"a": 3, "b": 3}
+
+
+def test_a_limit_that_ends_a_zone_leaves_no_zone_ahead() -> None:
+    small = kind("m.large", cpu=2, memory=8)
+    plan = world(pool(limits={"nodes": 5}), *web(9, spreads=spread()), kinds=(small,)).plan()
+    counts = by_zone(plan)
+    assert max(counts.values()) - min(counts[zone] for zone in "abc") <= 1
+    assert sum(counts.values()) == 5 and len(plan.unplaced) == 4
+
+
+def test_a_hostname_spread_allows_so_many_on_a_node() -> None:
+    plan = world(pool(), *web(9, spreads=spread(HOSTNAME, max_skew=3))).plan()
+    assert sizes(plan) == [3, 3, 3]
+
+
+def test_zone_and_hostname_together() -> None:
+    both = spread() + spread(HOSTNAME)
+    plan = world(pool(), *web(6, spreads=both)).plan()
+    assert sizes(plan) == [1] * 6 and set(by_zone(plan).values()) == {2}
+
+
+def test_capacity_types_can_be_spread_over() -> None:
+    types = (kind("m.2xlarge", cpu=8, memory=32, capacity_types=("spot", "on-demand")),)
+    plan = world(pool(), *web(4, spreads=spread(CAPACITY_TYPE)), kinds=types).plan()
+    found: Counter[tuple[str, ...]] = Counter()
+    for one in plan.claims:
+        found[values_of(one, CAPACITY_TYPE)] += len(one.pods)
+    assert found == {("spot",): 2, ("on-demand",): 2}
+
+
+def test_a_custom_label_can_be_spread_over() -> None:
+    racks = pool("default", "example.com/rack In r1 r2")
+    plan = world(racks, *web(4, spreads=spread("example.com/rack"))).plan()
+    assert sorted(sum(len(c.pods) for c in plan.claims if c.labels["example.com/rack"] == r) for r in ("r1", "r2")) == [
+        2,
+        2,
+    ]
+
+
+def test_min_domains_that_are_missing_count_as_empty() -> None:
+    one_zone = kind("m.2xlarge", cpu=8, memory=32, zones=("a",))
+    plan = world(pool(), *web(3, spreads=spread(min_domains=2)), kinds=(one_zone,)).plan()
+    assert sum(by_zone(plan).values()) == 1 and len(plan.unplaced) == 2
+    assert "topology spread on topology.kubernetes.io/zone" in reasons(plan)[0]
+
+
+@pytest.mark.parametrize(("honor", "zones"), [(True, {"a": 2, "b": 2}), (False, {"a": 1, "b": 1})])
+def test_zones_that_the_pod_itself_excludes_count_only_if_the_policy_says_so(
+    honor: bool, zones: dict[str, int]
+) -> None:
+    there = node("n", labels={ZONE: "c"}, cpu=1)
+    picky = web(4, spreads=spread(honor_affinity=honor), terms=(expressions(f"{ZONE} In a b"),))
+    plan = world(pool(), there, *picky).plan()
+    if honor:
+        assert by_zone(plan) == zones
+    else:
+        assert sum(by_zone(plan).values()) >= 2
+
+
+def test_a_spread_that_is_only_wished_for_is_given_up() -> None:
+    one_zone = kind("m.2xlarge", cpu=8, memory=32, zones=("a",))
+    plan = world(pool(), *web(4, spreads=spread(hard=False, min_domains=3)), kinds=(one_zone,)).plan()
+    assert not plan.unplaced and by_zone(plan)["a"] + by_zone(plan)[""] == 4
+
+
+def test_preferences_can_be_ignored() -> None:
+    wished = web(6, spreads=spread(HOSTNAME, hard=False))
+    assert len(world(pool(), *wished).plan().claims) == 6
+    assert len(world(pool(), *wished, preference_policy="Ignore").plan().claims) == 1
+
+
+# --- affinity ---
+
+
+def test_pods_that_want_to_be_together_choose_one_zone() -> None:
+    plan = world(pool(), *web(20, affinity=term())).plan()
+    assert len(by_zone(plan)) == 1 and "" not in by_zone(plan) and not plan.unplaced
+
+
+def test_pods_join_those_that_run() -> None:
+    there = node("n", labels={ZONE: "b"}, cpu=1)
+    plan = world(pool(), there, *web(1, node="n"), pod(affinity=term())).plan()
+    assert by_zone(plan) == {"b": 1}
+
+
+def test_pods_that_need_others_wait_for_them_in_the_same_plan() -> None:
+    """The follower is larger, so that it is looked at first."""
+    plan = world(pool(), pod("leader", labels=APP), pod("follower", cpu=4, affinity=term())).plan()
+    assert not plan.unplaced
+    assert len(by_zone(plan)) == 1 and "" not in by_zone(plan)
+
+
+def test_pods_that_need_what_is_not_there_say_so() -> None:
+    plan = world(pool(), pod(affinity=term())).plan()
+    assert "pod affinity on topology.kubernetes.io/zone" in reasons(plan)[0]
+
+
+def test_a_node_for_all_of_them_takes_as_many_as_it_can() -> None:
+    plan = world(pool(), *web(5, affinity=term(HOSTNAME))).plan()
+    assert sizes(plan) == [5]
+    plan = world(pool(), *web(9, affinity=term(HOSTNAME))).plan()
+    assert sizes(plan) == [7] and len(plan.unplaced) == 2
+
+
+def test_a_preferred_company_is_kept_where_it_can_be_and_given_up_where_not() -> None:
+    plan = world(pool(), *web(9, affinity=term(HOSTNAME, weight=1))).plan()
+    assert sum(sizes(plan)) == 9 and not plan.unplaced
+
+
+# --- anti-affinity ---
+
+
+def test_pods_that_keep_each_other_off_get_a_node_each() -> None:
+    assert sizes(world(pool(), *web(4, anti_affinity=term(HOSTNAME))).plan()) == [1, 1, 1, 1]
+
+
+def test_pods_that_keep_each_other_out_of_a_zone_are_as_many_as_zones() -> None:
+    plan = world(pool(), *web(4, anti_affinity=term())).plan()
+    assert set(by_zone(plan).values()) == {1} and len(plan.unplaced) == 1
+    assert "pod anti-affinity on topology.kubernetes.io/zone" in reasons(plan)[0]
+
+
+def test_a_pod_that_runs_keeps_others_away_too() -> None:
+    there = node("n", labels={ZONE: "a"}, cpu=8)
+    guard = pod("guard", node="n", anti_affinity=term(HOSTNAME))
+    plan = world(pool(), there, guard, *web(1)).plan()
+    assert not plan.nominations and len(plan.claims) == 1
+
+
+def test_one_that_is_bought_for_keeps_others_away_in_the_same_plan() -> None:
+    plan = world(pool(), pod("guard", cpu=4, anti_affinity=term()), *web(2)).plan()
+    guarded = next(values_of(one, ZONE) for one in plan.claims if "guard" in one.pods)
+    others = {values_of(one, ZONE) for one in plan.claims if "guard" not in one.pods}
+    assert len(guarded) == 1 and all(guarded != zones and len(zones) == 1 for zones in others)
+
+
+def test_namespaces_tell_who_is_meant() -> None:
+    there = node("n", labels={ZONE: "a"}, cpu=8)
+    stranger = pod("s", node="n", namespace="other", labels=APP)
+    assert world(pool(), there, stranger, pod(anti_affinity=term(HOSTNAME))).plan().nominations
+    meant = pod(anti_affinity=term(HOSTNAME, namespaces=("other",)))
+    assert not world(pool(), there, stranger, meant).plan().nominations
+    everyone = pod(anti_affinity=term(HOSTNAME, namespace_selector=()))
+    assert not world(pool(), there, stranger, everyone).plan().nominations
+
+
+# --- ports ---
+
+
+def test_pods_with_one_host_port_get_a_node_each() -> None:
+    port = (HostPort(port=80),)
+    assert sizes(world(pool(), *(pod(host_ports=port) for _ in range(3))).plan()) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "nodes"),
+    [
+        (HostPort(port=80), HostPort(port=81), 1),
+        (HostPort(port=80), HostPort(port=80, protocol="UDP"), 1),
+        (HostPort(port=80, address="10.0.0.1"), HostPort(port=80, address="10.0.0.2"), 1),
+        (HostPort(port=80, address="10.0.0.1"), HostPort(port=80), 2),
+    ],
+)
+def test_ports_clash_by_address_port_and_protocol(first: HostPort, second: HostPort, nodes: int) -> None:
+    assert len(world(pool(), pod(host_ports=(first,)), pod(host_ports=(second,))).plan().claims) == nodes
+
+
+def test_a_port_that_a_running_pod_holds_is_taken() -> None:
+    port = (HostPort(port=80),)
+    plan = world(pool(), node("n"), pod(node="n", host_ports=port), pod(host_ports=port)).plan()
+    assert not plan.nominations and len(plan.claims) == 1
+
+
+# --- selectors ---
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "selected"),
+    [
+        ("app In web", {"app": "web"}, True),
+        ("app NotIn web", {"app": "web"}, False),
+        ("app NotIn web", {}, True),
+        ("app Exists", {"app": ""}, True),
+        ("app DoesNotExist", {"app": "x"}, False),
+    ],
+)
+def test_selectors_are_read_as_the_api_reads_them(selector: str, labels: dict[str, str], selected: bool) -> None:
+    assert Census(ZONE, None, expressions(selector)).selects("any", labels) is selected
+
+
+def test_no_selector_selects_nothing_and_an_empty_one_everything() -> None:
+    assert not Census(ZONE, None, None).selects("any", {"app": "web"})
+    assert Census(ZONE, None, ()).selects("any", {})
+
+
+def test_taints_may_decide_which_nodes_are_counted() -> None:
+    tainted = node("n", labels={ZONE: "a"}, cpu=4, taints=[{"key": "k", "effect": "NoSchedule"}])
+    there = web(2, node="n", tolerations=(toleration("k"),))
+    ignoring = world(pool(), tainted, *there, *web(4, spreads=spread())).plan()
+    assert by_zone(ignoring) == {"b": 2, "c": 2}
+    honoring = world(pool(), tainted, *there, *web(3, spreads=spread(honor_taints=True))).plan()
+    assert by_zone(honoring) == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_port_of_a_daemonset_is_taken_on_every_new_node() -> None:
+    agent = daemonset("agent", pod(host_ports=(HostPort(port=80),)))
+    plan = world(pool(), agent, pod(host_ports=(HostPort(port=80),)), pod(host_ports=(HostPort(port=81),))).plan()
+    assert len(plan.claims) == 1 and "host port 80 is taken by a DaemonSet" in reasons(plan)[0]

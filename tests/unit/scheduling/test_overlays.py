@@ -1,0 +1,226 @@
+"""NodeOverlays: what they reach, what prices become, who wins, who is refused, and what plans make of it."""
+
+import pytest
+
+from model.catalogue import Catalogue
+from model.labels import CAPACITY_OVERLAY_APPLIED, CAPACITY_TYPE, NODEPOOL, PRICE_OVERLAY_APPLIED, ZONE
+from model.overlays import OverlayFact, lay
+from scheduling.overlays import HEEDED, Ground, judge
+from scheduling.state import Change
+from tests.unit.scheduling.builders import GIB, World, kind, overlay, pod, pool, types_of
+
+SMALL = kind("m.large", cpu=2, memory=8, price=0.1, capacity_types=("on-demand", "spot"))
+OTHER = kind("c.large", cpu=2, memory=8, price=0.12, capacity_types=("on-demand", "spot"))
+KINDS = (SMALL, OTHER)
+TYPE = "node.kubernetes.io/instance-type"
+FUSE = "example.com/fuse"
+
+
+def verdicts(
+    *overlays: OverlayFact, grounds: tuple[Ground, ...] = (Ground({NODEPOOL: "default"}, KINDS),)
+) -> dict[str, str]:
+    return {name: one.reason for name, one in judge(overlays, grounds).verdicts.items()}
+
+
+def prices(*overlays: OverlayFact, labels: dict[str, str] | None = None) -> dict[str, set[float]]:
+    """By type the prices of its offerings."""
+    return {one.name: {o.price for o in one.offerings} for one in lay(KINDS, overlays, labels or {})}
+
+
+@pytest.mark.parametrize(
+    ("said", "price"),
+    (
+        ({"price": "0.5"}, 0.5),
+        ({"price": "0"}, 0.0),
+        ({"adjustment": "+0.05"}, 0.15),
+        ({"adjustment": "-0.04"}, 0.06),
+        ({"adjustment": "-3"}, 0.0),
+        ({"adjustment": "+50%"}, 0.15),
+        ({"adjustment": "-10%"}, 0.09),
+        ({"adjustment": "-100%"}, 0.0),
+        ({}, 0.1),
+    ),
+)
+def test_what_a_price_becomes(said: dict[str, str], price: float) -> None:
+    assert overlay("o", **said).priced(0.1) == pytest.approx(price)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reached"),
+    (
+        ((f"{TYPE} In m.large",), {"m.large"}),
+        ((f"{TYPE} NotIn m.large",), {"c.large"}),
+        (("karpenter.k8s.aws/instance-family In c",), {"c.large"}),
+        (("karpenter.k8s.aws/instance-cpu Gte 4",), set()),
+        (("karpenter.k8s.aws/instance-cpu Lt 4",), {"m.large", "c.large"}),
+        (("karpenter.k8s.aws/instance-gpu-name Exists",), set()),
+        (("karpenter.k8s.aws/instance-gpu-name DoesNotExist",), {"m.large", "c.large"}),
+        ((f"{NODEPOOL} In default",), {"m.large", "c.large"}),
+        ((f"{NODEPOOL} In other",), set()),
+        (("team In a",), {"m.large", "c.large"}),
+        (("team In b",), set()),
+        (("nobody/says In a",), set()),
+        (("nobody/says NotIn a",), {"m.large", "c.large"}),
+        (("beta.kubernetes.io/instance-type In m.large",), {"m.large"}),
+        ((), {"m.large", "c.large"}),
+    ),
+)
+def test_what_is_reached_by_the_labels_of_type_and_pool(wanted: tuple[str, ...], reached: set[str]) -> None:
+    found = prices(overlay("o", *wanted, price="9"), labels={NODEPOOL: "default", "team": "a"})
+    assert {name for name, all_of_it in found.items() if all_of_it == {9.0}} == reached
+
+
+def test_zone_and_capacity_type_choose_offerings_and_not_types() -> None:
+    one = overlay("o", f"{CAPACITY_TYPE} In spot", f"{ZONE} In a b", price="9")
+    (laid, _) = lay(KINDS, [one], {})
+    assert {(o.capacity_type, o.zone) for o in laid.offerings if o.overlaid} == {("spot", "a"), ("spot", "b")}
+    assert all(o.price == 9 for o in laid.offerings if o.overlaid)
+
+
+def test_what_nothing_reaches_is_the_same_object() -> None:
+    assert list(lay(KINDS, [overlay("o", f"{TYPE} In none", price="9")], {})) == list(KINDS)
+
+
+def test_the_heavier_overlay_decides_and_the_lighter_one_the_rest() -> None:
+    heavy = overlay("a", f"{TYPE} In m.large", price="1", weight=5)
+    light = overlay("z", price="2", weight=4)
+    assert verdicts(light, heavy) == {"a": "", "z": ""}
+    assert prices(light, heavy) == {"m.large": {1.0}, "c.large": {2.0}}
+
+
+def test_of_the_same_weight_the_later_name_decides_and_the_other_is_refused_as_a_whole() -> None:
+    first, second = overlay("b", f"{TYPE} In m.large", price="1"), overlay("a", price="2", capacity={FUSE: 1})
+    judged = judge([first, second], [Ground({}, KINDS)])
+    assert judged.heeded == (first,)
+    assert judged.verdicts["b"] == HEEDED
+    assert judged.verdicts["a"].reason == "Conflict"
+    assert "NodeOverlay b has the same weight 0 and says the price of m.large" in judged.verdicts["a"].message
+    assert "another weight" in judged.verdicts["a"].message
+
+
+def test_the_same_weight_is_no_conflict_where_they_say_different_things() -> None:
+    assert set(
+        verdicts(
+            overlay("a", f"{TYPE} In m.large", price="1"),
+            overlay("b", f"{TYPE} In c.large", price="1"),
+            overlay("c", f"{TYPE} In m.large", capacity={FUSE: 1}),
+            overlay("d", f"{TYPE} In m.large", capacity={"example.com/other": 1}),
+        ).values()
+    ) == {""}
+    assert verdicts(overlay("a", capacity={FUSE: 1}), overlay("b", capacity={FUSE: 1})) == {"a": "Conflict", "b": ""}
+    assert verdicts(
+        overlay("a", f"{CAPACITY_TYPE} In spot", price="1"), overlay("b", f"{CAPACITY_TYPE} In on-demand", price="1")
+    ) == {"a": "", "b": ""}
+
+
+def test_two_lighter_overlays_under_a_heavier_one_are_in_no_conflict() -> None:
+    both = (overlay("a", price="1", weight=1), overlay("b", price="2", weight=1))
+    assert verdicts(*both)["a"] == "Conflict"
+    assert set(verdicts(overlay("top", price="3", weight=2), *both).values()) == {""}
+
+
+def test_a_conflict_in_one_pool_is_a_conflict() -> None:
+    grounds = tuple(Ground({NODEPOOL: name}, KINDS) for name in ("one", "two"))
+    found = verdicts(overlay("a", price="1"), overlay("b", f"{NODEPOOL} In two", price="2"), grounds=grounds)
+    assert found == {"a": "Conflict", "b": ""}
+
+
+def test_a_refused_overlay_is_in_nobodys_way() -> None:
+    found = verdicts(
+        overlay("c", f"{TYPE} In m.large", price="1"),
+        overlay("b", price="2"),
+        overlay("a", f"{TYPE} In c.large", price="3"),
+    )
+    assert found == {"c": "", "b": "Conflict", "a": ""}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    (
+        (overlay("o", "team Gt many"), "spec.requirements: team Gt needs exactly one integer"),
+        (overlay("o", "team In"), "team In needs at least one value"),
+        (overlay("o", capacity={"cpu": 1}), "write extended resources alone"),
+        (overlay("o", capacity={FUSE: -1}), "spec.capacity: example.com/fuse is below nothing"),
+        (overlay("o", price="1", adjustment="+1"), "write one of them"),
+        (overlay("o", price="cheap"), "spec.price: 'cheap' is no price; write dollars"),
+        (overlay("o", adjustment="10%"), "spec.priceAdjustment: '10%' is none; write such as"),
+        (overlay("o", problem="spec.capacity: no"), "spec.capacity: no"),
+    ),
+)
+def test_what_makes_no_sense_is_refused_and_hurts_no_other(wrong: OverlayFact, said: str) -> None:
+    judged = judge([wrong, overlay("fine", price="1")], [Ground({}, KINDS)])
+    assert judged.verdicts["o"].reason == "RuntimeValidation"
+    assert said in judged.verdicts["o"].message
+    assert [one.name for one in judged.heeded] == ["fine"]
+
+
+def test_huge_pages_come_off_the_memory_for_anything_else() -> None:
+    (laid, _) = lay(KINDS, [overlay("o", capacity={"hugepages-2Mi": 2 * GIB})], {})
+    assert laid.capacity["memory"] == SMALL.capacity["memory"]
+    assert laid.allocatable()["memory"] == SMALL.allocatable()["memory"] - 2 * GIB
+    assert laid.allocatable()["hugepages-2Mi"] == 2 * GIB
+
+
+# --- plans ---
+
+
+def test_a_plan_buys_what_is_cheapest_with_the_overlay() -> None:
+    world = World(pool(), pod("p"), kinds=KINDS)
+    (before,) = world.plan().claims
+    assert types_of(before)[0] == "m.large"
+    assert PRICE_OVERLAY_APPLIED not in before.annotations
+    world.add(overlay("o", f"{TYPE} In c.large", adjustment="-50%"))
+    (after,) = world.plan().claims
+    assert types_of(after)[0] == "c.large"
+    assert after.annotations[PRICE_OVERLAY_APPLIED] == "true"
+    assert CAPACITY_OVERLAY_APPLIED not in after.annotations
+
+
+def test_an_overlay_that_goes_leaves_nothing_behind() -> None:
+    world = World(pool(), pod("p"), overlay("o", f"{TYPE} In m.large", price="9"), kinds=KINDS)
+    assert types_of(world.plan().claims[0])[0] == "c.large"
+    world.state.apply([Change(kind="overlay", key="o", fact=None)])
+    (claim,) = world.plan().claims
+    assert types_of(claim)[0] == "m.large"
+    assert PRICE_OVERLAY_APPLIED not in claim.annotations
+
+
+def test_a_pod_gets_a_resource_that_only_the_overlay_knows_of() -> None:
+    world = World(pool(), pod("p", extra={FUSE: 1}), kinds=KINDS)
+    assert not world.plan().claims
+    world.add(overlay("o", f"{TYPE} In c.large", capacity={FUSE: 2}))
+    (claim,) = world.plan().claims
+    assert types_of(claim) == ("c.large",)
+    assert claim.annotations[CAPACITY_OVERLAY_APPLIED] == "true"
+    assert claim.requests[FUSE] == 1
+
+
+def test_an_overlay_for_one_pool_leaves_the_others_alone() -> None:
+    world = World(
+        pool("plain", weight=1, template_labels={"team": "a"}),
+        pool("dear", weight=2, template_labels={"team": "b"}),
+        pod("a", selector={"team": "a"}),
+        pod("b", selector={"team": "b"}),
+        overlay("o", "team In b", f"{TYPE} In m.large", price="9"),
+        kinds=KINDS,
+    )
+    assert {one.pool: types_of(one)[0] for one in world.plan().claims} == {"plain": "m.large", "dear": "c.large"}
+
+
+def test_a_refused_overlay_counts_in_no_plan() -> None:
+    world = World(pool(), pod("p"), kinds=KINDS)
+    world.add(overlay("b", price="0.01"), overlay("a", f"{TYPE} In m.large", price="9"))
+    assert world.state.overlays()["a"].reason == "Conflict"
+    assert "m.large" in types_of(world.plan().claims[0])
+    world.state.apply([Change(kind="overlay", key="b", fact=None)])
+    assert world.state.overlays() == {"a": HEEDED}
+    assert types_of(world.plan().claims[0])[0] == "c.large"
+
+
+def test_another_catalogue_is_overlaid_too() -> None:
+    world = World(pool(), pod("p"), overlay("o", f"{TYPE} In new.large", price="0.001"), kinds=KINDS)
+    world.plan()
+    world.state.set_catalogue(
+        Catalogue(by_node_class={"default": (*KINDS, kind("new.large", cpu=2, memory=8, price=5))})
+    )
+    assert types_of(world.plan().claims[0])[0] == "new.large"

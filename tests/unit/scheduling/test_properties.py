@@ -1,0 +1,198 @@
+"""What holds of every plan, over random worlds. `scheduling/validation.py` judges; it shares no logic with planning."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.catalogue import InstanceType
+from model.facts import DaemonSetFact, NodeFact, PodFact, PoolFact, Taint, Toleration
+from model.labels import CAPACITY_TYPE, ZONE
+from model.plans import Plan
+from scheduling.validation import Given, violations
+from tests.unit.scheduling.builders import World, daemonset, expressions, kind, node, pod, pool, taint, toleration
+
+FAMILY = "karpenter.k8s.aws/instance-family"
+CPU = "karpenter.k8s.aws/instance-cpu"
+KINDS = tuple(
+    kind(
+        f"{family}.{size}",
+        cpu=cpu,
+        memory=cpu * ratio,
+        price=cpu * cost,
+        zones=zones,
+        capacity_types=("spot", "on-demand"),
+        extra={"nvidia.com/gpu": cpu // 4} if family == "g" else None,
+        labels={"karpenter.k8s.aws/instance-gpu-count": str(cpu // 4)} if family == "g" else None,
+    )
+    for family, ratio, cost, zones in (
+        ("c", 2, 0.04, ("a", "b", "c")),
+        ("m", 4, 0.05, ("a", "b")),
+        ("r", 8, 0.07, ("b", "c")),
+        ("g", 4, 0.3, ("a",)),
+    )
+    for size, cpu in (("large", 2), ("xlarge", 4), ("2xlarge", 8))
+)
+
+some_taints = st.lists(
+    st.builds(
+        taint,
+        st.sampled_from(["gpu", "team"]),
+        st.sampled_from(["", "red"]),
+        st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"]),
+    ),
+    max_size=2,
+    unique_by=lambda one: one.key,
+).map(tuple)
+some_tolerations = st.lists(
+    st.builds(
+        toleration,
+        st.sampled_from(["gpu", "team"]),
+        st.sampled_from(["", "red"]),
+        st.sampled_from(["", "NoSchedule", "NoExecute"]),
+    ),
+    max_size=2,
+).map(tuple)
+phrases = st.sampled_from(
+    [
+        f"{ZONE} In a b",
+        f"{ZONE} NotIn a",
+        f"{ZONE} In c",
+        f"{CAPACITY_TYPE} In spot",
+        f"{CAPACITY_TYPE} NotIn spot",
+        f"{FAMILY} In c m",
+        f"{FAMILY} NotIn g",
+        f"{CPU} Gt 2",
+        f"{CPU} Lt 8",
+        f"{CPU} Gte 4",
+        "karpenter.k8s.aws/instance-gpu-count Exists",
+        "karpenter.k8s.aws/instance-gpu-count DoesNotExist",
+        "team In red",
+        "team NotIn red",
+        "team Exists",
+        "team DoesNotExist",
+    ]
+)
+terms = st.lists(st.lists(phrases, min_size=1, max_size=2).map(lambda said: expressions(*said)), max_size=2).map(tuple)
+
+
+More = Callable[[str], dict[str, Any]]
+"""What else a pod of this name says."""
+NO_MORE: st.SearchStrategy[More] = st.just(lambda name: {})
+
+
+@st.composite
+def some_pods(draw: st.DrawFn, more: st.SearchStrategy[More] = NO_MORE) -> list[PodFact]:
+    """Up to six shapes in several copies each, each shape with `more` of its own."""
+    found: list[PodFact] = []
+    for shape in range(draw(st.integers(1, 6))):
+        cpu, memory = draw(st.sampled_from([0.1, 0.5, 1, 2, 3.5, 7])), draw(st.sampled_from([0.1, 1, 4, 12, 30]))
+        wanted = draw(terms)
+        selector = draw(st.sampled_from([{}, {}, {ZONE: "b"}, {"team": "red"}]))
+        preferred = draw(st.sampled_from([{}, {}, {f"{ZONE} In a": 5, f"{FAMILY} In r": 9}]))
+        tolerations: tuple[Toleration, ...] = draw(some_tolerations)
+        gpus = draw(st.sampled_from([0, 0, 0, 1]))
+        said = draw(more)
+        for copy in range(draw(st.integers(1, 15))):
+            name = f"p-{shape}-{copy}"
+            extra = {"nvidia.com/gpu": gpus} if gpus else {}
+            found.append(
+                pod(
+                    name,
+                    cpu=cpu,
+                    memory=memory,
+                    extra=extra,
+                    selector=selector,
+                    terms=wanted,
+                    preferred=preferred,
+                    tolerations=tolerations,
+                    **said(name),
+                )
+            )
+    return found
+
+
+@st.composite
+def some_pools(draw: st.DrawFn) -> list[PoolFact]:
+    made = []
+    for name in draw(st.sets(st.sampled_from(["a", "b", "c"]), max_size=3)):
+        requirements = draw(st.lists(phrases, max_size=2))
+        limits = draw(st.sampled_from([{}, {}, {"cpu": 20_000}, {"nodes": 2}, {"memory": 64 << 30, "cpu": 40_000}]))
+        taints: tuple[Taint, ...] = draw(some_taints)
+        weight, labels = draw(st.integers(0, 2)), draw(st.sampled_from([{}, {"site": "x"}]))
+        made.append(pool(name, *requirements, limits=limits, taints=taints, weight=weight, template_labels=labels))
+    return made
+
+
+@st.composite
+def some_nodes(draw: st.DrawFn) -> list[NodeFact]:
+    labels = {ZONE: draw(st.sampled_from("abc")), CAPACITY_TYPE: "on-demand", FAMILY: "m", CPU: "8"}
+    team = draw(st.sampled_from([{}, {"team": "red"}, {"team": "blue"}]))
+    taints: tuple[Taint, ...] = draw(some_taints)
+    number = draw(st.integers(0, 4))
+    return [node(f"n{index}", cpu=8, memory=32, labels={**labels, **team}, taints=taints) for index in range(number)]
+
+
+@st.composite
+def some_daemons(draw: st.DrawFn) -> list[DaemonSetFact]:
+    made = []
+    for number in range(draw(st.integers(0, 2))):
+        wanted: tuple[Toleration, ...] = draw(st.sampled_from([(), (toleration(),)]))
+        one = pod(f"d{number}", cpu=0.3, memory=0.2, daemonset=True, terms=draw(terms), tolerations=wanted)
+        made.append(daemonset(f"d{number}", one))
+    return made
+
+
+worlds = st.tuples(some_pods(), some_pools(), some_nodes(), some_daemons())
+Drawn = tuple[list[PodFact], list[PoolFact], list[NodeFact], list[DaemonSetFact]]
+
+
+def planned(drawn: Drawn) -> tuple[World, Plan, Given]:
+    pods, pools, nodes, daemons = drawn
+    world = World(*pods, *pools, *nodes, *daemons, kinds=KINDS)
+    types: dict[str, InstanceType] = {one.name: one for one in KINDS}
+    known = Given(
+        pods={one.uid: one for one in pods},
+        pools={one.name: one for one in pools},
+        types=types,
+        nodes={one.name: one for one in nodes},
+        daemons=daemons,
+    )
+    return world, world.plan(), known
+
+
+@settings(max_examples=150)
+@given(worlds)
+def test_every_plan_is_valid(drawn: Drawn) -> None:
+    _, plan, known = planned(drawn)
+    assert violations(plan, known) == []
+
+
+@settings(max_examples=50)
+@given(worlds, st.randoms(use_true_random=False))
+def test_the_same_world_gives_the_same_plan_in_whatever_order_it_is_told(drawn: Drawn, order: st.DataObject) -> None:
+    _, plan, _ = planned(drawn)
+    shuffled: Drawn = tuple(list(facts) for facts in drawn)  # type: ignore[assignment]
+    for facts in shuffled:
+        order.shuffle(facts)  # type: ignore[attr-defined]
+    _, again, _ = planned(shuffled)
+    assert again == plan
+
+
+@settings(max_examples=50)
+@given(worlds)
+def test_a_second_pass_over_its_own_result_buys_nothing(drawn: Drawn) -> None:
+    world, plan, _ = planned(drawn)
+    world.commit(plan)
+    again = world.plan(after=1)
+    bought = {uid for one in plan.claims for uid in one.pods}
+    assert bought <= again.nominations.keys()
+    assert not again.claims
+
+
+@settings(max_examples=50)
+@given(worlds)
+def test_what_is_not_placed_has_a_reason(drawn: Drawn) -> None:
+    _, plan, _ = planned(drawn)
+    assert all(one.reason for one in plan.unplaced)

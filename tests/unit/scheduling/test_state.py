@@ -1,0 +1,50 @@
+"""The planner as its process uses it: plain data both ways, and the benchmark's world planned as expected."""
+
+import pickle
+
+import pytest
+
+from benchmarks.catalogue import catalogue
+from benchmarks.plan import wrong
+from benchmarks.scenarios import scenario
+from model.catalogue import Catalogue
+from model.plans import Plan
+from scheduling.state import Change, ClusterState
+from tests.unit.scheduling.builders import NOW, World, change, node, pod, pods, pool
+
+
+def test_when_nothing_waits_the_plan_is_empty() -> None:
+    assert World(pool(), node("n"), pod(node="n")).plan() == Plan()
+
+
+def test_changes_and_plans_are_plain_data() -> None:
+    told = [change(pool()), change(node("n", cpu=2)), *map(change, pods(9)), change(pod("large", cpu=99))]
+    assert pickle.loads(pickle.dumps(told)) == told
+    world = World()
+    world.state.apply(told)
+    plan = world.plan()
+    assert plan.claims and plan.nominations and plan.unplaced
+    assert pickle.loads(pickle.dumps(plan)) == plan
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+@pytest.mark.parametrize(("number", "nodes"), [(100, 15), (500, 72), (1000, 143)])
+def test_the_end_to_end_benchmark_needs_as_many_nodes_as_karpenter_buys(number: int, nodes: int) -> None:
+    state = ClusterState()
+    state.set_catalogue(catalogue(most_cpus=192))
+    state.apply([change(pool("default", "karpenter.k8s.aws/instance-cpu Lte 8"))])
+    state.apply(change(one) for one in scenario("equal", number).pod_facts())
+    plan = state.provision(now=NOW)
+    assert (len(plan.claims), len(plan.unplaced)) == (nodes, 0)
+
+
+@pytest.mark.parametrize("kind", ["plain", "ragged", "diverse", "crossed", "preferences", "mixed", "gpu"])
+def test_a_load_of_the_benchmark_is_planned_validly(kind: str) -> None:
+    given = scenario(kind, 200)
+    state = ClusterState()
+    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
+    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in given.daemon_facts())
+    state.apply([*map(change, given.pool_facts()), *map(change, given.pod_facts())])
+    plan = state.provision(now=NOW)
+    assert not plan.unplaced
+    assert wrong(plan, given) == []

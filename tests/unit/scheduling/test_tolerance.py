@@ -1,0 +1,89 @@
+"""Tolerations as the kube-scheduler reads them, and which taints planning looks through."""
+
+import pytest
+
+from model.facts import Taint, Toleration
+from scheduling.tolerance import (
+    describe,
+    tolerates,
+    untolerated,
+    without_passing,
+    without_startup,
+)
+from tests.unit.scheduling.builders import taint
+
+GPU = taint("gpu", "yes")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covers"),
+    [
+        (Toleration(operator="Exists"), True),
+        (Toleration(key="gpu", operator="Exists"), True),
+        (Toleration(key="gpu", operator="Exists", effect="NoSchedule"), True),
+        (Toleration(key="gpu", operator="Exists", effect="NoExecute"), False),
+        (Toleration(key="gpu", value="yes"), True),
+        (Toleration(key="gpu", value="yes", operator=""), True),
+        (Toleration(key="gpu", value="no"), False),
+        (Toleration(key="gpu"), False),
+        (Toleration(key="cpu", operator="Exists"), False),
+        (Toleration(value="yes"), False),
+    ],
+)
+def test_a_toleration_covers_a_taint(toleration: Toleration, covers: bool) -> None:
+    assert tolerates(toleration, GPU) is covers
+
+
+def test_the_first_taint_that_is_not_tolerated_is_named() -> None:
+    found = untolerated([Toleration(key="a", operator="Exists")], [taint("a"), taint("b"), taint("c")])
+    assert found is not None
+    assert describe(found) == "b:NoSchedule"
+    assert describe(GPU) == "gpu=yes:NoSchedule"
+
+
+def test_preferring_taints_count_until_preferences_are_given_up() -> None:
+    soft = taint("soft", effect="PreferNoSchedule")
+    assert untolerated([], [soft]) == soft
+    assert untolerated([], [soft], tolerate_preferences=True) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "goes"),
+    [
+        (taint("node.kubernetes.io/not-ready"), True),
+        (taint("node.kubernetes.io/not-ready", effect="NoExecute"), True),
+        (taint("node.kubernetes.io/unreachable"), True),
+        (taint("node.kubernetes.io/unreachable", effect="NoExecute"), False),
+        (taint("node.cloudprovider.kubernetes.io/uninitialized", "true"), True),
+        (taint("karpenter.sh/unregistered", effect="NoExecute"), True),
+        (taint("readiness.k8s.io/gpu-driver"), True),
+        (taint("startup.example.com/agent", "other"), True),
+        (taint("startup.example.com/agent", effect="NoExecute"), False),
+        (taint("node.kubernetes.io/memory-pressure"), False),
+        (taint("team", "red"), False),
+    ],
+)
+def test_taints_of_a_starting_node_go_by_themselves(one: Taint, goes: bool) -> None:
+    left = without_startup([one], [taint("startup.example.com/agent", "value")])
+    assert (not left) is goes
+
+
+@pytest.mark.parametrize(
+    ("one", "passes"),
+    [
+        (taint("node.kubernetes.io/not-ready"), True),
+        (taint("node.kubernetes.io/unreachable", effect="NoExecute"), True),
+        (taint("node.kubernetes.io/network-unavailable"), True),
+        (taint("node.cloudprovider.kubernetes.io/uninitialized", "true"), True),
+        (taint("readiness.k8s.io/gpu-driver"), True),
+        (taint("cni.example.com/agent", "other", effect="NoExecute"), True),
+        (taint("cni.example.com/agent"), False),
+        (taint("node.kubernetes.io/memory-pressure"), False),
+        (taint("node.kubernetes.io/unschedulable"), False),
+        (taint("karpenter.sh/disrupted"), False),
+        (taint("team"), False),
+    ],
+)
+def test_which_taints_are_looked_through_on_a_node_that_is_expected_back(one: Taint, passes: bool) -> None:
+    left = without_passing([one], [taint("cni.example.com/agent", "value", effect="NoExecute")])
+    assert (not left) is passes

@@ -1,0 +1,60 @@
+"""Which of Karpenter's counters a command counts in."""
+
+from typing import Any
+
+import pytest
+
+from model.commands import CommandOver, Ending
+from tests.support.workflows.commands import proposal
+from tests.unit.workflows.meters import Meter
+from workflows import decision_measures
+from workflows.decision_measures import BY_NODEPOOL, COMMANDS, DECISIONS, FAILURES, VALIDATIONS
+
+
+@pytest.fixture
+def counters(monkeypatch: pytest.MonkeyPatch) -> Meter:
+    found = Meter()
+    monkeypatch.setattr(decision_measures, "workflow", found)
+    return found
+
+
+LABELS = (("consolidation_type", "multi"), ("decision", "replace"), ("reason", "underutilized"))
+
+
+def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: Meter) -> None:
+    both = proposal("a", "b", "c")
+    spread = (*both.candidates[:2], both.candidates[2].model_copy(update={"pool": "gpu"}))
+    decision_measures.count_command(both.model_copy(update={"candidates": spread}))
+    assert counters.counted == {
+        (DECISIONS, *LABELS): 1,
+        (BY_NODEPOOL, *LABELS[:2], ("nodepool", "default"), LABELS[2]): 1,
+        (BY_NODEPOOL, *LABELS[:2], ("nodepool", "gpu"), LABELS[2]): 1,
+    }
+
+
+def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_command(counters: Meter) -> None:
+    decision_measures.count_command(proposal("a", reason="Drifted", kind="drift", replacements=0))
+    decision_measures.count_empty("default")
+    drift = (("consolidation_type", ""), ("decision", "delete"), ("reason", "drifted"))
+    empty = (("consolidation_type", "empty"), ("decision", "delete"), ("reason", "empty"))
+    assert counters.counted[DECISIONS, *drift] == counters.counted[DECISIONS, *empty] == 1
+
+
+@pytest.mark.parametrize(
+    ("ending", "counted"),
+    [
+        ("done", None),
+        ("recalled", None),
+        ("not permitted", None),
+        ("held", (FAILURES, *LABELS)),
+        ("failed", (FAILURES, *LABELS)),
+        ("not replaced", (FAILURES, *LABELS)),
+        ("stale", (VALIDATIONS, LABELS[0])),
+    ],
+)
+def test_what_had_begun_and_came_to_nothing_has_failed(
+    counters: Meter, ending: Ending, counted: tuple[Any, ...] | None
+) -> None:
+    decision_measures.count_ending(proposal("a"), CommandOver(proposal_id="a", ending=ending))
+    every = (COMMANDS, *LABELS[:2], ("ending", ending), LABELS[2])
+    assert counters.counted == {every: 1, **({counted: 1} if counted else {})}

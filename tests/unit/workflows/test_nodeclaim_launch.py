@@ -1,0 +1,209 @@
+"""Launch: alone or as a member of a group, with answers that are lost, late, early or said twice."""
+
+from datetime import timedelta
+
+from temporalio.testing import WorkflowEnvironment
+
+from model.faults import BadInput, TryLater
+from model.kinds import NodeClaim
+from model.labels import LAUNCH_GROUP, NODEPOOL
+from model.launches import FleetError, Launched, LaunchRefused
+from model.lifecycle import Phase
+from model.messages import GroupAnswered
+from model.outcomes import InstanceFacts
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, state_of
+from tests.support.workflows.lives import born
+from workflows.nodeclaim import NodeClaimWorkflow
+
+
+async def member(fake: World, skipping: WorkflowEnvironment) -> NodeClaim:
+    return await born(fake, skipping, labels={NODEPOOL: "default"}, annotations={LAUNCH_GROUP: "group-1"})
+
+
+def instance(fake: World, number: int = 1) -> GroupAnswered:
+    """What a group's launch says to its member once the instance runs."""
+    fake.instances.running[f"i-{number}"] = InstanceFacts(instance_id=f"i-{number}", state="running")
+    return GroupAnswered(
+        group_id="group-1",
+        result=Launched(
+            claim_uid="uid-a",
+            provider_id=f"aws:///us-west-2a/i-{number}",
+            instance_type="m5.large",
+            zone="us-west-2a",
+            capacity_type="spot",
+            image_id="ami-1",
+        ),
+    )
+
+
+def refusal(*, final: bool) -> GroupAnswered:
+    refused = LaunchRefused(reason="InsufficientCapacity", message="no m5.large", final=final)
+    return GroupAnswered(group_id="group-1", result=refused)
+
+
+async def test_a_member_waits_for_its_group_and_calls_nobody(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await fake.start(await member(fake, skipping))
+    await skipping.sleep(timedelta(minutes=1))
+    assert (await state_of(handle)).phase is Phase.LAUNCH
+    await handle.signal(NodeClaimWorkflow.answered, instance(fake))
+    await in_phase(handle, Phase.REGISTRATION)
+    assert fake.fleet.calls == []
+
+
+async def test_an_answer_that_comes_before_the_watch_saw_the_claim_starts_its_life(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    claim = await member(fake, skipping)
+    await fake.lives.answered(claim, instance(fake))
+    handle = fake.handle(claim)
+    await in_phase(handle, Phase.REGISTRATION)
+    upserts = [
+        event.upsert_workflow_search_attributes_event_attributes for event in (await handle.fetch_history()).events
+    ]
+    shown = {key for one in upserts for key in one.search_attributes.indexed_fields}
+    assert {"TenureInstanceType", "TenureZone", "TenureCapacityType", "TenureInstanceId"} <= shown
+
+
+async def test_only_the_first_answer_counts(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await fake.start(await member(fake, skipping))
+    first = instance(fake)
+    for answer in (first, first, instance(fake, 2), refusal(final=True)):
+        await handle.signal(NodeClaimWorkflow.answered, answer)
+    await in_phase(handle, Phase.REGISTRATION)
+    state = await state_of(handle)
+    assert state.launched == first.result and state.refused is None
+
+
+async def test_a_member_that_is_refused_is_given_up(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await fake.start(await member(fake, skipping))
+    await handle.signal(NodeClaimWorkflow.answered, refusal(final=True))
+    outcome = await handle.result()
+    assert outcome.reason == "InsufficientCapacity"
+    assert fake.claims.found == {}
+
+
+async def test_a_member_whose_refusal_may_pass_tries_again_by_itself(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await fake.start(await member(fake, skipping))
+    await handle.signal(NodeClaimWorkflow.answered, refusal(final=False))
+    await in_time(skipping, lambda: has_come(handle, Phase.REGISTRATION), seconds=5)
+    assert len(fake.fleet.calls) == 1 and len(fake.instances.running) == 1
+
+
+async def test_a_member_deleted_while_the_group_is_out_ends_what_the_group_brings(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await fake.start(await member(fake, skipping))
+    await fake.claims.ensure_finalizer("a", "uid-a")
+    await fake.claims.delete("a", "uid-a")
+    await fake.see(handle, deleting=True)
+    await skipping.sleep(timedelta(seconds=30))
+    assert (await state_of(handle)).phase is Phase.LAUNCH
+    await handle.signal(NodeClaimWorkflow.answered, instance(fake))
+    outcome = await handle.result()
+    assert outcome.reason == "Deleted"
+    assert fake.instances.terminated == ["i-1"] and fake.claims.found == {}
+
+
+async def test_a_group_that_never_answers_is_given_up_at_the_launch_deadline(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    claim = await member(fake, skipping)
+    handle = await fake.start(claim)
+    outcome = await handle.result()
+    assert outcome.reason == "LaunchTimeout"
+    birth = claim.metadata.creation_timestamp
+    assert birth is not None and outcome.story[-1].at - birth >= timedelta(minutes=5)
+    assert fake.events.reasons("a") == ["LaunchTimeout"]
+
+
+async def test_an_instance_that_comes_after_the_launch_deadline_is_ended_with_its_claim(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    handle = await fake.start(await member(fake, skipping))
+    fake.claims.faults["release"] = [BadInput("no")]
+    await skipping.sleep(timedelta(minutes=5, seconds=5))
+    await in_phase(handle, Phase.TERMINATION)
+    await handle.signal(NodeClaimWorkflow.answered, instance(fake))
+    await handle.result()
+    assert fake.instances.terminated == ["i-1"]
+
+
+async def test_a_lost_answer_of_create_fleet_buys_no_second_instance(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.fleet.lost = [TryLater("connection cut"), TryLater("connection cut")]
+    handle = await fake.start(await born(fake, skipping))
+    await in_time(skipping, lambda: has_come(handle, Phase.REGISTRATION))
+    assert len(fake.fleet.calls) == 3 and len(set(fake.fleet.calls)) == 1
+    assert len(fake.instances.running) == 1
+    assert (await state_of(handle)).launch_attempt == 1
+
+
+async def test_a_failed_attempt_is_followed_by_one_with_a_new_token(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.fleet.error = FleetError(code="InternalError", message="try again")
+    handle = await fake.start(await born(fake, skipping))
+    await eventually(lambda: blocked(handle, "InternalError"))
+    await in_time(skipping, lambda: has_come(handle, Phase.REGISTRATION), seconds=5)
+    assert len(fake.fleet.calls) == 2 and len(set(fake.fleet.calls)) == 2
+    assert len(fake.instances.running) == 1
+
+
+async def test_a_launch_without_capacity_gives_the_claim_up(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.fleet.capacity = 0
+    handle = await fake.start(await born(fake, skipping))
+    outcome = await handle.result()
+    assert outcome.reason == "InsufficientCapacity"
+    assert "InsufficientCapacityError" in fake.events.reasons("a")
+    assert fake.claims.found == {}
+
+
+async def test_a_claim_that_launches_alone_tries_its_other_offerings_at_once(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.fleet.types, fake.fleet.room = ("m5.large", "c5.large"), {"m5.large": 0}
+    handle = await fake.start(await born(fake, skipping))
+    await in_phase(handle, Phase.REGISTRATION)
+    assert (await state_of(handle)).launched is not None
+    assert fake.claims.found["a"]["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "c5.large"
+    assert len(set(fake.fleet.calls)) == 2 and fake.fleet.told == [[], ["m5.large"]]
+
+
+async def test_a_node_class_that_is_not_ready_yet_is_waited_for(fake: World, skipping: WorkflowEnvironment) -> None:
+    fake.node_classes.add("default", ready="Unknown")
+    handle = await fake.start(await born(fake, skipping))
+    await eventually(lambda: blocked(handle, "NodeClassNotReady"))
+    fake.node_classes.add("default", ready="True")
+    await in_time(skipping, lambda: has_come(handle, Phase.REGISTRATION), seconds=5)
+
+
+async def test_a_node_class_that_is_refused_for_good_ends_the_launch(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.node_classes.add("default", ready="False")
+    outcome = await (await fake.start(await born(fake, skipping))).result()
+    assert outcome.reason == "NodeClassNotReady"
+
+
+async def test_a_claim_that_launches_alone_and_never_can_is_given_up_at_the_deadline(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    fake.node_classes.add("default", ready="Unknown")
+    outcome = await (await fake.start(await born(fake, skipping))).result()
+    assert outcome.reason == "LaunchTimeout"
+    assert fake.fleet.calls == [] and fake.claims.found == {}
+
+
+async def test_a_launch_held_up_by_faults_is_shown_as_overdue_and_goes_on(
+    fake: World, skipping: WorkflowEnvironment
+) -> None:
+    """Whether EC2 made the instance is not known, so the claim cannot be given up before it answers."""
+    fake.fleet.faults["create"] = [TryLater("503") for _ in range(30)]
+    handle = await fake.start(await born(fake, skipping))
+    await skipping.sleep(timedelta(minutes=5, seconds=30))
+    state = await state_of(handle)
+    assert state.phase is Phase.LAUNCH and state.overdue
+    await in_time(skipping, lambda: has_come(handle, Phase.REGISTRATION), seconds=15)
+    assert len(fake.instances.running) == 1

@@ -1,0 +1,113 @@
+"""Secrets that a worker is started with, and user data, stand neither in histories nor in the log, though nothing is
+encrypted."""
+
+import base64
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from model.faults import TryLater
+from model.kinds import EC2NodeClass, NodePool
+from model.launches import LaunchPreparation
+from model.outcomes import Resolved
+from settings import load
+from tests.support.fakes.cloud import FakeFleet, FakeResolver
+from tests.support.fakes.worker import World
+from tests.support.workflows.eventually import eventually
+from tests.support.workflows.lives import emptied, node_class, pool, ready
+from worker import aws_settings, security
+
+API_KEY, SECRET, SESSION, USER_DATA = (f"MARK-{name}-5f1d" for name in ("api-key", "secret", "session", "user-data"))
+ENVIRONMENT = {"TEMPORAL_API_KEY": API_KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": SESSION}
+MARKS = (*ENVIRONMENT.values(), USER_DATA)
+HARMLESS = "node-a"
+"""The node's name: it has to be found, or the search finds nothing at all."""
+SAID = "the answer was lost, 7c20"
+"""Of a fault: it has to be in the log."""
+
+
+@dataclass
+class ReadingFleet(FakeFleet):
+    read: list[str] = field(default_factory=list)
+
+    async def prepare(self, claim: Any, node_class: EC2NodeClass, **more: Any) -> LaunchPreparation:
+        self.read.append(node_class.spec.user_data or "")
+        return await super().prepare(claim, node_class, **more)
+
+
+@dataclass
+class ReadingResolver(FakeResolver):
+    read: list[str] = field(default_factory=list)
+
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+        self.read.append(node_class.spec.user_data or "")
+        return await super().resolve(node_class, pools)
+
+
+def mark_user_data(fake: World) -> None:
+    raw = fake.node_classes.found["default"].to_object()
+    raw["spec"] = {**raw.get("spec", {}), "userData": f"#!/bin/sh\necho {USER_DATA}\n"}
+    fake.node_classes.found["default"] = EC2NodeClass.model_validate(raw)
+
+
+async def stored(handle: WorkflowHandle[Any, Any]) -> bytes:
+    """What Temporal keeps of a workflow. Payloads are JSON in the clear here; `to_json` would write them as base64."""
+    history = await handle.fetch_history()
+    return b"\n".join(event.SerializeToString() for event in history.events)
+
+
+def marks_in(text: bytes) -> list[str]:
+    """As they are, or as base64, in which EC2 takes user data, wherever they begin in it."""
+    found = [one for one in MARKS if one.encode() in text]
+    for one in MARKS:
+        inner = (base64.b64encode(b" " * before + one.encode())[4:-4] for before in range(3))
+        found += [one for part in inner if part in text]
+    return found
+
+
+@pytest.mark.usefixtures("plain_log")
+async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log(
+    skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    settings = load(["--cluster-name", "demo"])
+    fake = World(skipping.client)
+    fleet, resolver = ReadingFleet(fake.instances, lost=[TryLater(SAID)]), ReadingResolver()
+    fake.fleet, fake.resolver = fleet, resolver
+    mark_user_data(fake)
+    with caplog.at_level(logging.DEBUG), capture_logs() as said:
+        structlog.get_logger().info("starts", given=(settings, security(settings), aws_settings(settings)))
+        async with fake.working():
+            pooled, classed = await pool(fake), await node_class(fake)
+            handle = await ready(fake, skipping)
+            await eventually(lambda: _has_read(resolver))
+            await emptied(fake, skipping, handle)
+            assert (await handle.result()).reason == "Empty"
+    assert settings.temporal_api_key == API_KEY, "the worker had it"
+    assert USER_DATA in fleet.read[0] and USER_DATA in resolver.read[0], "activities had it"
+    life = await stored(handle)
+    kept = {"claim": life, "pool": await stored(pooled), "class": await stored(classed)}
+    log = f"{caplog.text}\n{said}".encode()
+    assert HARMLESS.encode() in life and b"default" in kept["pool"] and b"default" in kept["class"]
+    assert SAID.encode() in log and b"demo" in log
+    found = {name: marks_in(text) for name, text in {**kept, "log": log}.items()}
+    assert {name: marks for name, marks in found.items() if marks} == {}
+
+
+def test_a_mark_is_found_in_the_clear_and_in_base64() -> None:
+    for before in range(6):
+        text = b"#" * before + USER_DATA.encode() + b"\n"
+        assert marks_in(text) == [USER_DATA]
+        assert marks_in(base64.b64encode(text)) == [USER_DATA]
+
+
+async def _has_read(resolver: ReadingResolver) -> bool:
+    return bool(resolver.read)

@@ -1,0 +1,169 @@
+"""Whatever a query brings with it, a workflow sees each event at the time at which a replay shows it."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+
+import pytest
+from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from sandbox.temporal import binary
+from tests.support.product.eventually import eventually
+from workflows.timely import OutOfTurn, TimelyInstance, TimelyRunner
+
+SIGNAL, QUERY, EVICTION, TIMER = "signal_workflow", "query_workflow", "remove_from_cache", "fire_timer"
+STARTED, CANCEL, DONE, CANCELLED = "initialize_workflow", "cancel_workflow", "completed", "cancelled"
+ROUNDS = 4
+"""Times that a worker starts to a query and a signal; without the runner about every second one goes wrong."""
+
+
+NOTES: dict[int, datetime] = {}
+"""When each signal was seen, by its number; what a task saw that was too late for the server its repeat sees anew."""
+
+
+@workflow.defn
+class NotesWorkflow:
+    """Writes down when it saw a signal first, outside of its state: a replay would see it in its time."""
+
+    def __init__(self) -> None:
+        self._count, self._new = 0, list[int]()
+
+    @workflow.run
+    async def run(self) -> None:
+        while True:
+            await workflow.wait_condition(lambda: bool(self._new))
+            number = self._new.pop()
+            if not workflow.unsafe.is_replaying_history_events():
+                NOTES[number] = workflow.now()
+
+    @workflow.signal
+    def note(self, number: int) -> None:
+        self._count += 1
+        self._new.append(number)
+
+    @workflow.query
+    def count(self) -> int:
+        return self._count
+
+
+Handle = WorkflowHandle[NotesWorkflow, None]
+
+
+class Recorder:
+    """Stands in for a workflow's instance."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.instance: TimelyInstance | None = None
+        self.thread: int | None = None
+
+    def activate(self, act: WorkflowActivation) -> None:
+        self.seen += 1
+        self.thread = self.instance.get_thread_id() if self.instance else None
+
+
+def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActivation:
+    found = WorkflowActivation(is_replaying=replaying)
+    found.timestamp.FromNanoseconds(time)
+    for one in jobs:
+        job = WorkflowActivationJob()
+        ended = one in (DONE, CANCELLED)
+        getattr(job.resolve_activity.result if ended else job, one).SetInParent()
+        found.jobs.append(job)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("acts", "out_of_turn"),
+    [
+        ([activation(1, SIGNAL, replaying=True), activation(1, SIGNAL)], True),
+        ([activation(1, SIGNAL), activation(2, TIMER), activation(2, TIMER)], True),
+        ([activation(1, SIGNAL), activation(1, DONE)], True),
+        ([activation(1, STARTED, replaying=True), activation(1, SIGNAL)], True),
+        ([activation(1, CANCEL), activation(1, CANCELLED)], False),
+        ([activation(1, SIGNAL, replaying=True), activation(2, SIGNAL)], False),
+        ([activation(1, SIGNAL), activation(2, SIGNAL), activation(2, QUERY), activation(3, SIGNAL)], False),
+        ([activation(1, SIGNAL), activation(1, QUERY), activation(1, QUERY), activation(1, EVICTION)], False),
+        ([activation(1, SIGNAL, replaying=True), activation(1, SIGNAL, replaying=True)], False),
+    ],
+)
+def test_new_events_at_the_time_of_the_last_ones_are_out_of_turn(
+    acts: Sequence[WorkflowActivation], out_of_turn: bool
+) -> None:
+    inner = Recorder()
+    instance = TimelyInstance(inner)  # type: ignore[arg-type]
+    for act in acts[:-1]:
+        instance.activate(act)
+    if out_of_turn:
+        with pytest.raises(OutOfTurn):
+            instance.activate(acts[-1])
+    else:
+        instance.activate(acts[-1])
+    assert inner.seen == len(acts) - out_of_turn
+
+
+def test_a_workflow_is_interrupted_in_the_thread_that_runs_it_and_in_no_other() -> None:
+    inner = Recorder()
+    inner.instance = TimelyInstance(inner)  # type: ignore[arg-type]
+    assert inner.instance.get_thread_id() is None
+    inner.instance.activate(activation(1, SIGNAL))
+    assert inner.thread == threading.get_ident()
+    assert inner.instance.get_thread_id() is None
+
+
+async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_its_time() -> None:
+    """On a real server: the query waits for a worker, and the signal comes meanwhile."""
+    NOTES.clear()
+    async with await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(binary()), dev_server_startup_timeout=timedelta(seconds=60)
+    ) as server:
+        handle = await server.client.start_workflow(
+            NotesWorkflow.run, id="notes", task_queue="notes", task_timeout=timedelta(seconds=1)
+        )
+        async with _worker(server):
+            await handle.query(NotesWorkflow.count)
+        for number in range(ROUNDS):
+            asking = asyncio.create_task(_ask(handle))
+            await asyncio.sleep(0.3)
+            await handle.signal(NotesWorkflow.note, number)
+            await asyncio.sleep(0.3)
+            async with _worker(server):
+                await asking
+                times = await eventually(partial(_times, handle, number + 1))
+        assert list(NOTES) == list(range(ROUNDS))
+        assert [at.timestamp() for at in NOTES.values()] == pytest.approx(times, abs=0.01)
+
+
+def _worker(server: WorkflowEnvironment) -> Worker:
+    runner = TimelyRunner(UnsandboxedWorkflowRunner())
+    return Worker(server.client, task_queue="notes", workflows=[NotesWorkflow], workflow_runner=runner)
+
+
+async def _ask(handle: Handle) -> None:
+    """There may be no answer, which is better than a wrong one."""
+    with suppress(RPCError, TimeoutError, WorkflowQueryFailedError):
+        await asyncio.wait_for(handle.query(NotesWorkflow.count), 3)
+
+
+async def _times(handle: Handle, count: int) -> list[float]:
+    """When, in seconds, the tasks began that were the first to complete after each of so many signals."""
+    found, waiting, began = list[float](), 0, 0.0
+    for event in (await handle.fetch_history()).events:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                waiting += 1
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+                began = event.event_time.ToNanoseconds() / 1e9
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                found, waiting = [*found, *([began] * waiting)], 0
+    assert len(found) == count
+    return found
