@@ -114,7 +114,7 @@ class Faults:
             self._rules.append(rule)
         return rule
 
-    def remove(self, rule: Rule) -> None:
+    def remove(self, rule: object) -> None:
         with self._lock:
             self._rules = [other for other in self._rules if other is not rule]
 

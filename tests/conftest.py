@@ -3,6 +3,9 @@
 Fixtures that need real components are loaded by the `conftest.py` of the folders whose tests use them.
 """
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,15 @@ TIERS = ("unit", "replay", "adapters", "smoke", "integration", "scenarios", "cha
 REAL_COMPONENTS = {"adapters", "smoke", "integration", "scenarios", "chaos"}
 TIMEOUT_SECONDS = 900.0
 """For one test with real components. Each wait inside the test has its own, shorter timeout."""
+
+STOP_TIMEOUT_SECONDS = 90.0
+SHARED_SANDBOX = "shared-sandbox"
+EXCLUSIVE_TESTS_DONE = "exclusive-tests-done"
+OWN_SANDBOXES = 3
+"""Sandboxes that run at the same time for tests that start, stop and kill workers."""
+SERIAL_FIXTURES = ("endpoint", "shared_kit")
+"""Servers with one state each, which their tests reset."""
+KILLS = "shared_product"
 
 # The duration of an example depends on how busy the machine is, so no profile has a deadline.
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,8 +47,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: the test is in tests/{tier}")
     config.addinivalue_line("markers", "sandbox: needs real components")
-    config.addinivalue_line("markers", "last: looks at what the whole run leaves behind")
-    config.addinivalue_line("markers", "killable: its worker is killed once when the run has a --kill-seed")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -45,7 +55,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("attempt", range(times))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by folder, and group those that must run one after the other in one xdist worker."""
+    modules = sorted({item.path for item in items if "own_product" in fixtures_of(item)})
     for item in items:
         tier = item.path.relative_to(ROOT).parts[0]
         item.add_marker(tier)
@@ -53,3 +66,83 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("sandbox")
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
+        if group := group_of(item, tier, modules):
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=position)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """pytest-xdist ignores groups without a word where it does not fit the version of pytest."""
+    if hasattr(session.config, "workerinput") and session.config.getoption("loadgroup"):
+        grouped = [item.nodeid for item in session.items if item.get_closest_marker("xdist_group")]
+        assert all("@" in nodeid for nodeid in grouped), "pytest-xdist does not group: pin another version of pytest"
+
+
+def group_of(item: pytest.Item, tier: str, modules: list[Path]) -> str:
+    """Empty for a test that may run next to any other."""
+    fixtures = fixtures_of(item)
+    if "shared_sandbox" in fixtures and "shared_product" not in fixtures:
+        return SHARED_SANDBOX
+    if "own_product" in fixtures or (KILLS in fixtures and item.config.getoption("--kill-seed") is not None):
+        lane = modules.index(item.path) % OWN_SANDBOXES if item.path in modules else 0
+        return f"own-sandbox-{lane}"
+    return next((fixture for fixture in SERIAL_FIXTURES if fixture in fixtures), "")
+
+
+def position(item: pytest.Item) -> int:
+    """Groups first, since they take longest; tests with the shared worker last, see `pytest_runtest_teardown`."""
+    if is_exclusive(item):
+        return 1 if item.get_closest_marker("smoke") else 0
+    if item.get_closest_marker("xdist_group"):
+        return 2
+    return 4 if "shared_product" in fixtures_of(item) else 3
+
+
+def fixtures_of(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ()))
+
+
+def is_exclusive(item: pytest.Item | None) -> bool:
+    """The test uses the shared sandbox, and no worker but its own may run there."""
+    return item is not None and any(mark.args == (SHARED_SANDBOX,) for mark in item.iter_markers("xdist_group"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """The shared worker starts after the last test that uses the shared sandbox alone."""
+    if is_exclusive(item) and not is_exclusive(nextitem):
+        (run_directory(item.config) / EXCLUSIVE_TESTS_DONE).touch()
+
+
+@pytest.fixture(scope="session")
+def exclusive_tests_done(request: pytest.FixtureRequest) -> None:
+    """Wait until no test uses the shared sandbox alone any more."""
+    done = run_directory(request.config) / EXCLUSIVE_TESTS_DONE
+    give_up = time.monotonic() + TIMEOUT_SECONDS
+    while any(map(is_exclusive, request.session.items)) and not done.exists():
+        assert time.monotonic() < give_up, "the tests that use the shared sandbox alone did not end"
+        time.sleep(0.2)
+
+
+def run_directory(config: pytest.Config) -> Path:
+    """The temporary directory that all processes of the run have in common."""
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+    base = factory.getbasetemp()
+    return base.parent if hasattr(config, "workerinput") else base
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop the server of the shared sandbox. A component of the sandbox that ended early fails the run."""
+    if hasattr(session.config, "workerinput"):
+        return
+    directory = run_directory(session.config) / "shared"
+    pid = directory / "server.pid"
+    if pid.exists():
+        os.kill(int(pid.read_text()), signal.SIGTERM)
+        give_up = time.monotonic() + STOP_TIMEOUT_SECONDS
+        while pid.exists() and time.monotonic() < give_up:
+            time.sleep(0.1)
+    if (failure := directory / "failure").exists():
+        print(f"\nthe shared sandbox failed: {failure.read_text()}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,5 +1,5 @@
-"""Loads the fixtures with real components."""
+"""The adapters' tests use the shared sandbox while no worker runs in it."""
 
-from tests.support.product.fixtures import plan, world
+from tests.support.product.fixtures import shared_sandbox
 
-__all__ = ["plan", "world"]
+__all__ = ["shared_sandbox"]

@@ -9,20 +9,20 @@ from typing import Any
 from cli.worker_process import clean_environment
 from model import labels
 from tests.support.product.objects import Object
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, condition
 
 
 class Adopter:
     """`claims`: the names of NodeClaims that Karpenter made."""
 
-    def __init__(self, product: Product, scene: Scene, class_path: str, claims: list[str]) -> None:
+    def __init__(self, product: OwnProduct, scene: Scene, class_path: str, claims: list[str]) -> None:
         self.product, self.scene, self.class_path, self.claims = product, scene, class_path, claims
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, "-m", "cli", "adopt", "-o", "json", *arguments],
-            env=clean_environment() | self.product.sandbox.environment() | environment,
+            env=clean_environment() | self.product.own_sandbox.environment() | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -7,7 +7,7 @@ from kube.resources import NODES
 from model.ids import instance_id_of
 from model.lifecycle import Phase
 from tests.support.product.objects import Object
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names, taints
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -54,7 +54,7 @@ def tokens_were_kept(scene: Scene) -> None:
     assert not over, f"{scene.name}: more than asked for: {over}"
 
 
-async def nothing_lingers(product: Product, scenes: list[Scene]) -> None:
+async def nothing_lingers(product: OwnProduct, scenes: list[Scene]) -> None:
     """No object, finalizer or Lease of a node that is gone, and no workflow that failed."""
     for scene in scenes:
         await scene.nothing_runs()

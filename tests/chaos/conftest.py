@@ -1,5 +1,13 @@
-"""Loads the fixtures with real components."""
+"""Every chaos test has the sandbox to itself."""
 
-from tests.support.product.fixtures import plan, product, programme, world
+import pytest
 
-__all__ = ["plan", "product", "programme", "world"]
+from tests.support.product.fixtures import own_product, plan, sandbox
+from tests.support.product.product import OwnProduct
+
+__all__ = ["own_product", "plan", "sandbox"]
+
+
+@pytest.fixture
+def product(own_product: OwnProduct) -> OwnProduct:
+    return own_product

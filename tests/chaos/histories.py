@@ -10,7 +10,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError
 
 from cli.lives import name_of
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 
 LOOK_EVERY = 0.3
 """Seconds between looks for workflows that are not followed yet."""
@@ -20,7 +20,7 @@ FAILED = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
 class Histories:
     """`count` is how many events were written since `follow` began, of whichever NodeClaim."""
 
-    def __init__(self, product: Product) -> None:
+    def __init__(self, product: OwnProduct) -> None:
         self._product = product
         self._followed: dict[str, asyncio.Task[None]] = {}
         self._heard = asyncio.Condition()

@@ -8,8 +8,8 @@ import time
 
 from sandbox.processes import PartFailed
 from tests.chaos.histories import Histories
-from tests.support.product.crew import TestedWorker
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
+from tests.support.product.worker_harness import WorkerHarness
 
 HESITATION = 0.4
 """Seconds, at most, between the event and the kill: what follows from the event may have begun by then."""
@@ -18,7 +18,7 @@ HESITATION = 0.4
 class Killer:
     """Kills so many times, each after at most `apart` events more. No worker is waited for: it may die as it starts."""
 
-    def __init__(self, product: Product, histories: Histories, *, kills: int, apart: int, seed: int) -> None:
+    def __init__(self, product: OwnProduct, histories: Histories, *, kills: int, apart: int, seed: int) -> None:
         self._product, self._histories, self._apart = product, histories, apart
         self._dice = random.Random(seed)
         self._began = time.monotonic()
@@ -46,7 +46,7 @@ class Killer:
         await histories.reach(histories.count + round(self._apart ** self._dice.random()))
         await asyncio.sleep(self._dice.uniform(0, HESITATION))
 
-    def _strike(self, worker: TestedWorker, stage: str) -> None:
+    def _strike(self, worker: WorkerHarness, stage: str) -> None:
         os.kill(worker.pid, signal.SIGKILL)
         after = time.monotonic() - self._began
         self.moments.append(f"{after:6.1f} s  {stage}  event {self._histories.count}, {self._histories.last}")

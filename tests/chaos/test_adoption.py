@@ -11,7 +11,7 @@ from tests.support.product import karpenter
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.karpenter import KARPENTER, TENURE, Makeover, deployed
 from tests.support.product.objects import node_class
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, condition, names
 
 CLASS = "of-karpenter"
@@ -19,7 +19,7 @@ READER = "adopter"
 """May read everything, in Kubernetes and in AWS, and write nothing."""
 
 
-async def test_taken_over_from_karpenter_and_handed_back(product: Product) -> None:
+async def test_taken_over_from_karpenter_and_handed_back(product: OwnProduct) -> None:
     await product.work()
     await product.kube.apply(node_class(CLASS))
     try:
@@ -65,12 +65,13 @@ class Played(Adopter):
     """With Karpenter's objects as they were made, and what only they can be asked."""
 
     def __init__(self, scene: Scene, made: Makeover, claims: list[str]) -> None:
+        assert isinstance(scene.product, OwnProduct)
         super().__init__(scene.product, scene, made.class_path, claims)
         self.made = made
 
     async def shadow(self) -> None:
         """Under rights to read alone, and nothing is even tried: two nodes would go on as they are."""
-        versions, written = await self._versions(), len(self.product.sandbox.written)
+        versions, written = await self._versions(), len(self.product.own_sandbox.written)
         self.product.aws.bind_key(READER, [_READS])
         kubeconfig = await self._reader()
         keys = {"AWS_ACCESS_KEY_ID": READER, "AWS_SECRET_ACCESS_KEY": READER}
@@ -85,7 +86,7 @@ class Played(Adopter):
         assert seen["wouldLaunch"]["nodes"] == [] and "commands" not in seen["wouldDisrupt"], seen
         assert {one["variable"]: one["verdict"] for one in seen["settings"]}["BATCH_IDLE_DURATION"] == "same"
         assert await self._versions() == versions
-        assert self.product.sandbox.written[written:] == [], "something was written to the API server"
+        assert self.product.own_sandbox.written[written:] == [], "something was written to the API server"
         tried = [one["action"] for one in self.product.aws.denials() if one["access_key"] == READER]
         assert tried == [], f"AWS was asked for {tried}"
 
@@ -125,7 +126,7 @@ class Played(Adopter):
             instance = claim["status"]["providerID"].rpartition("/")[2]
             tags = await asyncio.to_thread(self.made.tags, instance)
             assert (tags[labels.TAG_NODEPOOL], tags[labels.TAG_NODECLASS]) == (self.scene.name, CLASS)
-            assert tags[labels.TAG_EKS_CLUSTER_NAME] == self.product.sandbox.plan.cluster_name
+            assert tags[labels.TAG_EKS_CLUSTER_NAME] == self.product.own_sandbox.plan.cluster_name
         for node in await self.scene.nodes():
             assert labels.TERMINATION_FINALIZER in node["metadata"]["finalizers"]
             assert labels.DISRUPTED_TAINT_KEY not in str(node["spec"].get("taints"))
@@ -172,7 +173,7 @@ class Played(Adopter):
                 "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": "default"}],
             }
         )
-        world = self.product.sandbox
+        world = self.product.own_sandbox
         return await asyncio.to_thread(world.service_account_kubeconfig, "default", READER, through_proxy=True)
 
 

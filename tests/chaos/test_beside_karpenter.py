@@ -8,11 +8,11 @@ import aiohttp
 
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.karpenter import HOLDER, NAME, RENEWED_EVERY, renew
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene
 
 
-async def test_a_worker_waits_until_karpenters_lease_lapses(product: Product) -> None:
+async def test_a_worker_waits_until_karpenters_lease_lapses(product: OwnProduct) -> None:
     await product.rest()
     async with product.scene("lease") as scene:
         await scene.deploy(1)
@@ -34,7 +34,7 @@ async def test_a_worker_waits_until_karpenters_lease_lapses(product: Product) ->
 
 
 @asynccontextmanager
-async def _karpenter(product: Product) -> AsyncIterator[None]:
+async def _karpenter(product: OwnProduct) -> AsyncIterator[None]:
     """Its leader renews the lease inside the block."""
     await renew(product)
     renewing = asyncio.create_task(_keep_renewing(product))
@@ -45,13 +45,13 @@ async def _karpenter(product: Product) -> AsyncIterator[None]:
         await asyncio.gather(renewing, return_exceptions=True)
 
 
-async def _keep_renewing(product: Product) -> None:
+async def _keep_renewing(product: OwnProduct) -> None:
     while True:
         await asyncio.sleep(RENEWED_EVERY)
         await renew(product)
 
 
-async def _refuses(product: Product) -> None:
+async def _refuses(product: OwnProduct) -> None:
     try:
         said = await product.says(product.worker)
     except aiohttp.ClientError as error:
@@ -64,6 +64,6 @@ async def _untouched(scene: Scene) -> None:
     assert not [one for one in await scene.product.open_workflows() if one.id.endswith(f"/{scene.name}")]
 
 
-async def _nobody_watches(product: Product) -> None:
+async def _nobody_watches(product: OwnProduct) -> None:
     hosts = await product.hosts()
     assert not hosts, f"{hosts} still watch"

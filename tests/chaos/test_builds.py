@@ -9,17 +9,17 @@ from controller.builds import current_build
 from kube.resources import NODE_CLAIMS
 from tests.support.product.drains import protect
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import names
 from workflows import ids
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def versioned(product: Product) -> AsyncIterator[Product]:
+async def versioned(product: OwnProduct) -> AsyncIterator[OwnProduct]:
     """No build has the tasks for itself any more when other tests go on."""
     yield product
     await product.rest()
-    plan = product.sandbox.plan
+    plan = product.own_sandbox.plan
     await product.temporal.workflow_service.set_worker_deployment_current_version(
         SetWorkerDeploymentCurrentVersionRequest(
             namespace=plan.namespace, deployment_name=ids.deployment(plan.cluster_name), build_id=""
@@ -28,7 +28,7 @@ async def versioned(product: Product) -> AsyncIterator[Product]:
     )
 
 
-async def test_open_lives_go_on_with_the_build_that_takes_over(versioned: Product) -> None:
+async def test_open_lives_go_on_with_the_build_that_takes_over(versioned: OwnProduct) -> None:
     product = versioned
     await product.work(TEMPORAL_WORKER_BUILD_ID="v1")
     old = product.worker
@@ -49,6 +49,6 @@ async def test_open_lives_go_on_with_the_build_that_takes_over(versioned: Produc
         assert await product.failed_workflows() == []
 
 
-async def _is_current(product: Product, build: str) -> None:
-    current = await current_build(product.temporal, product.sandbox.plan.cluster_name)
+async def _is_current(product: OwnProduct, build: str) -> None:
+    current = await current_build(product.temporal, product.own_sandbox.plan.cluster_name)
     assert current == build, current

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 
 SEED = 20
 SHARES = {"throttle": 1 / 10, "5xx": 1 / 9, "answer-lost": 1 / 8}
@@ -14,7 +14,7 @@ PATIENCE = 400.0
 
 
 @pytest.mark.timeout(300 + PATIENCE)
-async def test_a_scale_up_and_down_balances_while_aws_fails(product: Product) -> None:
+async def test_a_scale_up_and_down_balances_while_aws_fails(product: OwnProduct) -> None:
     await product.rest()
     product.aws.seed_faults(SEED)
     before = _calls(product)
@@ -37,5 +37,5 @@ async def test_a_scale_up_and_down_balances_while_aws_fails(product: Product) ->
     assert sum(hits.values()) >= (_calls(product) - before) / 5, f"too few calls failed: {hits}"
 
 
-def _calls(product: Product) -> int:
+def _calls(product: OwnProduct) -> int:
     return sum(int(entry["count"]) for entry in product.aws.counters().values())

@@ -15,7 +15,7 @@ from tests.chaos.churn import Corner
 from tests.chaos.histories import Histories
 from tests.chaos.killing import Killer
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 
 KILLS = int(os.environ.get("TENURE_KILLS", "10"))
 NODES = int(os.environ.get("TENURE_CHURN", "10"))
@@ -27,7 +27,7 @@ SETTINGS = {"NOT_READY_GRACE": "10m"}
 
 
 @pytest.mark.timeout(300 + 60 * KILLS)
-async def test_a_churn_ends_as_if_the_worker_had_never_been_killed(product: Product) -> None:
+async def test_a_churn_ends_as_if_the_worker_had_never_been_killed(product: OwnProduct) -> None:
     await product.rest()
     async with AsyncExitStack() as stack:
         histories = await stack.enter_async_context(Histories(product).follow())

@@ -3,48 +3,42 @@
 Two acts: instances that end at the same time go in one call, and a fault of one scenario would befall the other's.
 """
 
-from collections.abc import AsyncGenerator
-
 from kube.resources import NODE_CLAIMS
 from model.lifecycle import Phase
-from tests.scenarios.acts import KILLED, go_on, kill
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names
 
-ENDED = Act("ended", between=(kill, go_on))
 
-
-@KILLED.scenario
-async def test_killed_after_the_drain_and_before_ec2_terminates(product: Product) -> AsyncGenerator[None, None]:
+async def test_killed_after_the_drain_and_before_ec2_terminates(product: OwnProduct) -> None:
+    await product.work()
     async with product.scene("drained", after="Never") as scene:
         (claim,) = await scene.run(1)
         (instance,) = scene.alive()
         refused = scene.aws_fault("5xx", "TerminateInstances", instance)
         await _delete(scene, claim)
         await eventually(lambda: _terminating(scene, refused))
-        yield
+        await product.kill()
         assert scene.alive() == [instance]
         scene.forgive(refused)
-        yield
+        await product.go_on()
         await _is_over(scene, claim["metadata"]["name"])
 
 
-@ENDED.scenario
-async def test_killed_after_ec2_terminates_and_before_the_answer(product: Product) -> AsyncGenerator[None, None]:
+async def test_killed_after_ec2_terminates_and_before_the_answer(product: OwnProduct) -> None:
+    await product.work()
     async with product.scene("ended", after="Never") as scene:
         (claim,) = await scene.run(1)
         (instance,) = scene.alive()
         lost = scene.aws_fault("answer-lost", "TerminateInstances", instance)
         await _delete(scene, claim)
         await eventually(lambda: _terminating(scene, lost))
-        yield
+        await product.kill()
         await eventually(lambda: scene.instances_alive(0))
         assert names(await scene.claims()) == names([claim])
         scene.forgive(lost)
-        yield
+        await product.go_on()
         await _is_over(scene, claim["metadata"]["name"])
 
 

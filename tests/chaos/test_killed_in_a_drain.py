@@ -1,19 +1,16 @@
 """The worker is killed in the middle of a drain that is held: nothing is forced, nothing is done twice."""
 
-from collections.abc import AsyncGenerator
-
 from kube.resources import NODE_CLAIMS, WORKLOADS
-from tests.scenarios.acts import KILLED
 from tests.support.product.drains import budget, budget_counts, budget_path, delete_under, protect
 from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names
 
 
-@KILLED.scenario
 async def test_a_drain_held_by_a_budget_goes_on_after_the_worker_was_killed(
-    product: Product,
-) -> AsyncGenerator[None, None]:
+    product: OwnProduct,
+) -> None:
+    await product.work()
     async with product.scene("held-on", after="Never") as scene:
         (claim,) = await scene.run(1)
         await scene.make(budget(scene.name, maxUnavailable=0))
@@ -21,33 +18,33 @@ async def test_a_drain_held_by_a_budget_goes_on_after_the_worker_was_killed(
         name = claim["metadata"]["name"]
         await product.delete(NODE_CLAIMS.path(name))
         await eventually(lambda: scene.says(name, "maxUnavailable 0"))
-        yield
+        await product.kill()
         await throughout(lambda: scene.pods_run(1), seconds=2)
-        yield
+        await product.go_on()
         await product.patch(budget_path(scene.name), {"spec": {"maxUnavailable": 1}})
         await _is_over(scene, name)
 
 
-@KILLED.scenario
-async def test_time_held_runs_on_while_no_worker_is_there(product: Product) -> AsyncGenerator[None, None]:
+async def test_time_held_runs_on_while_no_worker_is_there(product: OwnProduct) -> None:
+    await product.work()
     async with product.scene("held-for", after="Never") as scene:
         (claim,) = await scene.run(1)
         await protect(scene, "true")
         await delete_under(scene, claim, whenBlocked="escalate", blockedFor="45s")
         await eventually(lambda: scene.says(claim["metadata"]["name"], "escalates at"))
-        yield
-        yield
+        await product.kill()
+        await product.go_on()
         await _is_over(scene, claim["metadata"]["name"])
 
 
-@KILLED.scenario
-async def test_a_rollout_is_restarted_once_though_the_worker_was_killed(product: Product) -> AsyncGenerator[None, None]:
+async def test_a_rollout_is_restarted_once_though_the_worker_was_killed(product: OwnProduct) -> None:
+    await product.work()
     async with product.scene("surged-on", after="Never") as scene:
         (claim,) = await scene.run(1)
         await delete_under(scene, claim, surgeSingleReplicas=True)
         await eventually(lambda: _restarted(scene))
-        yield
-        yield
+        await product.kill()
+        await product.go_on()
         await _is_over(scene, claim["metadata"]["name"])
         await _restarted(scene)
 

@@ -13,7 +13,7 @@ import pytest
 from sandbox.faults import Answer
 from tests.chaos import books
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 
 NODES = int(os.environ.get("TENURE_LOSSY", "40"))
 PATIENCE = 180.0 + 3 * NODES
@@ -25,7 +25,7 @@ SEED = 7
 
 
 @pytest.mark.timeout(300 + PATIENCE)
-async def test_each_node_is_bought_once_though_answers_are_lost_late_and_refused(product: Product) -> None:
+async def test_each_node_is_bought_once_though_answers_are_lost_late_and_refused(product: OwnProduct) -> None:
     await product.work(BATCH_MAX_DURATION="5s")
     async with product.scene("lossy") as scene:
         began = time.monotonic()
@@ -45,13 +45,13 @@ async def test_each_node_is_bought_once_though_answers_are_lost_late_and_refused
 
 
 @contextmanager
-def lossy(product: Product) -> Iterator[dict[str, int]]:
+def lossy(product: OwnProduct) -> Iterator[dict[str, int]]:
     """The dictionary says afterwards how often each befell a call."""
     aws, hits = product.aws, dict[str, int]()
     aws.seed_faults(SEED)
     late = aws.add_fault("latency", service="ec2", probability=LATE, latency=LATE_BY)
     lost = aws.add_fault("answer-lost", service="ec2", probability=LOST)
-    with product.faults.during(Answer(429, retry_after=1), share=SHED) as shed:
+    with product.own_sandbox.faults.during(Answer(429, retry_after=1), share=SHED) as shed:
         try:
             yield hits
         finally:

@@ -17,7 +17,7 @@ from model.lifecycle import Phase
 from sandbox.plan import Plan
 from sandbox.temporal_server import TemporalServer
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names
 
 pytestmark = pytest.mark.timeout(900)
@@ -32,14 +32,14 @@ READABLE = """
 
 
 @pytest.fixture
-def server(plan: Plan, product: Product) -> TemporalServer:
+def server(plan: Plan, product: OwnProduct) -> TemporalServer:
     if plan.temporal != "postgres":
         pytest.skip("make postgres")
-    return product.sandbox.temporal_server
+    return product.own_sandbox.temporal_server
 
 
 async def test_an_older_backup_takes_no_node_away_and_buys_none_again(
-    product: Product, server: TemporalServer, tmp_path: Path
+    product: OwnProduct, server: TemporalServer, tmp_path: Path
 ) -> None:
     """Of four nodes one stays, one is being launched in the backup, one comes after it, and one goes."""
     await product.work()
@@ -79,7 +79,7 @@ async def test_an_older_backup_takes_no_node_away_and_buys_none_again(
 
 
 async def test_nobody_is_let_in_without_a_certificate_and_the_doctor_finds_it_well(
-    product: Product, server: TemporalServer
+    product: OwnProduct, server: TemporalServer
 ) -> None:
     await product.work()
     stranger = replace(product.connection, security=Security(ca=server.security.ca))
@@ -93,7 +93,7 @@ async def test_nobody_is_let_in_without_a_certificate_and_the_doctor_finds_it_we
 
 
 async def test_what_is_encrypted_is_not_readable_in_the_database(
-    plan: Plan, product: Product, server: TemporalServer
+    plan: Plan, product: OwnProduct, server: TemporalServer
 ) -> None:
     if not plan.encrypted:
         pytest.skip("only with --encrypted")
@@ -124,8 +124,8 @@ def _rows_with(server: TemporalServer, word: str) -> int:
     return sum(int(server.store.ask("temporal", query)) for query in queries)
 
 
-async def _in_world(product: Product, work: Coroutine[Any, Any, None]) -> None:
-    await asyncio.to_thread(product.sandbox.run, work)
+async def _in_world(product: OwnProduct, work: Coroutine[Any, Any, None]) -> None:
+    await asyncio.to_thread(product.own_sandbox.run, work)
 
 
 async def _is(scene: Scene, claim: str, phase: Phase) -> None:
@@ -148,6 +148,6 @@ async def _is_forgotten(scene: Scene) -> None:
     assert lives and not any(life.open for life in lives), lives
 
 
-async def _nothing_is_missing(product: Product) -> None:
+async def _nothing_is_missing(product: OwnProduct) -> None:
     code, found = await product.tenure("rebuild", "--dry-run")
     assert (code, found) == (0, []), found

@@ -17,7 +17,7 @@ from model import labels
 from model.lifecycle import Phase
 from sandbox.nodes.rules import SlowBoot
 from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names
 
 TEMPORAL, API_SERVER, SCHEDULER = "temporal", "kube-apiserver", "kube-scheduler"
@@ -30,7 +30,7 @@ at_length = pytest.mark.skipif("TENURE_OUTAGE" not in os.environ, reason="make c
 
 
 @at_length
-async def test_while_temporal_is_away_nodes_run_and_pods_wait(product: Product) -> None:
+async def test_while_temporal_is_away_nodes_run_and_pods_wait(product: OwnProduct) -> None:
     async with _lives(product) as (steady, grows, drains):
         async with _outage(product, TEMPORAL):
             await grows.scale(2)
@@ -39,7 +39,7 @@ async def test_while_temporal_is_away_nodes_run_and_pods_wait(product: Product) 
 
 
 @at_length
-async def test_while_the_api_server_is_away_nodes_run_and_launches_wait(product: Product) -> None:
+async def test_while_the_api_server_is_away_nodes_run_and_launches_wait(product: OwnProduct) -> None:
     async with _lives(product) as (steady, grows, drains):
         await grows.scale(2)
         await eventually(lambda: grows.newest_claim(2))
@@ -49,7 +49,7 @@ async def test_while_the_api_server_is_away_nodes_run_and_launches_wait(product:
         await _all_goes_on(steady, grows, drains)
 
 
-async def test_while_both_are_away_at_once_nodes_run(product: Product) -> None:
+async def test_while_both_are_away_at_once_nodes_run(product: OwnProduct) -> None:
     async with _lives(product) as (steady, grows, drains):
         await grows.scale(2)
         async with _outage(product, TEMPORAL):
@@ -61,7 +61,7 @@ async def test_while_both_are_away_at_once_nodes_run(product: Product) -> None:
 
 
 @pytest.mark.row("001-k")
-async def test_while_the_kube_scheduler_is_away_a_node_that_came_up_waits_for_its_pod(product: Product) -> None:
+async def test_while_the_kube_scheduler_is_away_a_node_that_came_up_waits_for_its_pod(product: OwnProduct) -> None:
     """For longer than a plan's answer is good for, in a pool whose empty nodes go after a second; it says whom for."""
     await product.work()
     async with product.scene("unplaced") as scene:
@@ -89,7 +89,7 @@ async def _is_ready(scene: Scene, claim: str) -> None:
 
 
 @asynccontextmanager
-async def _lives(product: Product) -> AsyncIterator[tuple[Scene, Scene, Scene]]:
+async def _lives(product: OwnProduct) -> AsyncIterator[tuple[Scene, Scene, Scene]]:
     """A node that runs, one whose pool is to grow, and one whose drain is held up; the worker lives through it all."""
     worker = await product.work()
     async with product.scene("steady") as steady, product.scene("grows") as grows, product.scene("drains") as drains:
@@ -103,12 +103,12 @@ async def _lives(product: Product) -> AsyncIterator[tuple[Scene, Scene, Scene]]:
 
 
 @asynccontextmanager
-async def _outage(product: Product, part: str) -> AsyncIterator[None]:
-    await asyncio.to_thread(product.sandbox.stop_part, part)
+async def _outage(product: OwnProduct, part: str) -> AsyncIterator[None]:
+    await asyncio.to_thread(product.own_sandbox.stop_part, part)
     try:
         yield
     finally:
-        await asyncio.to_thread(product.sandbox.start_part, part)
+        await asyncio.to_thread(product.own_sandbox.start_part, part)
 
 
 async def _steadfast(scene: Scene, seconds: float) -> None:

@@ -16,7 +16,7 @@ from sandbox.plan import Plan
 from sandbox.world import Sandbox
 from tests.support.product.drains import protect
 from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names
 from workflows import ids
 
@@ -30,12 +30,12 @@ def own_world(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def forgotten(own_world: Sandbox) -> AsyncIterator[Product]:
-    async with Product(own_world) as product:
+async def forgotten(own_world: Sandbox) -> AsyncIterator[OwnProduct]:
+    async with OwnProduct(own_world) as product:
         yield product
 
 
-async def test_lives_go_on_from_the_cluster_and_nothing_is_bought_twice(forgotten: Product) -> None:
+async def test_lives_go_on_from_the_cluster_and_nothing_is_bought_twice(forgotten: OwnProduct) -> None:
     product = forgotten
     await product.work()
     async with product.scene("steady", after="Never") as steady, product.scene("drains", after="Never") as drains:
@@ -44,7 +44,7 @@ async def test_lives_go_on_from_the_cluster_and_nothing_is_bought_twice(forgotte
         (kept,), (going,) = names(await steady.claims()), names(await drains.claims())
         await product.delete(NODE_CLAIMS.path(going))
         await eventually(lambda: drains.says(going, "do-not-disrupt"))
-        await _lose(product.sandbox)
+        await _lose(product.own_sandbox)
         await _only_told(product, kept, steady.name)
         code, found = await product.tenure("rebuild")
         assert code == 0 and ("NodeClaim", kept) in _listed(found) and {one["done"] for one in found}, found
@@ -77,17 +77,17 @@ async def _lose(sandbox: Sandbox) -> None:
     await asyncio.to_thread(sandbox.start_part, "temporal")
 
 
-async def _only_told(product: Product, claim: str, pool: str) -> None:
+async def _only_told(product: OwnProduct, claim: str, pool: str) -> None:
     """The dry run names what is missing, by its exit code too, and starts nothing of it."""
     code, found = await product.tenure("rebuild", "--dry-run")
     assert code == 1
     assert _listed(found) >= {("NodeClaim", claim), ("NodePool", pool), ("Cluster", "watch"), ("Schedule", "instances")}
     assert {one["done"] for one in found} == {None}
     with pytest.raises(RPCError, match="not found"):
-        await product.temporal.get_workflow_handle(ids.watch(product.sandbox.plan.cluster_name)).describe()
+        await product.temporal.get_workflow_handle(ids.watch(product.own_sandbox.plan.cluster_name)).describe()
 
 
-async def _nothing_is_missing(product: Product) -> None:
+async def _nothing_is_missing(product: OwnProduct) -> None:
     """Visibility comes a moment later; what was started is not started again."""
     found = await product.tenure("rebuild")
     assert found == (0, []), found

@@ -6,7 +6,7 @@ The figures for 500 nodes are `python -m benchmarks.recovery`'s.
 import asyncio
 
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names
 from tests.support.product.tidying import unasked
 
@@ -15,19 +15,19 @@ QUIET = 8.0
 """Seconds of watching after the restart's first decision: the first resync is over by then."""
 
 
-async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product: Product) -> None:
+async def test_a_restart_writes_nothing_about_nodes_that_did_not_change(product: OwnProduct) -> None:
     await product.work()
     async with unasked(product, "tags"), product.scene("many") as many, product.scene("one") as one:
         claims = names(await many.run(NODES))
         nodes = names(await many.nodes())
         await eventually(lambda: _is_all_written(many))
         await product.kill()
-        written = len(product.sandbox.written)
+        written = len(product.own_sandbox.written)
         await one.deploy(1)
         await product.go_on()
         await eventually(lambda: one.pods_run(1))
         await asyncio.sleep(QUIET)
-        said = product.sandbox.written[written:]
+        said = product.own_sandbox.written[written:]
         assert _about(said, names(await one.claims())), "nothing was written of what did change"
         assert not _about(said, [*claims, *nodes]), _about(said, [*claims, *nodes])
         assert await _same(many, claims)

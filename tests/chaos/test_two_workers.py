@@ -1,11 +1,11 @@
 """Two workers share the work, and one of them hosts the watch; when that one is killed, the other takes it over."""
 
-from tests.support.product.crew import TestedWorker
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
+from tests.support.product.worker_harness import WorkerHarness
 
 
-async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: Product) -> None:
+async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: OwnProduct) -> None:
     await product.work()
     first, second = product.worker, product.hire()
     await second.start()
@@ -24,7 +24,7 @@ async def test_the_watch_moves_from_a_killed_worker_to_the_other(product: Produc
     await product.rest()
 
 
-async def _told_apart(product: Product, *both: TestedWorker) -> tuple[TestedWorker, TestedWorker]:
+async def _told_apart(product: OwnProduct, *both: WorkerHarness) -> tuple[WorkerHarness, WorkerHarness]:
     """The one that hosts the watch at this moment, and the other."""
     host = await product.watching()
     watcher, other = sorted(both, key=lambda one: not _is(host, one))
@@ -32,11 +32,11 @@ async def _told_apart(product: Product, *both: TestedWorker) -> tuple[TestedWork
     return watcher, other
 
 
-async def _watches(product: Product, worker: TestedWorker) -> None:
+async def _watches(product: OwnProduct, worker: WorkerHarness) -> None:
     host = await product.watching()
     assert _is(host, worker), f"{host} hosts the watch, not {worker.pid}"
 
 
-def _is(identity: str, worker: TestedWorker) -> bool:
+def _is(identity: str, worker: WorkerHarness) -> bool:
     """Temporal knows a worker as `pid@host`."""
     return identity.partition("@")[0] == str(worker.pid)

@@ -17,23 +17,23 @@ from sandbox.plan import Plan
 from sandbox.world import Sandbox
 from tests.support.product.drains import protect
 from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import names
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def old(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Product]:
+async def old(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OwnProduct]:
     if plan.temporal != "postgres":
         pytest.skip("make postgres")
     begins = replace(plan, temporal_version=TEMPORAL_BEFORE)
-    async with Sandbox(tmp_path_factory.mktemp("upgraded"), plan=begins) as sandbox, Product(sandbox) as product:
+    async with Sandbox(tmp_path_factory.mktemp("upgraded"), plan=begins) as sandbox, OwnProduct(sandbox) as product:
         yield product
 
 
-async def test_nodes_and_drains_go_on_through_an_upgrade(old: Product) -> None:
-    product, sandbox = old, old.sandbox
+async def test_nodes_and_drains_go_on_through_an_upgrade(old: OwnProduct) -> None:
+    product, sandbox = old, old.own_sandbox
     worker = await product.work()
     assert await _version(product) == TEMPORAL_BEFORE
     async with product.scene("steady", after="Never") as steady, product.scene("drains", after="Never") as drains:
@@ -60,6 +60,6 @@ async def test_nodes_and_drains_go_on_through_an_upgrade(old: Product) -> None:
         assert product.worker is worker and worker.running, f"the worker ended, see {worker.log}"
 
 
-async def _version(product: Product) -> str:
+async def _version(product: OwnProduct) -> str:
     answer = await product.temporal.workflow_service.get_system_info(GetSystemInfoRequest(), retry=True)
     return answer.server_version

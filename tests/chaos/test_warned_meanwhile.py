@@ -13,7 +13,7 @@ import pytest
 from tests.scenarios.announced import state_of, warn
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.queue import nothing_is_queued, queued
 from tests.support.product.scene import Scene, names
 
@@ -31,11 +31,11 @@ SLOWLY = 1.0
 
 
 @pytest.mark.timeout(600 + 3 * SECONDS)
-async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(product: Product) -> None:
+async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(product: OwnProduct) -> None:
     await product.work(INTERRUPTION_QUEUE="demo")
     async with product.scene("warned") as scene:
         claims = await scene.run(NODES)
-        await asyncio.to_thread(product.sandbox.stop_part, TEMPORAL)
+        await asyncio.to_thread(product.own_sandbox.stop_part, TEMPORAL)
         try:
             warn(product, *claims)
             before = await eventually(lambda: _stands_still(product))
@@ -44,7 +44,7 @@ async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(prod
             assert await product.metric(READ, source="queue") == before
             await scene.claims_stand(names(claims))
         finally:
-            await asyncio.to_thread(product.sandbox.start_part, TEMPORAL)
+            await asyncio.to_thread(product.own_sandbox.start_part, TEMPORAL)
         for name in names(claims):
             await eventually(lambda name=name: scene.event(name, "SpotInterrupted"), seconds=PATIENCE)  # type: ignore[misc]
         await eventually(lambda: scene.claims_are_gone(names(claims)), seconds=PATIENCE)
@@ -53,7 +53,7 @@ async def test_warnings_that_come_meanwhile_are_all_handled_once_it_is_back(prod
         await eventually(lambda: nothing_is_queued(product), seconds=PATIENCE)
 
 
-async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: Product) -> None:
+async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: OwnProduct) -> None:
     await product.work(INTERRUPTION_QUEUE="demo")
     async with product.scene("reads") as scene:
         claims = await scene.run(NODES)
@@ -83,7 +83,7 @@ async def test_a_worker_that_is_killed_among_its_messages_loses_none(product: Pr
         await scene.nodes_were_bought(NODES + len(go))
 
 
-async def _stands_still(product: Product) -> float:
+async def _stands_still(product: OwnProduct) -> float:
     """When the queue was read last, now that it is not any more."""
     before = await product.metric(READ, source="queue")
     await asyncio.sleep(RECEIVED)
@@ -97,12 +97,12 @@ async def _knows(scene: Scene, claim: Object, *kinds: str) -> None:
     assert [one.notice.kind for one in found] == [*kinds], found
 
 
-def _send_many(product: Product, instances: list[str]) -> None:
+def _send_many(product: OwnProduct, instances: list[str]) -> None:
     for number in range(TIMES):
         product.aws.health_event([f"i-{number:017x}"])
         for instance in instances:
             product.aws.recommend_rebalance(instance)
 
 
-async def _fewer_are_queued(product: Product, sent: int) -> None:
+async def _fewer_are_queued(product: OwnProduct, sent: int) -> None:
     assert queued(product) < sent

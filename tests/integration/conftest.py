@@ -1,5 +1,5 @@
 """Loads the fixtures with real components."""
 
-from tests.support.product.fixtures import plan, product, programme, world
+from tests.support.product.fixtures import own_product, plan, product, sandbox, shared_product, shared_sandbox
 
-__all__ = ["plan", "product", "programme", "world"]
+__all__ = ["own_product", "plan", "product", "sandbox", "shared_product", "shared_sandbox"]

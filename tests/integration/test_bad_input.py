@@ -11,7 +11,6 @@ import pytest
 from kube.resources import EC2_NODE_CLASSES
 from model import labels
 from sandbox.errors import ApiError
-from tests.support.product.calm import CALM
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import node_class
 from tests.support.product.product import Product
@@ -133,7 +132,6 @@ USED = ("subnet", "profile", "user-data-form", "kubelet-field")
 """Those that a pool uses, with a pod that waits for it."""
 
 
-@CALM.scenario
 async def test_a_mistake_in_a_class_names_its_field_stops_no_other_pool_and_heals_when_mended(
     product: Product,
 ) -> None:
@@ -169,7 +167,6 @@ async def test_a_tag_that_is_the_controllers_own_is_refused_at_once(product: Pro
         await product.kube.apply(wrong)
 
 
-@CALM.scenario
 async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when_it_may(product: Product) -> None:
     """Three calls that a trial makes; each is denied in turn."""
     name = "bad-rights"
@@ -190,7 +187,6 @@ async def test_what_the_controller_may_not_do_is_told_by_its_name_and_heals_when
         assert scene.launched() == []
 
 
-@CALM.scenario
 async def test_a_throttled_trial_is_no_failed_one(product: Product) -> None:
     name = "bad-slow"
     async with _corner(product, name) as scene:
@@ -210,7 +206,6 @@ async def test_a_throttled_trial_is_no_failed_one(product: Product) -> None:
         await eventually(partial(product.node_class_is_ready, name))
 
 
-@CALM.scenario
 async def test_a_class_that_never_was_ready_goes_at_once_and_one_in_use_with_its_last_node(product: Product) -> None:
     name = "bad-gone"
     path, other = EC2_NODE_CLASSES.path(name), EC2_NODE_CLASSES.path("bad-never")

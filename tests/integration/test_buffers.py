@@ -1,25 +1,19 @@
 """A CapacityBuffer's life: room is bought, kept though nobody uses it, taken by pods, refilled, and let go."""
 
-from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
 from model import labels
-from tests.scenarios.acts import go_on, kill
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import pod_spec
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, condition, reason
 
-GATED = Act("buffers", settings={"FEATURE_GATES": "CapacityBuffer=true"}, between=(kill, go_on))
-"""The worker is killed while nobody uses the room, and another one takes over."""
 
-
-@GATED.scenario
-async def test_room_is_there_before_the_pods_are(product: Product) -> AsyncGenerator[None, None]:
+async def test_room_is_there_before_the_pods_are(own_product: OwnProduct) -> None:
     """Nodes of two CPUs, for pods that fill one each; an empty node of the pool goes after a second."""
-    async with product.scene("buffers") as scene:
+    await own_product.work(FEATURE_GATES="CapacityBuffer=true")
+    async with own_product.scene("buffers") as scene:
         room = buffer(scene.name)
         await scene.make(room)
         await eventually(partial(_says, scene, room, "ReadyForProvisioning", "False", "PodTemplateNotFound"))
@@ -30,8 +24,8 @@ async def test_room_is_there_before_the_pods_are(product: Product) -> AsyncGener
         await throughout(lambda: scene.nodes_are_initialized(2), seconds=8)
         await scene.nodes_were_bought(2)
 
-        yield
-        yield
+        await own_product.kill()
+        await own_product.go_on()
         await throughout(lambda: scene.nodes_are_initialized(2), seconds=12)
         await scene.nodes_were_bought(2)
 
@@ -43,7 +37,7 @@ async def test_room_is_there_before_the_pods_are(product: Product) -> AsyncGener
         await eventually(lambda: scene.nodes_are_initialized(3))
         await scene.nodes_were_bought(3)
 
-        await product.delete(await product.kube.path_of(room))
+        await own_product.delete(await own_product.kube.path_of(room))
         await eventually(lambda: scene.nodes_are_initialized(1))
         await scene.pods_run(1)
         await scene.nodes_were_bought(3)

@@ -4,28 +4,23 @@ A scenario is over only when the pod runs, so that the plan counted the device, 
 initialized no sooner than the device was there.
 """
 
-from tests.support.product.calm import CALM
 from tests.support.product.objects import Object, pod_spec
 from tests.support.product.product import Product
 
 
-@CALM.scenario
 async def test_nvidia_gpus(product: Product) -> None:
     node = await _runs_with(product, "device-gpu", "g5.xlarge", "nvidia.com/gpu", 1)
     assert node["metadata"]["labels"]["karpenter.k8s.aws/instance-gpu-name"] == "a10g"
 
 
-@CALM.scenario
 async def test_neuron_cores(product: Product) -> None:
     await _runs_with(product, "device-neuron", "inf2.xlarge", "aws.amazon.com/neuroncore", 2)
 
 
-@CALM.scenario
 async def test_branch_interfaces_of_pods(product: Product) -> None:
     await _runs_with(product, "device-eni", "m6i.large", "vpc.amazonaws.com/pod-eni", 9)
 
 
-@CALM.scenario
 async def test_efa(product: Product) -> None:
     await _runs_with(product, "device-efa", "c6gn.16xlarge", "vpc.amazonaws.com/efa", 1)
 

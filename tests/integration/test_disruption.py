@@ -7,7 +7,6 @@ from temporalio.service import RPCError
 from kube.resources import NODE_CLAIMS
 from model import labels
 from model.commands import DisruptionState
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually
 from tests.support.product.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
 from tests.support.product.objects import Object
@@ -16,14 +15,12 @@ from tests.support.product.scene import Scene, condition, names
 from workflows import ids
 from workflows.cluster import ClusterWorkflow
 
-GOES = Act("goes", patient={"REGISTRATION_TIMEOUT": "90s"})
 SCARCE = "c5.large"
 """That no other test of this act runs."""
 PATIENCE = 240.0
 """Seconds for a command with a node's boot and another's drain in it."""
 
 
-@GOES.scenario
 async def test_a_drifted_node_goes_once_its_replacement_is_there(product: Product) -> None:
     async with product.scene("drifted") as scene:
         (old,) = names(await scene.run(1))
@@ -62,7 +59,6 @@ async def _only_claim(scene: Scene) -> Object:
     return claims[0]
 
 
-@GOES.scenario
 async def test_two_half_empty_nodes_become_one(product: Product) -> None:
     async with product.scene("halves") as scene:
         both = names(await half_empty(scene))
@@ -77,7 +73,6 @@ async def test_two_half_empty_nodes_become_one(product: Product) -> None:
         await eventually(lambda: scene.node_is_in_service(claim["status"]["nodeName"]))
 
 
-@GOES.scenario
 async def test_a_node_whose_replacement_cannot_be_had_stays_in_service(product: Product) -> None:
     """And its pool is known for it; the other scenarios of this act are not held up."""
     async with product.scene("scarce", types=(SCARCE,)) as scene:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from kube.resources import NODE_CLAIMS, WORKLOADS
 from kube.rollouts import RESTARTED_AT
 from sandbox.nodes.rules import NotReady
-from tests.support.product.calm import CALM
 from tests.support.product.drains import (
     delete_under,
     protect,
@@ -17,7 +16,6 @@ from tests.support.product.product import Product
 from tests.support.product.scene import Scene, names
 
 
-@CALM.scenario
 async def test_a_pod_protected_for_a_time_leaves_at_its_time(product: Product) -> None:
     async with product.scene("protected", after="Never") as scene:
         (claim,) = await scene.run(1)
@@ -30,7 +28,6 @@ async def test_a_pod_protected_for_a_time_leaves_at_its_time(product: Product) -
         assert datetime.now(UTC) >= started(pod) + timedelta(seconds=int(lasts.total_seconds()))
 
 
-@CALM.scenario
 async def test_a_drain_that_is_held_for_too_long_escalates(product: Product) -> None:
     async with product.scene("escalated", after="Never") as scene:
         (claim,) = await scene.run(1)
@@ -40,7 +37,6 @@ async def test_a_drain_that_is_held_for_too_long_escalates(product: Product) -> 
         await eventually(lambda: scene.event(pod["metadata"]["name"], "Disrupted", "its node has to be gone"))
 
 
-@CALM.scenario
 async def test_pods_of_a_kubelet_that_died_in_the_drain_are_waited_for_only_so_long(product: Product) -> None:
     async with product.scene("dead", after="Never") as scene:
         (claim,) = await scene.run(1)
@@ -52,7 +48,6 @@ async def test_pods_of_a_kubelet_that_died_in_the_drain_are_waited_for_only_so_l
         await eventually(lambda: scene.claims_are_gone(names([claim])))
 
 
-@CALM.scenario
 async def test_a_single_replica_has_its_successor_ready_before_it_goes(product: Product) -> None:
     async with product.scene("surged", after="Never") as scene:
         (claim,) = await scene.run(1)

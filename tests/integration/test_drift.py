@@ -4,7 +4,7 @@ Nothing is disrupted for it, since no budget allows it. Each scenario has an EC2
 one node.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,19 +15,17 @@ import boto3
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS
 from model import labels
 from model.hashing import HASH_VERSION
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import DISCOVERY, Object, node_class
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import Scene, condition, conditions
 
-CHANGES = Act("changes")
 HOLD = 15.0
 """Seconds for which nothing may drift."""
 OTHER_TYPE = "m5.large"
 
 
-async def release(product: Product) -> None:
+async def release(product: OwnProduct) -> None:
     """All images of the family have a successor, and a worker starts that has not read of the old ones. It is not the
     family of the other tests' nodes, which would drift as well."""
     await product.rest()
@@ -43,10 +41,6 @@ async def slow_down(product: Product) -> None:
 
 async def recover(product: Product) -> None:
     product.aws.clear_faults()
-
-
-RELEASED = Act("released", between=(release,))
-SLOW = Act("slow", between=(slow_down, recover))
 
 
 class Drifting:
@@ -138,7 +132,6 @@ def published(product: Product, name: str, *, days: int, **image: Any) -> str:
     return product.aws.publish_image(name, architecture="x86_64", created=created, **image)
 
 
-@CHANGES.scenario
 async def test_a_newer_image_of_the_same_name(product: Product) -> None:
     old = published(product, "drift-image-1", days=9)
     wanted = [{"name": "drift-image-*"}]
@@ -152,7 +145,6 @@ async def test_a_newer_image_of_the_same_name(product: Product) -> None:
         await drift.is_mended()
 
 
-@CHANGES.scenario
 async def test_a_deprecated_image_that_gets_a_successor(product: Product) -> None:
     old = published(product, "drift-deprecated-1", days=9)
     product.aws.deprecate_image(old)
@@ -166,7 +158,6 @@ async def test_a_deprecated_image_that_gets_a_successor(product: Product) -> Non
         await drift.drifts("AMIDrift", old, new)
 
 
-@CHANGES.scenario
 async def test_a_security_group_that_is_no_longer_selected(product: Product) -> None:
     ec2 = aws(product, "ec2")
     usual = next(one for one in ec2.describe_security_groups()["SecurityGroups"] if _is_discovered(one))
@@ -186,7 +177,6 @@ def _is_discovered(found: Mapping[str, Any]) -> bool:
     return any(tag["Key"] == "karpenter.sh/discovery" for tag in found.get("Tags", ()))
 
 
-@CHANGES.scenario
 async def test_a_subnet_that_is_no_longer_selected(product: Product) -> None:
     async with drifting(product, "subnets") as drift:
         await drift.start()
@@ -213,7 +203,6 @@ STATIC: Mapping[str, tuple[Any, Any]] = {
 """Fields of the class to a value, and to what takes it back."""
 
 
-@CHANGES.scenario
 async def test_each_static_field_of_the_class(product: Product) -> None:
     async with drifting(product, "static") as drift:
         await drift.start()
@@ -225,7 +214,6 @@ async def test_each_static_field_of_the_class(product: Product) -> None:
         await drift.stays()
 
 
-@CHANGES.scenario
 async def test_another_role(product: Product) -> None:
     iam = aws(product, "iam")
     trust = iam.get_role(RoleName="KarpenterNodeRole-demo")["Role"]["AssumeRolePolicyDocument"]
@@ -239,7 +227,6 @@ async def test_another_role(product: Product) -> None:
     iam.delete_role(RoleName="KarpenterNodeRole-drift")
 
 
-@CHANGES.scenario
 async def test_another_template_of_the_pool(product: Product) -> None:
     async with drifting(product, "template") as drift:
         await drift.start()
@@ -259,7 +246,6 @@ async def test_another_template_of_the_pool(product: Product) -> None:
         await throughout(drift.has_not_drifted, seconds=3)
 
 
-@CHANGES.scenario
 async def test_requirements_that_the_node_does_not_satisfy(product: Product) -> None:
     async with drifting(product, "requirements") as drift:
         await drift.start()
@@ -271,7 +257,6 @@ async def test_requirements_that_the_node_does_not_satisfy(product: Product) -> 
         await drift.is_mended()
 
 
-@CHANGES.scenario
 async def test_stamps_of_another_version_are_rewritten_and_nothing_drifts(product: Product) -> None:
     pool_stamps = (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
     class_stamps = (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION)
@@ -299,7 +284,6 @@ async def _is_restamped(product: Product, path: str, *keys: str) -> None:
     assert found[0] != "1" and found[1] == HASH_VERSION, f"{path}: {found}"
 
 
-@CHANGES.scenario
 async def test_without_its_class_a_node_stands(product: Product) -> None:
     """The class is being deleted, and held by its node: there is nothing to compare the node with."""
     async with drifting(product, "going", {"tags": {"a": "1"}}) as drift:
@@ -311,26 +295,26 @@ async def test_without_its_class_a_node_stands(product: Product) -> None:
         await eventually(lambda: drift.scene.event(drift.scene.name, "NodeClassTerminating", drift.node_class))
 
 
-@RELEASED.scenario
-async def test_an_alias_of_the_latest_release(product: Product) -> AsyncGenerator[None, None]:
-    async with drifting(product, "alias", {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}) as drift:
+async def test_an_alias_of_the_latest_release(own_product: OwnProduct) -> None:
+    await own_product.work()
+    async with drifting(own_product, "alias", {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}) as drift:
         await drift.start()
         old = (await drift.look())["status"]["imageID"]
-        yield
+        await release(own_product)
         await drift.has_not_drifted()
         await drift.change_class(subnetSelectorTerms=[DISCOVERY, DISCOVERY])
         await drift.drifts("AMIDrift", old)
 
 
-@SLOW.scenario
-async def test_nothing_drifts_while_ec2_answers_slowly_or_not_at_all(product: Product) -> AsyncGenerator[None, None]:
+async def test_nothing_drifts_while_ec2_answers_slowly_or_not_at_all(own_product: OwnProduct) -> None:
     """Nodes come while it does so, and their class is looked at again and again."""
-    async with drifting(product, "slow") as drift:
+    await own_product.work()
+    async with drifting(own_product, "slow") as drift:
         await drift.start()
-        yield
+        await slow_down(own_product)
         await drift.scene.scale(4)
         await _hold(drift)
-        yield
+        await recover(own_product)
         await eventually(lambda: drift.scene.pods_run(4))
         await _hold(drift)
 

@@ -2,19 +2,17 @@
 
 from typing import Any
 
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import node_class
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 
-GATED = Act("expressions", settings={"AWS_FEATURE_GATES": "NodeClassCEL=true"})
 KUBELET = {"maxPods": "vcpus * 3 + 2", "systemReserved": {"cpu": "vcpus * 100"}}
 
 
-@GATED.scenario
-async def test_a_node_takes_as_many_pods_as_its_types_expression_says(product: Product) -> None:
+async def test_a_node_takes_as_many_pods_as_its_types_expression_says(own_product: OwnProduct) -> None:
     """Eight pods of next to nothing: two vCPUs take eight, of which DaemonSets and the like have none here."""
-    async with product.scene("expressions", of_class="expressions") as scene:
+    await own_product.work(AWS_FEATURE_GATES="NodeClassCEL=true")
+    async with own_product.scene("expressions", of_class="expressions") as scene:
         made = node_class("expressions")
         made["spec"]["kubelet"] = KUBELET
         await scene.make(made)

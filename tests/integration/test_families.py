@@ -7,7 +7,6 @@ from typing import Any
 
 from kube.resources import EC2_NODE_CLASSES
 from model import labels
-from tests.support.product.calm import CALM
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object, node_class
 from tests.support.product.product import Product
@@ -26,7 +25,6 @@ spec:
 """
 
 
-@CALM.scenario
 async def test_al2023_with_a_script_and_local_disks(product: Product) -> None:
     spec = {"instanceStorePolicy": "RAID0", "userData": "#!/bin/bash\necho mine"}
     node = await _joined(product, "family-al2023", "al2023@latest", "m6id.large", **spec)
@@ -34,14 +32,12 @@ async def test_al2023_with_a_script_and_local_disks(product: Product) -> None:
     assert _gibibytes(node["status"]["capacity"]["ephemeral-storage"]) > 100
 
 
-@CALM.scenario
 async def test_bottlerocket_with_settings(product: Product) -> None:
     node = await _joined(product, "family-bottlerocket", "bottlerocket@latest", "m6g.large", userData=TOML)
     assert node["metadata"]["labels"]["mine"] == "1"
     assert node["metadata"]["labels"][labels.ARCH] == "arm64"
 
 
-@CALM.scenario
 async def test_windows(product: Product) -> None:
     node = await _joined(product, "family-windows", "windows2022@latest", "m6i.large", userData="Write-Host mine")
     assert node["metadata"]["labels"][labels.OS] == "windows"
@@ -49,7 +45,6 @@ async def test_windows(product: Product) -> None:
     assert node["status"]["capacity"]["pods"] == "110"
 
 
-@CALM.scenario
 async def test_custom_with_user_data_that_joins_by_itself(product: Product) -> None:
     own = {"amiFamily": "Custom", "userData": JOIN}
     node = await _joined(product, "family-custom", "al2023@latest", "m6i.large", **own)
@@ -70,7 +65,6 @@ async def _joined(product: Product, name: str, alias: str, instance_type: str, *
         return node
 
 
-@CALM.scenario
 async def test_what_could_be_bought_is_told_to_prometheus(product: Product) -> None:
     gauge = partial(product.metric, instance_type="m5.large")
     prefix = "karpenter_cloudprovider_instance_type"

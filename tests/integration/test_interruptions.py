@@ -6,18 +6,15 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 
 from model.interruptions import Notice, Notices
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
 from tests.support.product.queue import nothing_is_queued
 from tests.support.product.scene import Scene
 from workflows import ids
 
-READING = Act("reading", settings={"INTERRUPTION_QUEUE": "demo"})
 SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 
 
-@READING.scenario
 async def test_what_comes_through_the_queue_is_told_to_the_node_once(product: Product) -> None:
     async with product.scene("queue") as scene:
         (claim,) = await scene.run(1)
@@ -34,7 +31,6 @@ async def test_what_comes_through_the_queue_is_told_to_the_node_once(product: Pr
         assert [one for one in product.aws.denials() if one["action"].startswith("sqs:")] == []
 
 
-@READING.scenario
 async def test_a_scheduled_event_that_ec2_lists_is_told_to_the_node(product: Product) -> None:
     async with product.scene("status") as scene:
         (claim,) = await scene.run(1)

@@ -17,7 +17,7 @@ from model import labels
 from sandbox.nodes.rules import NeverRegister
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import OF_TEST, node_claim
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import Scene
 
 LAUNCHES = int(os.environ.get("TENURE_LAUNCHES", "60"))
@@ -26,62 +26,64 @@ PATIENCE = 150.0 + LAUNCHES
 REFILL = 2.0
 
 
-async def test_claims_of_a_pool_that_come_at_once_launch_together(product: Product) -> None:
-    async with crowd(product, LAUNCHES) as scene:
-        before = calls(product)
-        await product.work()
+async def test_claims_of_a_pool_that_come_at_once_launch_together(own_product: OwnProduct) -> None:
+    async with crowd(own_product, LAUNCHES) as scene:
+        before = calls(own_product)
+        await own_product.work()
         await eventually(lambda: launched_once(scene, LAUNCHES), seconds=PATIENCE)
-        made = calls(product) - before
+        made = calls(own_product) - before
         assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
 
 
-async def test_claims_that_somebody_makes_for_a_pool_at_once_launch_together(product: Product) -> None:
-    async with product.scene("made") as scene:
+async def test_claims_that_somebody_makes_for_a_pool_at_once_launch_together(own_product: OwnProduct) -> None:
+    async with own_product.scene("made") as scene:
         await scene.trouble(NeverRegister())
-        await product.rest()
+        await own_product.rest()
         names = [f"{scene.name}-{number}" for number in range(LAUNCHES)]
         await each(names, lambda name: make(scene, name, pool=scene.name))
-        before = calls(product)
+        before = calls(own_product)
         # The worker of a busy machine is told of the last ones long after the first.
-        await product.work(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
+        await own_product.work(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
         await eventually(lambda: launched_once(scene, LAUNCHES), seconds=PATIENCE)
-        made = calls(product) - before
+        made = calls(own_product) - before
         assert made <= ceil(LAUNCHES / 100), f"{made} calls for {LAUNCHES} instances"
 
 
-async def test_claims_that_are_deleted_while_others_are_waited_for_are_over_at_once(product: Product) -> None:
+async def test_claims_that_are_deleted_while_others_are_waited_for_are_over_at_once(own_product: OwnProduct) -> None:
     """Long before their launch deadline, and also those that no finalizer keeps."""
-    async with product.scene("regretted") as scene:
-        await product.work(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
+    async with own_product.scene("regretted") as scene:
+        await own_product.work(BATCH_IDLE_DURATION="5s", BATCH_MAX_DURATION="2m")
         names = [f"{scene.name}-{number}" for number in range(2)]
         for name, kept in zip(names, (True, False), strict=True):
             await make(scene, name, pool=scene.name, kept=kept)
         lives = [await eventually(partial(scene.life, name)) for name in names]
         for name in names:
-            await product.delete(NODE_CLAIMS.path(name))
-        ended = await asyncio.wait_for(asyncio.gather(*(product.lives.outcome(life) for life in lives)), 60)
+            await own_product.delete(NODE_CLAIMS.path(name))
+        ended = await asyncio.wait_for(asyncio.gather(*(own_product.lives.outcome(life) for life in lives)), 60)
         assert [one.reason for one in ended] == ["Deleted", "Deleted"] and scene.launched() == []
 
 
-async def test_under_a_slow_refill_every_claim_launches_once_though_the_worker_is_killed(product: Product) -> None:
+async def test_under_a_slow_refill_every_claim_launches_once_though_the_worker_is_killed(
+    own_product: OwnProduct,
+) -> None:
     """Claims of a pool, and as many that people made one by one, of which each is a call of its own."""
-    async with crowd(product, LAUNCHES // 2) as scene:
+    async with crowd(own_product, LAUNCHES // 2) as scene:
         hands = [f"{scene.name}-hand-{number}" for number in range(LAUNCHES // 2)]
-        product.aws.set_rate("CreateFleet", REFILL, REFILL)
+        own_product.aws.set_rate("CreateFleet", REFILL, REFILL)
         try:
             await each(hands, lambda name: make(scene, name))
-            await product.work()
-            await eventually(lambda: some_launched(product, hands, len(hands) // 3), seconds=PATIENCE)
-            await product.kill()
-            await product.go_on()
+            await own_product.work()
+            await eventually(lambda: some_launched(own_product, hands, len(hands) // 3), seconds=PATIENCE)
+            await own_product.kill()
+            await own_product.go_on()
             await eventually(lambda: launched_once(scene, LAUNCHES // 2), seconds=PATIENCE)
-            await eventually(lambda: hands_launched_once(product, hands), seconds=PATIENCE)
+            await eventually(lambda: hands_launched_once(own_product, hands), seconds=PATIENCE)
         finally:
-            product.aws.clear_rates()
+            own_product.aws.clear_rates()
 
 
 @asynccontextmanager
-async def crowd(product: Product, pods: int) -> AsyncIterator[Scene]:
+async def crowd(product: OwnProduct, pods: int) -> AsyncIterator[Scene]:
     """So many pods that need a node each, all of them pending before a worker looks; their machines never join."""
     async with product.scene("launches") as scene:
         await scene.trouble(NeverRegister())

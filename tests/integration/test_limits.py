@@ -2,13 +2,11 @@
 
 from functools import partial
 
-from tests.support.product.calm import CALM
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, names
 
 
-@CALM.scenario
 async def test_launches_at_the_same_time_stay_within_the_limits(product: Product) -> None:
     """Each pass of planning sees claims of the last one that have neither node nor capacity yet."""
     async with product.scene("limits", limits={"cpu": "5"}) as scene:

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.measures import MEASURES, TEMPORALS
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 
 OF_A_LIFE = {
     "tenure_nodeclaims",
@@ -25,19 +25,19 @@ OF_A_LIFE = {
 """Of a node that is bought, serves, empties and goes."""
 
 
-async def test_what_a_worker_shows_is_what_the_reference_says(product: Product) -> None:
-    await product.work()
-    async with product.scene("metrics") as scene:
+async def test_what_a_worker_shows_is_what_the_reference_says(own_product: OwnProduct) -> None:
+    await own_product.work()
+    async with own_product.scene("metrics") as scene:
         await scene.run(1)
-        cost = await eventually(lambda: product.metric("karpenter_nodepools_cost_total", nodepool=scene.name))
+        cost = await eventually(lambda: own_product.metric("karpenter_nodepools_cost_total", nodepool=scene.name))
         assert 0 < cost < 10
         ready = {"nodepool": scene.name, "phase": "Ready"}
-        assert await eventually(lambda: product.metric("tenure_nodeclaims", **ready)) == 1
+        assert await eventually(lambda: own_product.metric("tenure_nodeclaims", **ready)) == 1
         await scene.scale(0)
         await eventually(lambda: scene.instances_alive(0))
         place = {"nodepool": scene.name}
-        await eventually(lambda: product.metric("karpenter_nodeclaims_terminated_total", **place))
-    async with aiohttp.ClientSession() as session, session.get(product.worker.metrics) as answer:
+        await eventually(lambda: own_product.metric("karpenter_nodeclaims_terminated_total", **place))
+    async with aiohttp.ClientSession() as session, session.get(own_product.worker.metrics) as answer:
         text = await answer.text()
     shown = {one.name: one for one in text_string_to_metric_families(text)}
     told = {one.name.removesuffix("_total") if one.kind == "counter" else one.name: one for one in MEASURES}

@@ -6,7 +6,7 @@ from temporalio.client import WorkflowHistory
 from model import labels
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import TWO_CPUS, node_pool
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import Scene
 from workflows import ids
 
@@ -14,38 +14,38 @@ OTHER_TYPE = "m5.large"
 """Of the same size; what was refused in one test is remembered in the next."""
 
 
-async def test_a_claim_that_gets_no_spot_is_launched_on_demand_without_a_new_claim(product: Product) -> None:
-    product.aws.set_pool(0, instance_type=TWO_CPUS, capacity_type=labels.SPOT)
+async def test_a_claim_that_gets_no_spot_is_launched_on_demand_without_a_new_claim(own_product: OwnProduct) -> None:
+    own_product.aws.set_pool(0, instance_type=TWO_CPUS, capacity_type=labels.SPOT)
     try:
-        async with product.scene("room", capacity_type=(labels.SPOT, labels.ON_DEMAND)) as scene:
-            await product.work()
+        async with own_product.scene("room", capacity_type=(labels.SPOT, labels.ON_DEMAND)) as scene:
+            await own_product.work()
             (claim,) = await scene.run(1)
             assert claim["metadata"]["labels"][labels.CAPACITY_TYPE] == labels.ON_DEMAND
             await scene.one_node_was_bought()
             assert len(set(scene.tokens())) == len(scene.tokens()) == 2
             await eventually(lambda: scene.event(claim["metadata"]["name"], "InsufficientCapacityError", TWO_CPUS))
     finally:
-        product.aws.clear_pools()
+        own_product.aws.clear_pools()
 
 
-async def test_pods_of_a_claim_that_nothing_is_left_for_are_planned_elsewhere_at_once(product: Product) -> None:
+async def test_pods_of_a_claim_that_nothing_is_left_for_are_planned_elsewhere_at_once(own_product: OwnProduct) -> None:
     """Between EC2's refusal and the next plan no batch is gathered."""
-    product.aws.set_pool(0, instance_type=OTHER_TYPE, capacity_type=labels.SPOT)
+    own_product.aws.set_pool(0, instance_type=OTHER_TYPE, capacity_type=labels.SPOT)
     try:
-        async with product.scene("room", types=(OTHER_TYPE,), capacity_type=labels.SPOT) as scene:
+        async with own_product.scene("room", types=(OTHER_TYPE,), capacity_type=labels.SPOT) as scene:
             other = f"{scene.name}-other"
-            await product.work(BATCH_IDLE_DURATION="5s")
-            await product.patch(scene.pool_path, {"spec": {"weight": 100}})
+            await own_product.work(BATCH_IDLE_DURATION="5s")
+            await own_product.patch(scene.pool_path, {"spec": {"weight": 100}})
             await scene.make(node_pool(other, capacity_type=labels.ON_DEMAND))
             await scene.deploy(1, nodeSelector={}, affinity=either(scene.name, other))
             await eventually(lambda: scene.pods_run(1))
-            between = since_refusal(await history(product), scene)
+            between = since_refusal(await history(own_product), scene)
             took = between[-1].event_time.ToDatetime() - between[0].event_time.ToDatetime()
             print(f"from the refusal to the next plan: {took.total_seconds():.2f} s")
             assert not [one for one in between if one.HasField("timer_started_event_attributes")], "a batch window"
             await scene.deploy(0, nodeSelector={}, affinity=either(scene.name, other))
     finally:
-        product.aws.clear_pools()
+        own_product.aws.clear_pools()
 
 
 def either(*pools: str) -> dict[str, object]:

@@ -3,33 +3,30 @@
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from cli.rights import WORKER_KEY
 from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from tests.integration.test_bad_input import GOOD
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import NODE_CLASS
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import ALIVE, names
 
 
-@pytest.mark.last
-async def test_nothing_is_left(product: Product) -> None:
-    await product.work()
-    await product.delete(EC2_NODE_CLASSES.path(NODE_CLASS))
+async def test_nothing_is_left(own_product: OwnProduct) -> None:
+    await own_product.work()
+    await own_product.delete(EC2_NODE_CLASSES.path(NODE_CLASS))
     for kind in (NODE_CLAIMS, NODE_POOLS, EC2_NODE_CLASSES):
-        await eventually(partial(_none, product, kind.path()))
-    await product.dismiss()
-    await product.rest()
-    assert await _our_nodes(product) == []
-    assert [one["id"] for one in product.aws.instances()["instances"] if one["state"] in ALIVE] == []
-    assert await product.launch_templates() == []
-    assert [one.id for one in await product.open_workflows()] == []
-    assert await product.failed_workflows() == []
-    denied = [(one["action"], one["resource"]) for one in product.aws.denials() if one["access_key"] == WORKER_KEY]
+        await eventually(partial(_none, own_product, kind.path()))
+    await own_product.dismiss()
+    await own_product.rest()
+    assert await _our_nodes(own_product) == []
+    assert [one["id"] for one in own_product.aws.instances()["instances"] if one["state"] in ALIVE] == []
+    assert await own_product.launch_templates() == []
+    assert [one.id for one in await own_product.open_workflows()] == []
+    assert await own_product.failed_workflows() == []
+    denied = [(one["action"], one["resource"]) for one in own_product.aws.denials() if one["access_key"] == WORKER_KEY]
     assert [one for one in denied if not _other_role(*one)] == []
-    await eventually(lambda: _no_process(product))
+    await eventually(lambda: _no_process(own_product))
 
 
 def _other_role(action: str, resource: str) -> bool:
@@ -42,7 +39,7 @@ async def _none(product: Product, path: str) -> None:
     assert not left, f"{path}: {left}"
 
 
-async def _no_process(product: Product) -> None:
+async def _no_process(product: OwnProduct) -> None:
     """A planner ends when it notices that its worker is gone."""
     left = {worker.log.name: found for worker in product.workers if (found := _still_there(worker.session))}
     assert not left, left

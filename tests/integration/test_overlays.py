@@ -4,19 +4,17 @@ from functools import partial
 from typing import Any
 
 from model import labels
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, condition, reason
 
-GATED = Act("overlays", settings={"FEATURE_GATES": "NodeOverlay=true"})
 CHEAPER, DEARER = "c6i.large", "m6i.large"
 FUSE = "example.com/fuse"
 
 
-@GATED.scenario
-async def test_what_an_overlay_makes_cheapest_is_bought(product: Product) -> None:
-    async with product.scene("overlays", types=(CHEAPER, DEARER)) as scene:
+async def test_what_an_overlay_makes_cheapest_is_bought(own_product: OwnProduct) -> None:
+    await own_product.work(FEATURE_GATES="NodeOverlay=true")
+    async with own_product.scene("overlays", types=(CHEAPER, DEARER)) as scene:
         heeded = overlay(f"{scene.name}-b", scene.name, priceAdjustment="-50%", capacity={FUSE: "2"})
         await scene.make(heeded)
         await scene.make(overlay(f"{scene.name}-a", scene.name, price="9"))

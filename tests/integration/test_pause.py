@@ -13,16 +13,12 @@ from model.drains import DrainState
 from model.labels import PAUSE
 from model.lifecycle import ClaimState
 from model.messages import Resume
-from tests.support.product.acts import Act
 from tests.support.product.drains import put_under, terminating_pod
 from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import Scene
 
 Life = WorkflowHandle[Any, Any]
-ACT = Act("pause")
-WHOLE = Act("pause-cluster")
-"""Alone: nothing goes meanwhile."""
 
 
 async def pause(product: Product, target: Target) -> str:
@@ -55,7 +51,6 @@ async def kept(scene: Scene, name: str, *words: str) -> None:
     await throughout(partial(scene.claims_stand, [name]), seconds=5)
 
 
-@ACT.scenario
 async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: Product) -> None:
     async with product.scene("paused") as scene:
         (claim,) = await scene.run(1)
@@ -70,7 +65,6 @@ async def test_a_paused_pool_keeps_an_empty_node_until_it_is_resumed(product: Pr
         await eventually(partial(annotated, product, path))
 
 
-@ACT.scenario
 async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product: Product) -> None:
     async with product.scene("annotated") as scene:
         (claim,) = await scene.run(1)
@@ -87,7 +81,6 @@ async def test_an_annotation_pauses_and_its_end_resumes_and_takes_it_off(product
         await eventually(partial(annotated, product, path))
 
 
-@ACT.scenario
 async def test_an_annotation_of_a_node_holds_that_node_alone(product: Product) -> None:
     async with product.scene("one-node") as scene:
         claims = await scene.run(2)
@@ -101,7 +94,6 @@ async def test_an_annotation_of_a_node_holds_that_node_alone(product: Product) -
         await eventually(partial(scene.claims_are_gone, [held]))
 
 
-@ACT.scenario
 async def test_what_is_under_way_stops_within_seconds(product: Product) -> None:
     async with product.scene("under-way") as scene:
         (claim,) = await scene.run(1)
@@ -121,18 +113,18 @@ async def test_what_is_under_way_stops_within_seconds(product: Product) -> None:
         await eventually(partial(scene.claims_are_gone, [name]))
 
 
-@WHOLE.scenario
-async def test_the_namespaces_annotation_pauses_the_whole_cluster(product: Product) -> None:
+async def test_the_namespaces_annotation_pauses_the_whole_cluster(own_product: OwnProduct) -> None:
+    await own_product.work()
     path = NAMESPACES.path("tenure")
-    async with product.scene("whole") as scene:
+    async with own_product.scene("whole") as scene:
         (claim,) = await scene.run(1)
         name = claim["metadata"]["name"]
-        await annotate(product, path, text(hours=1))
+        await annotate(own_product, path, text(hours=1))
         try:
             await scene.scale(0)
             await kept(scene, name, "the cluster is paused by ann")
         finally:
-            await annotate(product, path, None)
+            await annotate(own_product, path, None)
         await eventually(partial(scene.claims_are_gone, [name]))
 
 

@@ -7,15 +7,11 @@ from cli.plan import look
 from cli.why import tell
 from kube.resources import NODES
 from model.labels import DO_NOT_DISRUPT
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, names
 
-ASKED = Act("asked")
 
-
-@ASKED.scenario
 async def test_a_node_says_what_keeps_it_when_that_changes_and_to_whom_asks(product: Product) -> None:
     async with product.scene("asked") as scene:
         (claim,) = names(await scene.run(1))

@@ -5,22 +5,21 @@ from typing import Any
 
 from kube.resources import LIFECYCLE_POLICIES, NODES
 from sandbox.nodes.rules import NotReady, SetCondition
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object, lifecycle_policy
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, condition
-
-REPAIR = Act("repair", settings={"FEATURE_GATES": "NodeRepair=true"})
 
 
 def sick(type_: str = "KernelReady", toleration: str = "3s") -> dict[str, Any]:
     return {"type": type_, "status": "False", "toleration": toleration}
 
 
-@REPAIR.scenario
-async def test_a_broken_node_is_rebooted_once_and_replaced_when_that_helped_for_a_moment_only(product: Product) -> None:
-    async with product.scene("ladder") as scene:
+async def test_a_broken_node_is_rebooted_once_and_replaced_when_that_helped_for_a_moment_only(
+    own_product: OwnProduct,
+) -> None:
+    await own_product.work(FEATURE_GATES="NodeRepair=true")
+    async with own_product.scene("ladder") as scene:
         await _rules(scene, conditions=[sick()], steps=["reboot", "replace"], rebootFor="2m")
         (claim,) = await scene.run(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
@@ -36,13 +35,13 @@ async def test_a_broken_node_is_rebooted_once_and_replaced_when_that_helped_for_
         await eventually(partial(scene.claims_are_gone, [name]))
         await eventually(lambda: scene.pods_run(1))
         await scene.nodes_were_bought(2)
-        launched = [one for one in product.aws.instances()["instances"] if one["id"] in scene.launched()]
+        launched = [one for one in own_product.aws.instances()["instances"] if one["id"] in scene.launched()]
         assert sorted(one["reboots"] for one in launched) == [0, 1]
 
 
-@REPAIR.scenario
-async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(product: Product) -> None:
-    async with product.scene("flaps") as scene:
+async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(own_product: OwnProduct) -> None:
+    await own_product.work(FEATURE_GATES="NodeRepair=true")
+    async with own_product.scene("flaps") as scene:
         await _rules(scene, conditions=[sick("Ready", "45s")], within="5m")
         (claim,) = await scene.run(1)
         name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
@@ -56,9 +55,9 @@ async def test_a_node_that_flaps_is_replaced_when_its_bad_times_add_up(product: 
         await eventually(partial(scene.claims_are_gone, [name]))
 
 
-@REPAIR.scenario
-async def test_while_too_many_are_unhealthy_nothing_is_replaced_and_the_node_says_so(product: Product) -> None:
-    async with product.scene("breaker") as scene:
+async def test_while_too_many_are_unhealthy_nothing_is_replaced_and_the_node_says_so(own_product: OwnProduct) -> None:
+    await own_product.work(FEATURE_GATES="NodeRepair=true")
+    async with own_product.scene("breaker") as scene:
         await _rules(scene, conditions=[sick(toleration="10s")], maxUnhealthy="1")
         claims = await scene.run(2)
         await scene.trouble(SetCondition(type="KernelReady", status="False"))

@@ -4,18 +4,15 @@ from functools import partial
 
 from model import labels
 from tests.scenarios.reserved import reserved
-from tests.support.product.acts import Act
 from tests.support.product.eventually import PATIENCE, eventually
 from tests.support.product.product import Product
 
-BLOCKS = Act("blocks")
 LEAD = 40 * 60.0
 """Seconds before a block's end at which its nodes begin to go."""
 USABLE = 120.0
 """Seconds for which it can be launched into before that."""
 
 
-@BLOCKS.scenario
 async def test_a_node_on_a_block_that_ends_is_drained_and_its_pods_go_elsewhere(product: Product) -> None:
     async with reserved(product, "block", kind="capacity-block", lasts=LEAD + USABLE) as there:
         claim = await there.start()

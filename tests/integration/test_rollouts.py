@@ -6,20 +6,17 @@ from typing import Any
 from cli.approve import tell
 from model.rollouts import ApproveRollout
 from sandbox.nodes.rules import NeverRegister
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import lifecycle_policy
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, names
 from workflows import attributes
 
-ACT = Act("rolls", settings={"REGISTRATION_TIMEOUT": "1m"})
 PATIENCE = 240.0
 """Seconds for nodes to be replaced one after the other."""
 SOAK = 40.0
 
 
-@ACT.scenario
 async def test_one_node_goes_and_is_watched_and_then_the_rest(product: Product) -> None:
     async with product.scene("waves") as scene:
         waves = [{"nodes": "1", "soak": f"{SOAK:g}s"}, {}]
@@ -35,7 +32,6 @@ async def test_one_node_goes_and_is_watched_and_then_the_rest(product: Product) 
         await scene.nodes_were_bought(6)
 
 
-@ACT.scenario
 async def test_a_wave_that_needs_a_person_waits_for_one(product: Product) -> None:
     async with product.scene("asked") as scene:
         old = await _running(scene, 1, approval={"required": True})
@@ -48,7 +44,6 @@ async def test_a_wave_that_needs_a_person_waits_for_one(product: Product) -> Non
         await scene.nodes_were_bought(2)
 
 
-@ACT.scenario
 async def test_a_replacement_that_never_comes_halts_it_and_a_person_lets_it_go_on(product: Product) -> None:
     async with product.scene("halted") as scene:
         old = await _running(scene, 2, health={"failedStarts": 1, "failingFor": "10s", "every": "10s"})

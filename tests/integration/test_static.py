@@ -1,34 +1,26 @@
 """Static pools on the real parts: scaled as with kubectl, kept whatever becomes of nodes and workers."""
 
-from collections.abc import AsyncGenerator
 from functools import partial
 
 from kube.resources import NODE_CLAIMS, NODE_POOLS
 from model import labels
-from tests.scenarios.acts import go_on, kill
-from tests.support.product.acts import Act
-from tests.support.product.calm import CALM
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import Scene, condition, names, reason
 
-STATIC = Act(
-    "static", settings={"FEATURE_GATES": "StaticCapacity=true", "BATCH_IDLE_DURATION": "5s"}, between=(kill, go_on)
-)
 
-
-@STATIC.scenario
-async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(product: Product) -> AsyncGenerator[None, None]:
+async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(own_product: OwnProduct) -> None:
     """The worker is killed while it makes NodeClaims: none is made twice."""
-    async with product.scene("static", replicas=0, limits={"nodes": "7"}) as scene:
+    await own_product.work(FEATURE_GATES="StaticCapacity=true", BATCH_IDLE_DURATION="5s")
+    async with own_product.scene("static", replicas=0, limits={"nodes": "7"}) as scene:
         await _scale(scene, 3)
         first = names(await eventually(lambda: scene.nodes_are_initialized(3)))
         assert len(scene.tokens()) == 1, "those that are alike launch together"
         await scene.deploy(1)
         await eventually(lambda: scene.pods_run(1))
         await scene.nodes_were_bought(3)
-        await product.delete(NODE_CLAIMS.path(first[0]))
+        await own_product.delete(NODE_CLAIMS.path(first[0]))
         await eventually(partial(scene.claims_are_gone, first[:1]))
         await eventually(lambda: scene.pods_run(1))
         await eventually(lambda: scene.nodes_are_initialized(3))
@@ -40,8 +32,8 @@ async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(product: Produ
         await eventually(lambda: scene.instances_alive(1))
         await _scale(scene, 9)
         await eventually(partial(_some_were_made, scene, 2))
-        yield
-        yield
+        await own_product.kill()
+        await own_product.go_on()
         await eventually(lambda: scene.nodes_are_initialized(7))
         await eventually(partial(scene.event, scene.name, labels.REPLICAS_WAIT, "7 of 9 nodes", "limits.nodes=7"))
         await throughout(partial(_at_most, scene, 7), seconds=5)
@@ -49,7 +41,6 @@ async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(product: Produ
         await eventually(partial(_tells_of, scene, 7))
 
 
-@CALM.scenario
 async def test_a_static_pool_without_its_gate_makes_nothing_and_says_what_to_write(product: Product) -> None:
     async with product.scene("nogate", replicas=2) as scene:
         await eventually(partial(_is_refused, scene))

@@ -7,9 +7,8 @@ from functools import partial
 from activities.upkeep_lists import LATELY
 from kube.resources import NODE_CLAIMS
 from model import labels
-from tests.support.product.calm import CALM
 from tests.support.product.eventually import eventually, throughout
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import Scene, names
 from tests.support.product.tidying import Outside, tidy, tidy_anew, unasked
 
@@ -19,10 +18,10 @@ TRIALS = "/validation/"
 """In the names of launch templates that an EC2NodeClass is tried with; they come and go."""
 
 
-async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(product: Product) -> None:
-    outside = Outside(product)
-    await product.work()
-    async with unasked(product, "instances"), product.scene("upkeep") as scene:
+async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(own_product: OwnProduct) -> None:
+    outside = Outside(own_product)
+    await own_product.work()
+    async with unasked(own_product, "instances"), own_product.scene("upkeep") as scene:
         await scene.run(1)
         (own,) = scene.alive()
         orphan = await outside.instance(own)
@@ -30,44 +29,42 @@ async def test_instances_that_nobody_owns_go_with_their_nodes_and_no_other(produ
         foreign = await outside.instance(own, cluster="somebody-elses")
         node = await eventually(lambda: node_of(scene, orphan))
         for old in (own, orphan, forgotten, foreign):
-            product.aws.age(old, OLD)
+            own_product.aws.age(old, OLD)
         young = await outside.instance(own)
 
         async def collected() -> None:
             """A run may go by a list that is some seconds old: the young one stays young for as long."""
-            product.aws.age(young, -LATELY)
-            await tidy(product, "instances")
+            own_product.aws.age(young, -LATELY)
+            await tidy(own_product, "instances")
             await only_these_run(scene, [own, foreign, young])
 
         await eventually(collected)
         await eventually(lambda: no_node(scene, node))
         await eventually(lambda: scene.event(scene.name, "GarbageCollected", orphan))
-        await eventually(lambda: product.metric("tenure_upkeep_collected_total", kind="instance"))
+        await eventually(lambda: own_product.metric("tenure_upkeep_collected_total", kind="instance"))
         await scene.pods_run(1)
         for other in (foreign, young):
-            product.aws.terminate_instance(other)
+            own_product.aws.terminate_instance(other)
         await eventually(lambda: only_these_run(scene, [own]))
 
 
-@CALM.scenario
-async def test_an_instance_whose_launch_is_not_written_down_yet_is_spared(product: Product) -> None:
+async def test_an_instance_whose_launch_is_not_written_down_yet_is_spared(own_product: OwnProduct) -> None:
     """EC2 launched them, and its answer is lost again and again: whatever their age, their NodeClaims wait for them."""
-    async with product.scene("upkeep") as scene:
+    async with own_product.scene("upkeep") as scene:
         lost = scene.aws_fault("answer-lost", "CreateFleet")
         await scene.deploy(2)
         await eventually(lambda: scene.instances_alive(2))
         bought = scene.alive()
         for one in bought:
-            product.aws.age(one, OLD)
-        await tidy_anew(product, "instances")
+            own_product.aws.age(one, OLD)
+        await tidy_anew(own_product, "instances")
         assert scene.alive() == bought
         scene.forgive(lost)
         await eventually(lambda: scene.nodes_are_initialized(2))
-        await tidy_anew(product, "instances")
+        await tidy_anew(own_product, "instances")
         assert scene.alive() == bought
 
 
-@CALM.scenario
 async def test_a_nodeclaim_whose_instance_is_not_there_goes(product: Product) -> None:
     async with product.scene("upkeep", after="Never") as scene:
         (claim,) = await scene.run(1)
@@ -84,7 +81,6 @@ async def test_a_nodeclaim_whose_instance_is_not_there_goes(product: Product) ->
         await eventually(lambda: scene.claims_are_gone([name]))
 
 
-@CALM.scenario
 async def test_instances_get_their_names_once_their_node_has_joined(product: Product) -> None:
     outside = Outside(product)
     async with product.scene("upkeep") as scene:
@@ -106,28 +102,28 @@ async def test_instances_get_their_names_once_their_node_has_joined(product: Pro
 
 
 async def test_launch_templates_go_when_nothing_runs_from_them_and_a_steady_pool_keeps_its_own(
-    product: Product,
+    own_product: OwnProduct,
 ) -> None:
     """Whichever worker looks: one that has just started remembers no launch."""
-    outside = Outside(product)
-    await product.work()
-    async with product.scene("upkeep") as scene:
+    outside = Outside(own_product)
+    await own_product.work()
+    async with own_product.scene("upkeep") as scene:
         claims = await scene.run(1)
         kept = {one: name for one, name in (await outside.templates(scene.name)).items() if TRIALS not in name}
         assert kept
-        await product.rest()
-        await product.go_on()
+        await own_product.rest()
+        await own_product.go_on()
         for template in kept:
-            product.aws.age(template, OLD)
+            own_product.aws.age(template, OLD)
         for _ in range(3):
-            await tidy(product, "launch-templates")
+            await tidy(own_product, "launch-templates")
         await eventually(lambda: templates_are(outside, scene, kept))
         await scene.scale(0)
         await eventually(lambda: scene.claims_are_gone(names(claims)))
         await eventually(lambda: scene.instances_alive(0))
 
         async def collected() -> None:
-            await tidy(product, "launch-templates")
+            await tidy(own_product, "launch-templates")
             await templates_are(outside, scene, {})
 
         await eventually(collected)
@@ -136,34 +132,34 @@ async def test_launch_templates_go_when_nothing_runs_from_them_and_a_steady_pool
         await eventually(lambda: names_of_templates_are(outside, scene, [*kept.values()]))
 
 
-async def test_profiles_go_when_no_class_names_them(product: Product) -> None:
-    outside = Outside(product)
-    await product.work()
+async def test_profiles_go_when_no_class_names_them(own_product: OwnProduct) -> None:
+    outside = Outside(own_product)
+    await own_product.work()
     ((current, path),) = (await outside.profiles()).items()
     left = await outside.profile(f"{current[:30]}-left", path=path, role="KarpenterNodeRole-demo")
-    product.aws.age(current, OLD)
-    await tidy(product, "instance-profiles")
+    own_product.aws.age(current, OLD)
+    await tidy(own_product, "instance-profiles")
     assert set(await outside.profiles()) == {current, left}
-    product.aws.age(left, OLD)
-    await tidy(product, "instance-profiles")
+    own_product.aws.age(left, OLD)
+    await tidy(own_product, "instance-profiles")
     assert set(await outside.profiles()) == {current}
 
 
-async def test_a_worker_killed_while_it_collects_leaves_the_rest_to_the_next(product: Product) -> None:
-    outside = Outside(product)
-    await product.work()
-    async with product.scene("upkeep") as scene:
+async def test_a_worker_killed_while_it_collects_leaves_the_rest_to_the_next(own_product: OwnProduct) -> None:
+    outside = Outside(own_product)
+    await own_product.work()
+    async with own_product.scene("upkeep") as scene:
         await scene.run(1)
         (own,) = scene.alive()
         orphans = [await outside.instance(own) for _ in range(3)]
         slow = scene.aws_fault("latency", "TerminateInstances", orphans[1], latency=20.0)
         for orphan in orphans:
-            product.aws.age(orphan, OLD)
-        done = asyncio.create_task(tidy_anew(product, "instances"))
+            own_product.aws.age(orphan, OLD)
+        done = asyncio.create_task(tidy_anew(own_product, "instances"))
         await eventually(partial(was_asked, scene, slow))
-        await product.kill()
+        await own_product.kill()
         scene.forgive(slow)
-        await product.go_on()
+        await own_product.go_on()
         await done
         await eventually(lambda: only_these_run(scene, [own]))
         await throughout(lambda: scene.pods_run(1), seconds=1)

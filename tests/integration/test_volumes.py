@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 from model import labels
-from tests.support.product.calm import CALM
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
 from tests.support.product.scene import names
@@ -12,7 +11,6 @@ from tests.support.product.scene import names
 ZONE = "us-west-2b"
 
 
-@CALM.scenario
 async def test_a_pod_waits_for_its_claim_and_runs_where_the_volume_is(product: Product) -> None:
     async with product.scene("volumes") as scene:
         await scene.deploy(1, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": scene.name}}])

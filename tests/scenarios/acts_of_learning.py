@@ -10,8 +10,6 @@ from model import labels
 from model.learnt import Learnt
 from model.quantity import parse_quantity
 from sandbox.nodes.rules import LessMemory
-from tests.scenarios.acts import go_on, rest
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object, node_class, pod_spec
 from tests.support.product.product import Product
@@ -22,9 +20,6 @@ MIB = 1 << 20
 SMALL, REAL, LARGE = "1Gi", 7000, "6600Mi"
 """A pod for any node; MiB of a machine with 8 GiB that leave 6326 MiB for pods; a pod that is between that and the 6903
 MiB that such a machine is estimated to leave."""
-REMEMBERS = Act("remembers", between=(rest, go_on))
-"""The worker is stopped at the first `yield`, and started at the second; nobody else plays, so that the store may be
-meddled with in between."""
 
 
 async def wants(scene: Scene, replicas: int, memory: str, name: str = "") -> str:

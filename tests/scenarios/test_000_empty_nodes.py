@@ -10,14 +10,14 @@ import pytest
 
 from kube.resources import NODES
 from model.lifecycle import Phase
-from sandbox.faults import Answer, Rule
+from sandbox.faults import Answer
 from sandbox.nodes.rules import NeverRegister, NotReady
-from tests.scenarios.acts import EMPTYING
 from tests.support.product.drains import drained_within, moments, terminating_pod
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import daemon_set, pod_spec, static_pod
 from tests.support.product.product import Product
 from tests.support.product.scene import names
+from tests.support.product.shared_sandbox import FaultRule
 
 AFTER = 4.0
 """consolidateAfter, in seconds."""
@@ -27,7 +27,6 @@ TOLD = timedelta(seconds=25)
 
 
 @pytest.mark.row("000-a")
-@EMPTYING.scenario
 async def test_emptied_nodes_all_go(product: Product) -> None:
     async with product.scene("000-a", after=f"{AFTER:g}s", budget="50%") as scene:
         claims = await scene.run(3)
@@ -43,7 +42,6 @@ async def test_emptied_nodes_all_go(product: Product) -> None:
 
 
 @pytest.mark.row("000-b")
-@EMPTYING.scenario
 async def test_a_claim_that_lost_its_node_and_one_that_never_had_one_hold_up_no_other(product: Product) -> None:
     async with product.scene("000-b", after="2s") as scene:
         claims = await scene.run(3)
@@ -64,7 +62,6 @@ async def test_a_claim_that_lost_its_node_and_one_that_never_had_one_hold_up_no_
 
 
 @pytest.mark.row("000-c")
-@EMPTYING.scenario
 async def test_a_deletion_that_fails_takes_the_mark_off_and_is_tried_again(product: Product) -> None:
     async with product.scene("000-c") as scene:
         (claim,) = await scene.run(1)
@@ -84,12 +81,11 @@ async def test_a_deletion_that_fails_takes_the_mark_off_and_is_tried_again(produ
         await eventually(lambda: scene.claims_are_gone(names([claim])))
 
 
-async def _was_tried(rule: Rule, times: int) -> None:
+async def _was_tried(rule: FaultRule, times: int) -> None:
     assert rule.hits >= times, f"tried {rule.hits} times"
 
 
 @pytest.mark.row("000-e")
-@EMPTYING.scenario
 async def test_a_budget_that_rounds_to_nothing_is_named_by_node_and_pool(product: Product) -> None:
     """10 % of two nodes rounds up to one, and the node that is NotReady uses that up."""
     async with product.scene("000-e", after="1s", budget="10%") as scene:
@@ -112,7 +108,6 @@ async def test_a_budget_that_rounds_to_nothing_is_named_by_node_and_pool(product
 
 
 @pytest.mark.row("000-e")
-@EMPTYING.scenario
 async def test_room_in_a_budget_is_told_of_and_not_looked_for(product: Product) -> None:
     """The node that used it up is Ready again when looks at the budget are a minute apart, and more."""
     async with product.scene("000-e-told", after="1s", budget="1") as scene:
@@ -133,7 +128,6 @@ async def test_room_in_a_budget_is_told_of_and_not_looked_for(product: Product) 
 
 
 @pytest.mark.row("000-h")
-@EMPTYING.scenario
 async def test_daemons_static_and_terminating_pods_do_not_make_a_node_occupied(product: Product) -> None:
     async with product.scene("000-h", after="2s") as scene:
         daemon = f"{scene.name}-daemon"
@@ -153,7 +147,6 @@ async def test_daemons_static_and_terminating_pods_do_not_make_a_node_occupied(p
 
 
 @pytest.mark.row("000-k")
-@EMPTYING.scenario
 async def test_pools_of_every_kind_scale_in_alike_and_trouble_stays_in_its_pool(product: Product) -> None:
     async with AsyncExitStack() as stack:
         cpu, gpu, spot, arm = [

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from sandbox.faults import Answer, Rule
-from tests.scenarios.acts import EMPTYING
+from sandbox.faults import Answer
 from tests.support.product.drains import drained_within
 from tests.support.product.eventually import eventually
 from tests.support.product.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
 from tests.support.product.product import Product
 from tests.support.product.scene import names
+from tests.support.product.shared_sandbox import FaultRule
 
 AFTER = 1.0
 """consolidateAfter of the other pool, in seconds."""
@@ -20,7 +20,6 @@ BOUND = AFTER + 60
 
 
 @pytest.mark.row("000-f")
-@EMPTYING.scenario
 async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_other(product: Product) -> None:
     async with product.scene("000-f") as failing, product.scene("000-f-other", after=f"{AFTER:g}s") as other:
         halves, claims = await half_empty(failing), await other.run(2)
@@ -43,6 +42,6 @@ async def test_a_pool_whose_consolidation_fails_again_and_again_holds_up_no_othe
         await eventually(lambda: failing.pods_run(2, small_pods(failing)))
 
 
-async def _failed(rules: Sequence[Rule], times: int) -> None:
+async def _failed(rules: Sequence[FaultRule], times: int) -> None:
     hits = sum(rule.hits for rule in rules)
     assert hits >= times, f"failed {hits} times"

@@ -6,7 +6,6 @@ import pytest
 
 from kube.inventory import NODE_LEASES
 from kube.resources import LEASES
-from tests.scenarios.acts import EMPTYING
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object
 from tests.support.product.product import Product
@@ -15,7 +14,6 @@ from tests.support.product.tidying import tidy
 
 
 @pytest.mark.row("000-j")
-@EMPTYING.scenario
 async def test_leases_of_nodes_that_are_gone_are_collected_and_counted_and_no_other(product: Product) -> None:
     async with product.scene("000-j", after="Never") as scene:
         claims = await scene.run(2)

@@ -9,7 +9,6 @@ import pytest
 from controller.nominations import VALID
 from kube.resources import PODS
 from model.lifecycle import Phase
-from tests.scenarios.acts import EMPTYING
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import pod_spec
 from tests.support.product.product import Product
@@ -23,7 +22,6 @@ SLACK = timedelta(seconds=60)
 
 
 @pytest.mark.row("000-g")
-@EMPTYING.scenario
 async def test_a_node_that_pods_are_nominated_to_stays_and_goes_after_the_last_of_them(product: Product) -> None:
     """The kube-scheduler is not asked about these pods, so that they are expected on the node and never run there."""
     async with product.scene("000-g", after=f"{AFTER.total_seconds():g}s") as scene:

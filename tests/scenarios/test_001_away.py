@@ -10,11 +10,11 @@ from kube.resources import NODES, PODS
 from model import labels
 from model.lifecycle import ClaimState, Phase
 from sandbox.nodes.rules import NotReady
-from tests.scenarios.acts import CALM, GRACE
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object, pod_spec
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, conditions, names, reason
+from tests.support.product.settings import GRACE
 
 AGENT = {"key": "cni.example.com/agent-not-ready", "value": "true", "effect": "NoSchedule"}
 PROXY = {"key": "proxy.example.com/not-ready", "effect": "NoSchedule"}
@@ -25,7 +25,6 @@ SHORT = 15
 
 
 @pytest.mark.row("001-a")
-@CALM.scenario
 async def test_startup_taints_may_go_in_any_order_and_come_late(product: Product) -> None:
     async with product.scene("001-a", startup_taints=[AGENT, PROXY]) as scene:
         await scene.deploy(1)
@@ -43,7 +42,6 @@ async def test_startup_taints_may_go_in_any_order_and_come_late(product: Product
 
 
 @pytest.mark.row("001-b")
-@CALM.scenario
 async def test_a_startup_taint_that_comes_back_keeps_the_pending_pod_waiting(product: Product) -> None:
     async with product.scene("001-b", after="60s", startup_taints=[AGENT]) as scene:
         claim, node = await _up(scene)
@@ -60,7 +58,6 @@ async def test_a_startup_taint_that_comes_back_keeps_the_pending_pod_waiting(pro
 
 
 @pytest.mark.row("001-c")
-@CALM.scenario
 async def test_a_startup_taint_that_comes_back_and_stays_is_a_real_one_after_the_grace(product: Product) -> None:
     async with product.scene("001-c", after="120s", startup_taints=[AGENT]) as scene:
         claim, node = await _up(scene)
@@ -76,7 +73,6 @@ async def test_a_startup_taint_that_comes_back_and_stays_is_a_real_one_after_the
 
 
 @pytest.mark.row("001-c")
-@CALM.scenario
 async def test_a_node_that_flaps_uses_its_grace_up(product: Product) -> None:
     """No stretch is as long as the grace; together they are, and the third has no whole one left."""
     async with product.scene("001-c", after="120s") as scene:
@@ -99,7 +95,6 @@ async def test_a_node_that_flaps_uses_its_grace_up(product: Product) -> None:
 
 
 @pytest.mark.row("001-b")
-@CALM.scenario
 async def test_a_machine_that_reboots_keeps_its_pods_and_is_initialized_again(product: Product) -> None:
     async with product.scene("001-b", after="60s") as scene:
         (claim,) = await scene.run(1)
@@ -119,7 +114,6 @@ async def test_a_machine_that_reboots_keeps_its_pods_and_is_initialized_again(pr
 
 
 @pytest.mark.row("001-b")
-@CALM.scenario
 async def test_a_gpu_that_goes_with_its_kubelet_is_waited_for(product: Product) -> None:
     async with product.scene("001-b", after="60s", types=["g4dn.xlarge"]) as scene:
         (claim,) = await scene.run(1, containers=pod_spec(scene.name, **{GPU: "1"})["containers"])
@@ -137,7 +131,6 @@ async def test_a_gpu_that_goes_with_its_kubelet_is_waited_for(product: Product) 
 
 
 @pytest.mark.row("001-d")
-@CALM.scenario
 async def test_a_taint_that_nobody_declared_and_that_comes_late_is_explained_too(product: Product) -> None:
     async with product.scene("001-d", after="30s") as scene:
         (claim,) = await scene.run(1)

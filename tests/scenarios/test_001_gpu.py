@@ -4,7 +4,6 @@ import pytest
 
 from kube.resources import PODS
 from sandbox.nodes.rules import NotReady
-from tests.scenarios.acts import CALM
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import pod_spec
 from tests.support.product.product import Product
@@ -15,7 +14,6 @@ OUT_FOR = 15.0
 
 
 @pytest.mark.row("001-b")
-@CALM.scenario
 async def test_a_gpu_node_that_is_not_ready_for_a_while_buys_no_second_one(product: Product) -> None:
     async with product.scene("001-b", types=["g4dn.xlarge"], after="60s") as scene:
         (claim,) = await scene.run(1, containers=pod_spec(scene.name, **{GPU: "1"})["containers"])

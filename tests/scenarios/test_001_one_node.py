@@ -9,11 +9,11 @@ from kube.resources import PODS
 from model import labels
 from sandbox.nodes.rules import AddTaint, LateDevices, NeverRegister, NotReady, SlowReady
 from sandbox.nodes.userdata.join import Taint
-from tests.scenarios.acts import CALM, GRACE
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object, pod_spec
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, ready, reason
+from tests.support.product.settings import GRACE
 
 CILIUM = "node.cilium.io/agent-not-ready"
 TAINTS = tuple(Taint(key=CILIUM, value="true", effect=effect) for effect in ("NoExecute", "NoSchedule"))
@@ -28,7 +28,6 @@ def needs_gpu(scene: Scene) -> Object:
 
 
 @pytest.mark.row("001-a")
-@CALM.scenario
 async def test_a_startup_taint_that_lasts_buys_no_second_node(product: Product) -> None:
     async with product.scene("001-a", startup_taints=DECLARED) as scene:
         await scene.trouble(AddTaint(taints=TAINTS))
@@ -42,7 +41,6 @@ async def test_a_startup_taint_that_lasts_buys_no_second_node(product: Product) 
 
 
 @pytest.mark.row("001-b")
-@CALM.scenario
 async def test_a_node_that_is_not_ready_for_a_while_keeps_its_pending_pod(product: Product) -> None:
     async with product.scene("001-b", after="60s") as scene:
         (claim,) = await scene.run(1)
@@ -57,7 +55,6 @@ async def test_a_node_that_is_not_ready_for_a_while_keeps_its_pending_pod(produc
 
 
 @pytest.mark.row("001-c")
-@CALM.scenario
 async def test_a_node_that_does_not_come_back_is_replaced_after_the_grace_and_not_before(product: Product) -> None:
     async with product.scene("001-c", after="120s") as scene:
         (claim,) = await scene.run(1)
@@ -74,7 +71,6 @@ async def test_a_node_that_does_not_come_back_is_replaced_after_the_grace_and_no
 
 
 @pytest.mark.row("001-d")
-@CALM.scenario
 async def test_a_taint_that_nobody_declared_is_a_real_one_and_is_explained(product: Product) -> None:
     stranger = Taint(key="stranger.example.com/keep-out", effect="NoSchedule")
     async with product.scene("001-d", after="3s") as scene:
@@ -88,7 +84,6 @@ async def test_a_taint_that_nobody_declared_is_a_real_one_and_is_explained(produ
 
 
 @pytest.mark.row("001-e")
-@CALM.scenario
 async def test_an_instance_that_never_registers_is_replaced_at_the_deadline(product: Product) -> None:
     async with product.scene("001-e") as scene:
         await scene.trouble(NeverRegister(), count=1)
@@ -102,7 +97,6 @@ async def test_an_instance_that_never_registers_is_replaced_at_the_deadline(prod
 
 
 @pytest.mark.row("001-e")
-@CALM.scenario
 async def test_a_launch_that_hangs_is_given_up_at_its_deadline_and_another_follows(product: Product) -> None:
     async with product.scene("001-e") as scene:
         fault = scene.aws_fault("5xx", "CreateFleet")
@@ -116,7 +110,6 @@ async def test_a_launch_that_hangs_is_given_up_at_its_deadline_and_another_follo
 
 
 @pytest.mark.row("001-f")
-@CALM.scenario
 async def test_a_pod_waits_for_the_device_plugin_on_the_node_it_has(product: Product) -> None:
     async with product.scene("001-f", **GPU) as scene:
         await scene.trouble(LateDevices(seconds=None))
@@ -130,7 +123,6 @@ async def test_a_pod_waits_for_the_device_plugin_on_the_node_it_has(product: Pro
 
 
 @pytest.mark.row("001-h")
-@CALM.scenario
 async def test_a_gpu_node_that_installs_drivers_is_slow_and_not_stuck(product: Product) -> None:
     async with product.scene("001-h", **GPU) as scene:
         await scene.trouble(SlowReady(seconds=FOREVER))
@@ -148,7 +140,6 @@ async def test_a_gpu_node_that_installs_drivers_is_slow_and_not_stuck(product: P
 
 
 @pytest.mark.row("001-i")
-@CALM.scenario
 async def test_a_startup_taint_that_stays_makes_the_node_overdue_everywhere(product: Product) -> None:
     async with product.scene("001-i", startup_taints=DECLARED) as scene:
         await scene.deploy(1)

@@ -12,8 +12,6 @@ from kube.resources import LIFECYCLE_POLICIES, NODE_CLAIMS
 from model import labels
 from sandbox.nodes.rules import AddTaint, NeverRegister, SlowReady
 from sandbox.nodes.userdata.join import Taint
-from tests.scenarios.acts import CALM
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import TWO_CPUS, lifecycle_policy
 from tests.support.product.product import Product
@@ -23,8 +21,6 @@ from workflows.measures import STARTUP
 CILIUM = "node.cilium.io/agent-not-ready"
 TAINTS = tuple(Taint(key=CILIUM, value="true", effect=effect) for effect in ("NoExecute", "NoSchedule"))
 DECLARED = [taint.to_object() for taint in TAINTS]
-MEASURED = Act("measured", settings={"LOG_LEVEL": "info"})
-"""The worker is not killed: what it counts of start-ups is its own, as with any Prometheus metric."""
 
 
 async def stuck(product: Product) -> dict[str, list[str]]:
@@ -38,7 +34,6 @@ async def stuck(product: Product) -> dict[str, list[str]]:
 
 
 @pytest.mark.row("001-h")
-@CALM.scenario
 async def test_a_node_slower_than_others_is_slow_and_neither_stuck_nor_alarmed(product: Product) -> None:
     """The worker's own deadline is 60 s; the pool's is longer, and counts."""
     async with product.scene("001-h") as scene:
@@ -77,7 +72,6 @@ async def _goes_on(scene: Scene, name: str) -> None:
 
 
 @pytest.mark.row("001-i")
-@CALM.scenario
 async def test_what_is_overdue_is_seen_everywhere_until_it_is_so_no_more(product: Product) -> None:
     async with product.scene("001-i", startup_taints=DECLARED) as scene:
         policy = await scene.make(lifecycle_policy(scene.name, scene.name, initialization={"deadline": "25s"}))
@@ -99,7 +93,6 @@ async def test_what_is_overdue_is_seen_everywhere_until_it_is_so_no_more(product
 
 
 @pytest.mark.row("001-i")
-@CALM.scenario
 async def test_a_pool_that_wants_overdue_nodes_replaced_gets_another(product: Product) -> None:
     async with product.scene("001-i") as scene:
         rules = {"deadline": "25s", "whenOverdue": "replace"}
@@ -114,7 +107,6 @@ async def test_a_pool_that_wants_overdue_nodes_replaced_gets_another(product: Pr
 
 
 @pytest.mark.row("001-e")
-@CALM.scenario
 async def test_a_deadline_that_a_person_shortens_holds_for_nodes_that_wait_already(product: Product) -> None:
     async with product.scene("001-e") as scene:
         await scene.make(lifecycle_policy(scene.name, scene.name, registration={"whenOverdue": "alarm"}))
@@ -130,7 +122,6 @@ async def test_a_deadline_that_a_person_shortens_holds_for_nodes_that_wait_alrea
 
 
 @pytest.mark.row("001-i")
-@CALM.scenario
 async def test_policies_that_contradict_each_other_say_so(product: Product) -> None:
     async with product.scene("001-i") as scene:
         older, younger = f"{scene.name}-a", f"{scene.name}-b"
@@ -142,7 +133,6 @@ async def test_policies_that_contradict_each_other_say_so(product: Product) -> N
 
 
 @pytest.mark.row("001-j")
-@MEASURED.scenario
 async def test_start_up_times_are_measured_by_phase_pool_and_type_and_the_slowest_is_found(product: Product) -> None:
     async with product.scene("001-j") as scene:
         await scene.trouble(SlowReady(seconds=25.0), count=1)

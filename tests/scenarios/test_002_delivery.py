@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from deploy.shipped import EVENTS_STACK
-from tests.scenarios.acts import EVENTS
 from tests.scenarios.announced import SOON, instance_of, name_of, running
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
@@ -77,7 +76,6 @@ def about(product: Product, url: str, instances: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.row("002-m")
-@EVENTS.scenario
 async def test_what_is_missing_of_the_shipped_stack_is_named(product: Product) -> None:
     url = stack(product, "002-m")
     assert await amiss(product, "002-m") == {}
@@ -104,7 +102,6 @@ async def test_what_is_missing_of_the_shipped_stack_is_named(product: Product) -
 
 
 @pytest.mark.row("002-m")
-@EVENTS.scenario
 async def test_what_nobody_wants_stays_out_of_the_queue_and_what_came_is_told(product: Product) -> None:
     url = stack(product, "002-m-few", RebalanceRecommendation="false")
     async with product.scene("002-m") as scene:

@@ -6,7 +6,6 @@ import pytest
 
 from kube.resources import NODE_CLAIMS
 from model.labels import NODECLAIM_TERMINATION_TIMESTAMP
-from tests.scenarios.acts import CALM
 from tests.support.product.drains import budget, budget_counts, budget_path, timed
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import Product
@@ -17,7 +16,6 @@ SOON = 180.0
 
 
 @pytest.mark.row("002-j")
-@CALM.scenario
 async def test_a_budget_that_allows_nothing_is_named_and_the_drain_goes_on_when_it_is_mended(product: Product) -> None:
     async with product.scene("held", after="Never") as scene:
         claim, _ = await scene.run(2)

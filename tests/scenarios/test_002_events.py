@@ -9,7 +9,6 @@ from cli.exits import Refused
 from cli.lives import NodeLife
 from model.labels import DO_NOT_DISRUPT
 from model.remembered import ApproveEvent, RejectEvent
-from tests.scenarios.acts import EVENTS
 from tests.scenarios.announced import (
     SOON,
     announce,
@@ -34,7 +33,6 @@ MAINTENANCE = {"scheduledChange": NOTIFY, "instanceStatus": NOTIFY, "systemStatu
 
 
 @pytest.mark.row("002-a")
-@EVENTS.scenario
 async def test_maintenance_without_a_policy_drains_the_node(product: Product) -> None:
     async with product.scene("002-a") as scene:
         (claim,) = await running(scene, 1)
@@ -46,7 +44,6 @@ async def test_maintenance_without_a_policy_drains_the_node(product: Product) ->
 
 
 @pytest.mark.row("002-b")
-@EVENTS.scenario
 async def test_maintenance_that_a_policy_only_wants_to_be_told_of(product: Product) -> None:
     async with product.scene("002-b") as scene:
         (claim,) = await running(scene, 1, MAINTENANCE)
@@ -59,7 +56,6 @@ async def test_maintenance_that_a_policy_only_wants_to_be_told_of(product: Produ
 
 
 @pytest.mark.row("002-d")
-@EVENTS.scenario
 async def test_a_spot_interruption_drains_whatever_the_policy_says_of_maintenance(product: Product) -> None:
     async with product.scene("002-d") as scene, product.scene("002-d-ignores") as ignores:
         (claim,) = await running(scene, 1, MAINTENANCE)
@@ -73,7 +69,6 @@ async def test_a_spot_interruption_drains_whatever_the_policy_says_of_maintenanc
 
 
 @pytest.mark.row("002-e")
-@EVENTS.scenario
 async def test_one_event_for_two_pools_follows_each_pool_s_policy(product: Product) -> None:
     async with product.scene("002-e") as drains, product.scene("002-e-stays") as stays:
         (goes,) = await running(drains, 1)
@@ -85,7 +80,6 @@ async def test_one_event_for_two_pools_follows_each_pool_s_policy(product: Produ
 
 
 @pytest.mark.row("002-f")
-@EVENTS.scenario
 async def test_the_same_event_in_every_status_is_told_once(product: Product) -> None:
     async with product.scene("002-f") as scene:
         (claim,) = await running(scene, 1, MAINTENANCE)
@@ -100,7 +94,6 @@ async def test_the_same_event_in_every_status_is_told_once(product: Product) -> 
 
 
 @pytest.mark.row("002-g")
-@EVENTS.scenario
 async def test_a_failing_status_check_forces_the_node_unless_the_policy_only_wants_to_be_told(
     product: Product,
 ) -> None:
@@ -118,7 +111,6 @@ async def test_a_failing_status_check_forces_the_node_unless_the_policy_only_wan
 
 
 @pytest.mark.row("002-i")
-@EVENTS.scenario
 async def test_a_node_waits_for_approval_and_says_until_when(product: Product) -> None:
     async with product.scene("002-i") as scene:
         approval = {"scheduledChange": {"action": "waitForApproval", "lead": "1h"}}
@@ -139,7 +131,6 @@ async def test_a_node_waits_for_approval_and_says_until_when(product: Product) -
 
 
 @pytest.mark.row("002-l")
-@EVENTS.scenario
 async def test_a_budget_holds_for_what_is_voluntary_and_for_nothing_else(product: Product) -> None:
     async with product.scene("002-l", budget="1") as scene:
         voluntary = {"rebalanceRecommendation": {"action": "drain", "voluntary": True}}
@@ -198,7 +189,6 @@ async def _all_go(scene: Scene, names: list[str]) -> None:
 
 
 @pytest.mark.row("002-n")
-@EVENTS.scenario
 async def test_an_instance_that_aws_stops_and_starts_is_kept_and_initialized_again(product: Product) -> None:
     async with product.scene("002-n") as scene:
         left = {"action": "ignore", "away": "10m"}
@@ -218,7 +208,6 @@ async def test_an_instance_that_aws_stops_and_starts_is_kept_and_initialized_aga
 
 
 @pytest.mark.row("002-n")
-@EVENTS.scenario
 async def test_an_instance_is_stopped_and_started_before_aws_does_it_and_its_node_is_kept(product: Product) -> None:
     async with product.scene("002-n-moved", after="Never") as scene:
         (claim,) = await running(scene, 1, {"scheduledChange": {"action": "stopStart", "away": "10m"}})
@@ -253,7 +242,6 @@ async def _rebooted(scene: Scene, claim: dict[str, dict[str, str]]) -> None:
 
 
 @pytest.mark.row("002-o")
-@EVENTS.scenario
 async def test_stateless_pods_leave_and_the_node_waits_for_the_stateful_ones(product: Product) -> None:
     async with product.scene("002-o") as scene:
         rules = {"workloads": [{"matchLabels": {"app": "002-o-db"}, "action": "waitForApproval", "lead": "1h"}]}

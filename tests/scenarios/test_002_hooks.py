@@ -3,7 +3,7 @@
 The row speaks of three minutes; here it is the time that the worker is away and a Job's node takes to come.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -17,11 +17,10 @@ from kube.resources import JOBS, NODE_CLAIMS
 from model import labels
 from model.hooks import HOOK_NODECLAIM, NAMESPACE
 from model.kinds.hook_rules import HookRules
-from tests.scenarios.acts import CALM, KILLED
 from tests.scenarios.announced import SOON, count, name_of, state_of
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import PAUSE, Object, lifecycle_policy
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import Scene
 
 
@@ -89,12 +88,12 @@ async def _succeeded_once(product: Product, scene: Scene, claim: Object) -> None
 
 
 @pytest.mark.row("002-k")
-@KILLED.scenario
 async def test_a_job_before_the_drain_is_made_once_although_the_worker_is_killed(
-    product: Product,
-) -> AsyncGenerator[None, None]:
+    own_product: OwnProduct,
+) -> None:
     """The Job lasts until every other row of the act is where the worker is killed, too."""
-    async with product.scene("002-k") as scene, product.scene("002-k-jobs") as where:
+    await own_product.work()
+    async with own_product.scene("002-k") as scene, own_product.scene("002-k-jobs") as where:
         template = {
             "metadata": {"annotations": {"sandbox.tenure.sh/runs-for": "90s"}},
             "spec": {
@@ -104,22 +103,22 @@ async def test_a_job_before_the_drain_is_made_once_although_the_worker_is_killed
         }
         claim = await running(scene, {"name": "snapshot", "job": {"template": template}})
         name, node = name_of(claim), claim["status"]["nodeName"]
-        await product.delete(NODE_CLAIMS.path(name))
-        job = await eventually(lambda: _one_job(product, claim))
+        await own_product.delete(NODE_CLAIMS.path(name))
+        job = await eventually(lambda: _one_job(own_product, claim))
         await eventually(lambda: scene.is_blocked_by(name, f"Job {NAMESPACE}/{job['metadata']['name']} runs"))
-        yield
+        await own_product.kill()
         await scene.node_is_marked(node)
         await scene.pods_run(1)
-        yield
+        await own_product.go_on()
         await throughout(lambda: scene.pods_run(1), seconds=3)
         await eventually(lambda: scene.claims_are_gone([name]), seconds=240)
-        again = await _one_job(product, claim)
+        again = await _one_job(own_product, claim)
         assert again["metadata"]["uid"] == job["metadata"]["uid"] and again["status"]["succeeded"] == 1
         env = {one["name"]: one["value"] for one in again["spec"]["template"]["spec"]["containers"][0]["env"]}
         assert env["TENURE_NODE"] == node and env["TENURE_NODE_CLAIM"] == name
-        await eventually(lambda: _succeeded_once(product, scene, claim))
+        await eventually(lambda: _succeeded_once(own_product, scene, claim))
         await eventually(lambda: scene.pods_run(1))
-        await _forget_jobs(product, claim)
+        await _forget_jobs(own_product, claim)
 
 
 async def _forget_jobs(product: Product, claim: Object) -> None:
@@ -129,32 +128,31 @@ async def _forget_jobs(product: Product, claim: Object) -> None:
 
 
 @pytest.mark.row("002-k")
-@KILLED.scenario
 async def test_a_call_before_the_drain_has_one_key_although_the_worker_is_killed(
-    product: Product,
-) -> AsyncGenerator[None, None]:
-    async with product.scene("002-k-call") as scene, serving(Service()) as service:
+    own_product: OwnProduct,
+) -> None:
+    await own_product.work()
+    async with own_product.scene("002-k-call") as scene, serving(Service()) as service:
         service.ready = False
         claim = await running(scene, call(service))
         name = name_of(claim)
-        await product.delete(NODE_CLAIMS.path(name))
+        await own_product.delete(NODE_CLAIMS.path(name))
         await eventually(service.was_called)
         await eventually(lambda: scene.is_blocked_by(name, "hook beforeDrain/warn: POST 127.0.0.1"))
-        yield
+        await own_product.kill()
         before = len(service.keys)
-        yield
+        await own_product.go_on()
         await eventually(lambda: service.was_called(before + 1))
         await throughout(lambda: scene.pods_run(1), seconds=3)
         service.ready = True
         await eventually(lambda: scene.claims_are_gone([name]))
         assert set(service.keys) == {f"{claim['metadata']['uid']}-beforeDrain-warn"}
         assert service.nodes == {claim["status"]["nodeName"]}
-        await eventually(lambda: _succeeded_once(product, scene, claim))
+        await eventually(lambda: _succeeded_once(own_product, scene, claim))
         await eventually(lambda: scene.pods_run(1))
 
 
 @pytest.mark.row("002-k")
-@CALM.scenario
 async def test_what_follows_a_failure_is_what_the_policy_says(product: Product) -> None:
     async with product.scene("002-k-waits") as scene, serving(Service(409)) as service:
         claim = await running(scene, call(service, onFailure="wait"))
@@ -177,7 +175,6 @@ async def _is_stuck(product: Product, name: str) -> None:
 
 
 @pytest.mark.row("002-k")
-@CALM.scenario
 async def test_a_hook_that_fails_keeps_a_node_that_nothing_forces_to_go(product: Product) -> None:
     async with product.scene("002-k-kept") as scene, serving(Service(409)) as service:
         claim = await running(scene, call(service, onFailure="giveUp"))

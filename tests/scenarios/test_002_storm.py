@@ -10,7 +10,6 @@ import pytest
 from model import labels
 from sandbox.errors import ApiError
 from sandbox.nodes.rules import SlowReady
-from tests.scenarios.acts import EVENTS
 from tests.scenarios.announced import SOON, name_of, running, warn
 from tests.support.product.drains import budget, budget_counts
 from tests.support.product.eventually import eventually
@@ -27,7 +26,6 @@ TWO_CPUS = ("m5.large", "m5a.large", "m6a.large", "m6i.large", "c5.large", "c6i.
 
 
 @pytest.mark.row("002-l")
-@EVENTS.scenario
 async def test_a_dozen_nodes_interrupted_together_are_replaced_at_once_and_from_elsewhere(product: Product) -> None:
     async with product.scene("002-l-storm", types=TWO_CPUS, capacity_type="spot") as scene:
         claims = await running(scene, NODES)

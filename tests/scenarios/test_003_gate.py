@@ -1,38 +1,31 @@
 """Promise 4: a gate that is off is off everywhere."""
 
-from collections.abc import AsyncGenerator
 from functools import partial
 
 import pytest
 
 from kube.resources import NODE_CLAIMS
 from model import labels
-from tests.scenarios.acts import CALM
 from tests.scenarios.reserved import reserved
-from tests.support.product.acts import Act
 from tests.support.product.eventually import eventually
-from tests.support.product.product import Product
+from tests.support.product.product import OwnProduct, Product
 
 
-async def switch_off(product: Product) -> None:
+async def switch_off(product: OwnProduct) -> None:
     await product.work(FEATURE_GATES="ReservedCapacity=false")
 
 
-async def switch_on(product: Product) -> None:
+async def switch_on(product: OwnProduct) -> None:
     await product.work(FEATURE_GATES="ReservedCapacity=true")
 
 
-SWITCHED = Act("switched", settings={"FEATURE_GATES": "ReservedCapacity=true"}, between=(switch_off, switch_on))
-"""The gate is on; at the first `yield` a worker starts that has it off, at the second one that has it on again."""
-
-
 @pytest.mark.row("003-a")
-@SWITCHED.scenario
 async def test_an_instance_in_an_open_reservation_is_on_demand_while_the_gate_is_off(
-    product: Product,
-) -> AsyncGenerator[None, None]:
-    yield
-    async with reserved(product, "003-a", of_type="m5.large", criteria="open") as there:
+    own_product: OwnProduct,
+) -> None:
+    await own_product.work(FEATURE_GATES="ReservedCapacity=true")
+    await switch_off(own_product)
+    async with reserved(own_product, "003-a", of_type="m5.large", criteria="open") as there:
         claim = await there.start()
         assert there.used() == there.scene.alive(), "EC2 put it into no reservation"
         await there.stays(claim, reserved=False)
@@ -40,15 +33,15 @@ async def test_an_instance_in_an_open_reservation_is_on_demand_while_the_gate_is
 
 
 @pytest.mark.row("003-b")
-@SWITCHED.scenario
 async def test_an_instance_whose_preference_is_open_is_on_demand_while_the_gate_is_on(
-    product: Product,
-) -> AsyncGenerator[None, None]:
-    yield
-    async with reserved(product, "003-b", of_type="m5a.large", criteria="open") as there:
+    own_product: OwnProduct,
+) -> None:
+    await own_product.work(FEATURE_GATES="ReservedCapacity=true")
+    await switch_off(own_product)
+    async with reserved(own_product, "003-b", of_type="m5a.large", criteria="open") as there:
         claim = await there.start()
         assert there.used() == there.scene.alive(), "EC2 put it into no reservation"
-        yield
+        await switch_on(own_product)
         await there.select_again()
         await eventually(lambda: there.lists(3))
         await there.sync()
@@ -56,7 +49,6 @@ async def test_an_instance_whose_preference_is_open_is_on_demand_while_the_gate_
 
 
 @pytest.mark.row("003-c")
-@CALM.scenario
 async def test_a_targeted_launch_is_reserved_and_does_not_drift(product: Product) -> None:
     async with reserved(product, "003-c") as there:
         claim = await there.start()
@@ -66,7 +58,6 @@ async def test_a_targeted_launch_is_reserved_and_does_not_drift(product: Product
 
 
 @pytest.mark.row("003-d")
-@CALM.scenario
 async def test_a_reservation_that_is_no_longer_selected_is_drift(product: Product) -> None:
     async with reserved(product, "003-d") as there:
         claim = await there.start()
@@ -76,7 +67,6 @@ async def test_a_reservation_that_is_no_longer_selected_is_drift(product: Produc
 
 
 @pytest.mark.row("003-e")
-@CALM.scenario
 async def test_a_node_whose_reservation_expired_is_on_demand_and_has_not_drifted(product: Product) -> None:
     async with reserved(product, "003-e") as there:
         claim = await there.start()
@@ -91,14 +81,14 @@ async def test_a_node_whose_reservation_expired_is_on_demand_and_has_not_drifted
 
 
 @pytest.mark.row("003-f")
-@SWITCHED.scenario
 async def test_reserved_nodes_outlive_the_gate_and_nothing_new_is_reserved(
-    product: Product,
-) -> AsyncGenerator[None, None]:
-    async with reserved(product, "003-f", count=2) as there:
+    own_product: OwnProduct,
+) -> None:
+    await own_product.work(FEATURE_GATES="ReservedCapacity=true")
+    async with reserved(own_product, "003-f", count=2) as there:
         claim = await there.start()
         await there.is_reserved(claim)
-        yield
+        await switch_off(own_product)
         await eventually(lambda: there.lists(0))
         await there.sync()
         await there.stays(claim, reserved=True)
@@ -106,20 +96,20 @@ async def test_reserved_nodes_outlive_the_gate_and_nothing_new_is_reserved(
         await there.is_on_demand(another)
         await there.has_not_drifted(claim)
         path = NODE_CLAIMS.path(another)
-        values = [one["values"] for one in (await product.kube.request("GET", path))["spec"]["requirements"]]
+        values = [one["values"] for one in (await own_product.kube.request("GET", path))["spec"]["requirements"]]
         assert ["on-demand"] in values, values
 
 
 @pytest.mark.row("003-g")
-@SWITCHED.scenario
 async def test_nodes_from_before_the_gate_keep_their_labels_and_new_ones_may_be_reserved(
-    product: Product,
-) -> AsyncGenerator[None, None]:
-    yield
-    async with reserved(product, "003-g", of_type="m5n.large") as there:
+    own_product: OwnProduct,
+) -> None:
+    await own_product.work(FEATURE_GATES="ReservedCapacity=true")
+    await switch_off(own_product)
+    async with reserved(own_product, "003-g", of_type="m5n.large") as there:
         claim = await there.start()
         await there.is_on_demand(claim)
-        yield
+        await switch_on(own_product)
         await there.select_again()
         await eventually(lambda: there.lists(3))
         await there.stays(claim, reserved=False)

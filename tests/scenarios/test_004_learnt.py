@@ -6,7 +6,6 @@ from kube.resources import NODES
 from model import labels
 from model.quantity import parse_quantity
 from sandbox.nodes.rules import LessMemory
-from tests.scenarios.acts import CALM
 from tests.scenarios.acts_of_learning import (
     LARGE,
     MIB,
@@ -30,7 +29,6 @@ STAYS = "600s"
 
 
 @pytest.mark.row("004-a")
-@CALM.scenario
 async def test_of_four_images_the_one_that_the_node_runs_is_learnt_for(product: Product) -> None:
     async with own_class(product, "four-images", "bottlerocket@1.44.0") as found:
         amis = found["status"]["amis"]
@@ -44,7 +42,6 @@ async def test_of_four_images_the_one_that_the_node_runs_is_learnt_for(product: 
 
 
 @pytest.mark.row("004-b")
-@CALM.scenario
 async def test_one_node_that_is_too_small_and_then_the_next_bigger_type(product: Product) -> None:
     async with product.scene("004-b", types=["m5.large", "m5.xlarge"]) as scene:
         await has_less(scene, "m5.large")
@@ -60,7 +57,6 @@ async def test_one_node_that_is_too_small_and_then_the_next_bigger_type(product:
 
 
 @pytest.mark.row("004-b")
-@CALM.scenario
 async def test_pods_that_were_planned_together_are_each_placed_at_the_second_try(product: Product) -> None:
     """Before any of their nodes has shown its memory each may be bought one: but none of them a second."""
     async with product.scene("004-b", types=["m5zn.large", "m5zn.xlarge"], after=STAYS) as scene:
@@ -74,7 +70,6 @@ async def test_pods_that_were_planned_together_are_each_placed_at_the_second_try
 
 
 @pytest.mark.row("004-b")
-@CALM.scenario
 async def test_a_type_that_leaves_pods_less_than_its_class_promises_is_not_bought_for_them(
     product: Product,
 ) -> None:
@@ -97,7 +92,6 @@ async def test_a_type_that_leaves_pods_less_than_its_class_promises_is_not_bough
 
 
 @pytest.mark.row("004-d")
-@CALM.scenario
 async def test_machines_with_devices_run_the_image_for_their_devices(product: Product) -> None:
     wanted = {"g5.xlarge": "x86_64-nvidia", "inf2.xlarge": "x86_64-neuron", "g5g.xlarge": "arm64-nvidia"}
     async with own_class(product, "for-devices", "al2023@v20250829") as found:
@@ -109,7 +103,6 @@ async def test_machines_with_devices_run_the_image_for_their_devices(product: Pr
 
 
 @pytest.mark.row("004-e")
-@CALM.scenario
 async def test_the_smallest_of_three_nodes_of_a_type_is_remembered(product: Product) -> None:
     async with product.scene("004-e", types=["m5a.large"], after=STAYS) as scene:
         image = await _one_more(scene, 1, reports=7650)
@@ -121,7 +114,6 @@ async def test_the_smallest_of_three_nodes_of_a_type_is_remembered(product: Prod
 
 
 @pytest.mark.row("004-g")
-@CALM.scenario
 async def test_what_a_node_has_shown_counts_in_the_next_plan(product: Product) -> None:
     async with product.scene("004-g", types=["m5d.large", "m5d.xlarge"], after=STAYS) as scene:
         await has_less(scene, "m5d.large")
@@ -134,7 +126,6 @@ async def test_what_a_node_has_shown_counts_in_the_next_plan(product: Product) -
 
 
 @pytest.mark.row("004-h")
-@CALM.scenario
 async def test_each_kind_of_machine_launches_with_its_own_variant(product: Product) -> None:
     wanted = {
         "m6a.large": "x86_64",

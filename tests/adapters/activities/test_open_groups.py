@@ -12,18 +12,18 @@ from activities.open_groups import OpenGroups
 from model.coordination import ProvisioningState
 from model.faults import TryLater
 from model.launches import LaunchGroup, Member
-from sandbox.world import Sandbox
 from tests.support.fakes.cloud import REQUEST
 from tests.support.fakes.worker import World
 from tests.support.product.eventually import eventually
+from tests.support.product.shared_sandbox import SharedSandbox
 from workflows import ids
 from workflows.names import Names
 from workflows.provisioning import ProvisioningWorkflow
 
 
 @pytest.fixture
-async def fake(world: Sandbox) -> World:
-    client = await Client.connect(world.temporal_address, data_converter=pydantic_data_converter)
+async def fake(shared_sandbox: SharedSandbox) -> World:
+    client = await Client.connect(shared_sandbox.temporal_address, data_converter=pydantic_data_converter)
     return World(client, cluster=f"groups-{uuid.uuid4().hex[:8]}")
 
 

@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from controller.temporal import free
-from sandbox.world import Sandbox
+from tests.support.product.shared_sandbox import SharedSandbox
 
 SCHEDULED = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
 STICKY, NORMAL = TaskQueueKind.TASK_QUEUE_KIND_STICKY, TaskQueueKind.TASK_QUEUE_KIND_NORMAL
@@ -33,8 +33,8 @@ class Counting:
         self._count = -1
 
 
-async def test_the_next_task_of_a_freed_workflow_is_anybodys(world: Sandbox) -> None:
-    client, name = await Client.connect(world.temporal_address), f"freeing-{uuid.uuid4().hex[:8]}"
+async def test_the_next_task_of_a_freed_workflow_is_anybodys(shared_sandbox: SharedSandbox) -> None:
+    client, name = await Client.connect(shared_sandbox.temporal_address), f"freeing-{uuid.uuid4().hex[:8]}"
     runner = UnsandboxedWorkflowRunner()
     async with Worker(client, task_queue=name, workflows=[Counting], workflow_runner=runner):
         handle = await client.start_workflow(Counting.run, id=name, task_queue=name)
@@ -50,8 +50,8 @@ async def test_the_next_task_of_a_freed_workflow_is_anybodys(world: Sandbox) -> 
         await handle.result()
 
 
-async def test_what_does_not_run_needs_no_freeing(world: Sandbox) -> None:
-    client = await Client.connect(world.temporal_address)
+async def test_what_does_not_run_needs_no_freeing(shared_sandbox: SharedSandbox) -> None:
+    client = await Client.connect(shared_sandbox.temporal_address)
     await free(client, f"nobody-{uuid.uuid4().hex[:8]}")
 
 

@@ -30,11 +30,11 @@ from model.observations import ClaimSeen, DemandSeen
 from model.outcomes import ConditionPatch
 from model.plans import PlanRequest
 from sandbox.faults import Answer
-from sandbox.world import Sandbox
 from tests.adapters.kube.test_other_kinds import node_class_json
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
 from tests.support.product.eventually import eventually
+from tests.support.product.shared_sandbox import SharedSandbox
 from tests.unit.controller.test_planning import Types
 
 Names = Callable[[str], str]
@@ -85,25 +85,25 @@ class Hosting:
 
 
 @pytest.fixture(scope="session")
-async def kube(world: Sandbox) -> AsyncIterator[KubeAdapters]:
+async def kube(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeAdapters]:
     """An admin, who sets the stage."""
-    adapters = await connect_all(str(world.kubeconfig))
+    adapters = await connect_all(str(shared_sandbox.kubeconfig))
     yield adapters
     await adapters.close()
 
 
 @pytest.fixture(scope="session")
-async def rights(world: Sandbox) -> AsyncIterator[KubeAdapters]:
+async def rights(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeAdapters]:
     """What the host has: the rights that ship with the worker, past the proxy that can do wrong."""
-    kubeconfig = world.service_account_kubeconfig("tenure", "tenure", through_proxy=True)
+    kubeconfig = shared_sandbox.service_account_kubeconfig("tenure", "tenure", through_proxy=True)
     adapters = await connect_all(str(kubeconfig))
     yield adapters
     await adapters.close()
 
 
 @pytest.fixture(scope="session")
-async def temporal(world: Sandbox) -> Client:
-    return await Client.connect(world.temporal_address, data_converter=pydantic_data_converter)
+async def temporal(shared_sandbox: SharedSandbox) -> Client:
+    return await Client.connect(shared_sandbox.temporal_address, data_converter=pydantic_data_converter)
 
 
 @asynccontextmanager
@@ -340,15 +340,15 @@ async def demanded(watch: Hosting, pods: int) -> bool:
 
 
 async def test_a_watch_that_is_cut_and_refused_misses_nothing(
-    world: Sandbox, kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
+    shared_sandbox: SharedSandbox, kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names
 ) -> None:
     async with hosting(rights, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("cut"))))
         await kube.claims.ensure_finalizer(claim.name, claim.uid)
         await watch.until(lambda: said(watch, claim, 1))
-        await watch.until(lambda: are_open(world, "watch=true", WATCHES))
-        with world.faults.during(Answer(429, retry_after=1), "watch=true"):
-            assert world.faults.cut_open("watch=true") >= WATCHES
+        await watch.until(lambda: are_open(shared_sandbox, "watch=true", WATCHES))
+        with shared_sandbox.faults.during(Answer(429, retry_after=1), "watch=true"):
+            assert shared_sandbox.faults.cut_open("watch=true") >= WATCHES
             await kube.claims.delete(claim.name, claim.uid)
             await asyncio.sleep(SETTLE)
             assert len(await watch.claim_heard(claim)) == 1
@@ -358,18 +358,18 @@ async def test_a_watch_that_is_cut_and_refused_misses_nothing(
         await watch.until(lambda: said(watch, other, 1))
 
 
-async def are_open(world: Sandbox, path: str, count: int) -> bool:
-    return world.faults.open(path) >= count
+async def are_open(shared_sandbox: SharedSandbox, path: str, count: int) -> bool:
+    return shared_sandbox.faults.open(path) >= count
 
 
 async def test_a_plan_on_caches_that_are_too_old_is_refused(
-    world: Sandbox, rights: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
+    shared_sandbox: SharedSandbox, rights: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.host.FRESH_WITHIN", FRESH_WITHIN)
     async with hosting(rights, temporal) as watch:
         await watch.until(lambda: ready_to_plan(watch))
-        with world.faults.during(Answer(503), "pods.*watch=true"):
-            world.faults.cut_open("pods.*watch=true")
+        with shared_sandbox.faults.during(Answer(503), "pods.*watch=true"):
+            shared_sandbox.faults.cut_open("pods.*watch=true")
             await watch.until(lambda: is_stale(watch))
             outcome = await watch.host.plan(PlanRequest(plan_id="p"))
             assert outcome.blocked == "caches are too old: pods"

@@ -21,17 +21,17 @@ from temporalio.testing import ActivityEnvironment
 from activities.upkeep_runs import RunUpkeep
 from controller.schedules import remove_schedules, schedule, start_schedules
 from model.upkeep import RunRef, UpkeepDone
-from sandbox.world import Sandbox
 from tests.support.fakes.worker import World
 from tests.support.product.eventually import eventually
+from tests.support.product.shared_sandbox import SharedSandbox
 from tests.support.workflows.eventually import scheduled
 from workflows import ids
 from workflows.upkeep import TASKS
 
 
 @pytest.fixture
-async def temporal(world: Sandbox) -> Client:
-    return await Client.connect(world.temporal_address, data_converter=pydantic_data_converter)
+async def temporal(shared_sandbox: SharedSandbox) -> Client:
+    return await Client.connect(shared_sandbox.temporal_address, data_converter=pydantic_data_converter)
 
 
 @pytest.fixture

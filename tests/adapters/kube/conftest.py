@@ -7,19 +7,19 @@ import pytest
 
 from kube.adapters import KubeAdapters, connect_all
 from kube.client import KubeClient, connect
-from sandbox.world import Sandbox
+from tests.support.product.shared_sandbox import SharedSandbox
 
 
 @pytest.fixture(scope="session")
-async def kube(world: Sandbox) -> AsyncIterator[KubeAdapters]:
-    adapters = await connect_all(str(world.service_account_kubeconfig("tenure", "tenure")))
+async def kube(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeAdapters]:
+    adapters = await connect_all(str(shared_sandbox.service_account_kubeconfig("tenure", "tenure")))
     yield adapters
     await adapters.close()
 
 
 @pytest.fixture(scope="session")
-async def admin(world: Sandbox) -> AsyncIterator[KubeClient]:
-    client = await connect(str(world.kubeconfig))
+async def admin(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeClient]:
+    client = await connect(str(shared_sandbox.kubeconfig))
     yield client
     await client.close()
 

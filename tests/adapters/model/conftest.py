@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from tests.adapters.model.kinds.server import Server
+from tests.support.product.shared_sandbox import SharedSandbox
 
 
 @pytest.fixture(scope="session")
-async def server(world: Any) -> AsyncIterator[Server]:
-    config = _read(Path(world.kubeconfig))
+async def server(shared_sandbox: SharedSandbox) -> AsyncIterator[Server]:
+    config = _read(Path(shared_sandbox.kubeconfig))
     cluster = config["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster.get("certificate-authority-data", ""))
     tls = ssl.create_default_context(cadata=authority.decode()) if authority else False

@@ -2,16 +2,16 @@
 
 import yaml
 
-from sandbox.world import Sandbox
 from tests.support.paths import ROOT
+from tests.support.product.shared_sandbox import SharedSandbox
 
 
-async def test_every_example_is_accepted_by_the_api_server(world: Sandbox) -> None:
+async def test_every_example_is_accepted_by_the_api_server(shared_sandbox: SharedSandbox) -> None:
     documents = [
         one for file in sorted((ROOT / "examples").glob("*.yaml")) for one in yaml.safe_load_all(file.read_text())
     ]
     assert documents
-    async with world.cluster.client() as api:
+    async with shared_sandbox.cluster.client() as api:
         for document in documents:
             path = f"{await api.path_of(document)}?fieldManager=examples&dryRun=All&fieldValidation=Strict"
             answer = await api.request("PATCH", path, document, "application/apply-patch+yaml")

@@ -19,6 +19,7 @@ from sandbox.record import Record, is_running
 from sandbox.world import Sandbox
 from tests.adapters.sandbox.test_processes import alive, until_true
 from tests.support.paths import ROOT
+from tests.support.product.shared_sandbox import SharedSandbox
 
 BARE = Plan(parts=("temporal", "kubernetes"), manifests=())
 
@@ -107,29 +108,33 @@ async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
     assert not is_running(tmp_path)
 
 
-async def test_every_part_of_the_world_answers(world: Sandbox) -> None:
-    assert set(world.environment()) >= {"KUBECONFIG", "AWS_ENDPOINT_URL", "TEMPORAL_ADDRESS", "AWS_REGION"}
+async def test_every_part_of_the_world_answers(shared_sandbox: SharedSandbox) -> None:
+    assert set(shared_sandbox.environment()) >= {"KUBECONFIG", "AWS_ENDPOINT_URL", "TEMPORAL_ADDRESS", "AWS_REGION"}
     async with aiohttp.ClientSession() as session:
-        for url in (world.temporal_ui, f"{world.aws_endpoint}/_sim/health", f"{world.nodes_endpoint}/_sim/health"):
+        for url in (
+            shared_sandbox.temporal_ui,
+            f"{shared_sandbox.aws_endpoint}/_sim/health",
+            f"{shared_sandbox.nodes_endpoint}/_sim/health",
+        ):
             async with session.get(url) as answer:
                 assert answer.status == 200, url
-    async with world.cluster.client() as api:
+    async with shared_sandbox.cluster.client() as api:
         for path in ("/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"):
             await api.request("GET", path)
-    client = await Client.connect(world.temporal_address, namespace=world.plan.namespace)
-    request = ListSearchAttributesRequest(namespace=world.plan.namespace)
+    client = await Client.connect(shared_sandbox.temporal_address, namespace=shared_sandbox.plan.namespace)
+    request = ListSearchAttributesRequest(namespace=shared_sandbox.plan.namespace)
     known = await client.operator_service.list_search_attributes(request)
-    assert set(world.plan.search_attributes) <= set(known.custom_attributes)
+    assert set(shared_sandbox.plan.search_attributes) <= set(known.custom_attributes)
 
 
-async def test_the_stand_in_describes_this_cluster(world: Sandbox) -> None:
+async def test_the_stand_in_describes_this_cluster(shared_sandbox: SharedSandbox) -> None:
     eks = boto3.client(
         "eks",
-        endpoint_url=world.aws_endpoint,
-        region_name=world.plan.region,
+        endpoint_url=shared_sandbox.aws_endpoint,
+        region_name=shared_sandbox.plan.region,
         aws_access_key_id="sandbox",
         aws_secret_access_key="sandbox",
     )
-    described = (await asyncio.to_thread(eks.describe_cluster, name=world.plan.cluster_name))["cluster"]
-    assert described["endpoint"] == world.apiserver
-    assert base64.b64decode(described["certificateAuthority"]["data"]) == world.cluster.authority.read_bytes()
+    described = (await asyncio.to_thread(eks.describe_cluster, name=shared_sandbox.plan.cluster_name))["cluster"]
+    assert described["endpoint"] == shared_sandbox.apiserver
+    assert base64.b64decode(described["certificateAuthority"]["data"]) == shared_sandbox.cluster.authority.read_bytes()

@@ -50,12 +50,12 @@ def stand_in(kind: str, plural: str) -> Document:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def api(world: Sandbox) -> AsyncIterator[KubeApi]:
+async def api(sandbox: Sandbox) -> AsyncIterator[KubeApi]:
     """As admin, with a namespace as strict as Kubernetes has them, and what it takes for the operator's kinds."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
     made = [namespace, *(stand_in(*one) for one in OPERATORS)]
-    async with world.cluster.client() as client:
+    async with sandbox.cluster.client() as client:
         for document in made:
             await apply(client, document, dry_run=False)
         try:
@@ -99,8 +99,8 @@ async def test_the_server_takes_the_kinds(api: KubeApi) -> None:
         await apply(api, document)
 
 
-async def test_a_release_comes_says_what_is_next_and_goes(api: KubeApi, world: Sandbox) -> None:
-    there = ("--kubeconfig", str(world.cluster.kubeconfig), "--namespace", NAMESPACE)
+async def test_a_release_comes_says_what_is_next_and_goes(api: KubeApi, sandbox: Sandbox) -> None:
+    there = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
     # That namespace is the world's already.
     given = ("--values", str(ALL), "--set", "hooks.createNamespace=false")
     came = await to_thread(run, "install", "nodes", CHART, *there, *given)
@@ -114,8 +114,10 @@ async def test_a_release_comes_says_what_is_next_and_goes(api: KubeApi, world: S
         await api.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/nodes")
 
 
-async def test_kinds_that_are_there_are_taken_over_and_stay_when_their_chart_goes(api: KubeApi, world: Sandbox) -> None:
-    there = ("--kubeconfig", str(world.cluster.kubeconfig), "--namespace", NAMESPACE)
+async def test_kinds_that_are_there_are_taken_over_and_stay_when_their_chart_goes(
+    api: KubeApi, sandbox: Sandbox
+) -> None:
+    there = ("--kubeconfig", str(sandbox.cluster.kubeconfig), "--namespace", NAMESPACE)
     refused = await to_thread(run, "install", "kinds", CRD_CHART, *there)
     assert "cannot be imported into the current release" in refused.stderr
     came = await to_thread(run, "upgrade", "--install", "kinds", CRD_CHART, *there, "--take-ownership")

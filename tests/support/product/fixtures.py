@@ -1,51 +1,102 @@
-"""Fixtures with real components. The `conftest.py` of each folder that needs them imports them from here."""
+"""Fixtures with real components. The `conftest.py` of each folder imports those that its tests use.
 
+- `shared_sandbox`: one sandbox for the run, which all xdist workers use.
+- `product`: the shared sandbox with one running worker. Many tests use it at the same time.
+- `sandbox`: a sandbox of this xdist worker alone.
+- `own_product`: that sandbox for tests that start, stop and kill workers. No worker runs until a test starts one.
+"""
+
+import asyncio
+import os
+import random
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 import pytest_asyncio
 
-from cli.rights import RBAC, aws_arguments
-from sandbox.plan import CRDS, Plan
+from sandbox.plan import Plan
 from sandbox.world import Sandbox
-from tests.support.product.acts import Programme
-from tests.support.product.product import Product
+from tests.support.product import settings
+from tests.support.product.eventually import eventually
+from tests.support.product.product import OwnProduct, Product
+from tests.support.product.shared_sandbox import SharedSandbox, sandbox_plan
+
+KILL_WITHIN_SECONDS = (3.0, 25.0)
+"""After a scenario begins: from its first launches until most of its nodes are gone."""
 
 
 @pytest.fixture(scope="session")
-def plan(request: pytest.FixtureRequest) -> Plan:
-    """Of a world whose worker has the rights that ship, with the Temporal that this run asks for."""
-    option = request.config.getoption
-    return Plan(
-        manifests=(CRDS, RBAC),
-        aws_arguments=aws_arguments(),
+def shared_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SharedSandbox:
+    option, base = request.config.getoption, tmp_path_factory.getbasetemp()
+    parallel = hasattr(request.config, "workerinput")
+    return SharedSandbox.attach(
+        (base.parent if parallel else base) / "shared",
+        owner=os.getppid() if parallel else os.getpid(),
         temporal=option("--temporal"),
         encrypted=option("--encrypted"),
     )
 
 
 @pytest.fixture(scope="session")
-def world(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """Temporal, Kubernetes with CRDs and RBAC, AWS with the worker's IAM policy, and nodes; stopped at the run's end.
+def plan(request: pytest.FixtureRequest) -> Plan:
+    option = request.config.getoption
+    return sandbox_plan(option("--temporal"), encrypted=option("--encrypted"))
 
-    Its logs stay in pytest's temporary folder. Tests leave it as they found it.
-    """
-    with Sandbox(tmp_path_factory.mktemp("world"), plan=plan) as sandbox:
-        yield sandbox
-        sandbox.check()
-        processes = sandbox.processes
+
+@pytest.fixture(scope="session")
+def sandbox(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    with Sandbox(tmp_path_factory.mktemp("sandbox"), plan=plan) as own:
+        yield own
+        own.check()
+        processes = own.processes
     assert [process.name for process in processes if process.running] == []
 
 
 @pytest_asyncio.fixture(scope="session")
-async def product(world: Sandbox) -> AsyncIterator[Product]:
-    """Workers under the rights that ship with them; none is at work before a test says so."""
-    async with Product(world) as product:
+async def own_product(sandbox: Sandbox) -> AsyncIterator[OwnProduct]:
+    async with OwnProduct(sandbox) as product:
         yield product
 
 
-@pytest.fixture(scope="session")
-def programme(request: pytest.FixtureRequest, product: Product) -> Programme:
-    """The scenarios that play together."""
-    option = request.config.getoption
-    return Programme(request.session.items, product, option("--kill-seed"), option("--times"))
+@pytest_asyncio.fixture(scope="session")
+async def shared_product(request: pytest.FixtureRequest) -> AsyncIterator[Product]:
+    """In a run with --kill-seed, a sandbox of this xdist worker: the other tests must not see the kill."""
+    async with AsyncExitStack() as stack:
+        if request.config.getoption("--kill-seed") is not None:
+            own = await stack.enter_async_context(OwnProduct(request.getfixturevalue("sandbox")))
+            await own.work(**settings.KILLED)
+            yield own
+            await own.rest()
+            return
+        shared: SharedSandbox = request.getfixturevalue("shared_sandbox")
+        request.getfixturevalue("exclusive_tests_done")
+        worker = await asyncio.to_thread(shared.service.start_worker, settings.SHARED)
+        product = await stack.enter_async_context(Product(shared, worker))
+        await eventually(product.node_class_is_ready)
+        yield product
+
+
+@pytest_asyncio.fixture
+async def product(request: pytest.FixtureRequest, shared_product: Product) -> AsyncIterator[Product]:
+    seed = request.config.getoption("--kill-seed")
+    if seed is None:
+        yield shared_product
+        return
+    assert isinstance(shared_product, OwnProduct)
+    killing = asyncio.create_task(_kill_once(shared_product, random.Random(seed).uniform(*KILL_WITHIN_SECONDS)))
+    yield shared_product
+    if killing.done():
+        await killing
+    else:
+        killing.cancel()
+        with suppress(asyncio.CancelledError):
+            await killing
+        await shared_product.go_on()
+
+
+async def _kill_once(product: OwnProduct, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    await product.kill()
+    print(f"{seconds:6.1f} s  the worker is killed")
+    await product.go_on()

@@ -20,7 +20,7 @@ from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES, WORKLOADS
 from model import labels
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object
-from tests.support.product.product import MERGE, Product
+from tests.support.product.product import MERGE, OwnProduct
 from tests.support.product.scene import Scene
 from workflows import ids
 
@@ -84,7 +84,7 @@ Leads = Callable[[bool], Awaitable[None]]
 
 
 @asynccontextmanager
-async def deployed(product: Product, leads: Leads | None = None) -> AsyncIterator[None]:
+async def deployed(product: OwnProduct, leads: Leads | None = None) -> AsyncIterator[None]:
     """Both Deployments, Karpenter's with two replicas and Tenure's with none. What their pods would do is done by
     others: while Karpenter has replicas its lease is renewed, or what `leads` does; while Tenure has, a worker runs."""
     name = product.sandbox.plan.cluster_name
@@ -103,22 +103,22 @@ async def deployed(product: Product, leads: Leads | None = None) -> AsyncIterato
             await product.delete(path)
 
 
-async def replicas(product: Product, path: str) -> int:
+async def replicas(product: OwnProduct, path: str) -> int:
     return int((await product.kube.request("GET", path))["spec"]["replicas"])
 
 
-async def _lead(product: Product, leads: Leads) -> None:
+async def _lead(product: OwnProduct, leads: Leads) -> None:
     while True:
         await leads(await replicas(product, KARPENTER) > 0)
         await asyncio.sleep(RENEWED_EVERY)
 
 
-async def _renewed(product: Product, wanted: bool) -> None:
+async def _renewed(product: OwnProduct, wanted: bool) -> None:
     if wanted:
         await renew(product)
 
 
-async def _work(product: Product) -> None:
+async def _work(product: OwnProduct) -> None:
     while True:
         wanted = await replicas(product, TENURE) > 0
         runs = bool(product.workers) and product.worker.running
@@ -129,7 +129,7 @@ async def _work(product: Product) -> None:
         await asyncio.sleep(0.5)
 
 
-async def renew(product: Product) -> None:
+async def renew(product: OwnProduct) -> None:
     """The leader's lease, once."""
     spec = {
         "holderIdentity": HOLDER,

@@ -23,7 +23,7 @@ from temporalio.service import RPCError
 
 from cli.connection import Connection
 from cli.lives import Lives
-from cli.rights import WORKER_KEY, service_account
+from cli.rights import service_account
 from cli.worker_process import clean_environment
 from controller.schedules import remove_schedules
 from kube.resources import EC2_NODE_CLASSES
@@ -34,30 +34,29 @@ from sandbox.kubeapi import KubeApi
 from sandbox.nodes.control import NodesControl
 from sandbox.ports import Ports
 from sandbox.world import Sandbox
-from tests.support.product.crew import TestedWorker
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import NODE_CLASS, node_class
 from tests.support.product.scene import Scene
+from tests.support.product.shared_sandbox import SharedFaults, SharedSandbox
+from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerHarness
 from workflows import ids
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-QUICK = {"BATCH_IDLE_DURATION": "500ms", "LOG_LEVEL": "info"}
-"""Settings of every worker here: nobody watches, so batches need not wait."""
 Object = dict[str, Any]
 
 
 class Product:
-    """An async context manager; no worker runs until one is started."""
+    """An async context manager. Many tests use it at the same time, so a test changes only what is in its own scene.
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    `worker` is the running worker of the sandbox, which no test may stop.
+    """
+
+    def __init__(self, sandbox: Sandbox | SharedSandbox, worker: WorkerAddresses | None = None) -> None:
         self.sandbox = sandbox
         self.aws = AwsControl(sandbox.aws_endpoint)
-        self.workers: list[TestedWorker] = []
-        """All that were ever started, the newest last."""
-        self._ports = Ports()
+        self._worker = worker
         self._stack = AsyncExitStack()
-        self._settings: Mapping[str, str] = {}
         self._serial = 0
         self.kube: KubeApi
         self.temporal: Client
@@ -67,7 +66,6 @@ class Product:
 
     async def __aenter__(self) -> Self:
         world = self.sandbox
-        self._stack.callback(self._ports.close)
         self.kube = await self._stack.enter_async_context(world.cluster.client())
         self.nodes = await self._stack.enter_async_context(NodesControl(world.nodes_endpoint))
         self.temporal = await world.temporal_client()
@@ -80,8 +78,6 @@ class Product:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for worker in self.workers:
-            worker.kill()
         await self._stack.aclose()
 
     @property
@@ -104,58 +100,16 @@ class Product:
         assert process.returncode is not None and said, errors.decode()
         return process.returncode, json.loads(said)
 
-    # --- workers ---
+    @property
+    def worker(self) -> WorkerAddresses | WorkerHarness:
+        """The running worker."""
+        assert self._worker is not None, "no worker was started"
+        return self._worker
 
     @property
-    def worker(self) -> TestedWorker:
-        return self.workers[-1]
-
-    @property
-    def faults(self) -> Faults:
+    def faults(self) -> Faults | SharedFaults:
         """Of the API server, as workers see it."""
         return self.sandbox.faults
-
-    def hire(self, **settings: str) -> TestedWorker:
-        """One more worker, not started. Settings by the names of their environment variables."""
-        rights = {
-            "KUBECONFIG": str(self._kubeconfig),
-            "AWS_ACCESS_KEY_ID": WORKER_KEY,
-            "AWS_SECRET_ACCESS_KEY": WORKER_KEY,
-        }
-        worker = TestedWorker(
-            self.sandbox.logs / f"worker-{len(self.workers) + 1}.log",
-            environment=self.sandbox.environment() | rights | QUICK | settings,
-            health_port=self._ports.take(),
-            metrics_port=self._ports.take(),
-        )
-        self.workers.append(worker)
-        return worker
-
-    async def work(self, **settings: str) -> TestedWorker:
-        """A worker with exactly these settings is at work; one with others is stopped first."""
-        if self.workers and self.worker.running and self._settings == settings:
-            return self.worker
-        await self.rest()
-        self._settings = settings
-        worker = self.hire(**settings)
-        await worker.start()
-        await eventually(self.node_class_is_ready)
-        return worker
-
-    async def go_on(self) -> TestedWorker:
-        """A worker as the last one was."""
-        return await self.work(**self._settings)
-
-    async def rest(self) -> None:
-        """Stop all workers as an operator would; they end well."""
-        for worker in [one for one in self.workers if one.running]:
-            assert await worker.finish() == 0, f"the worker did not end well, see {worker.log}"
-
-    async def kill(self, worker: TestedWorker | None = None) -> None:
-        """SIGKILL: the process alone, at this very moment, without a word to what it has started."""
-        victim = worker or self.worker
-        os.kill(victim.pid, signal.SIGKILL)
-        await asyncio.to_thread(victim.wait)
 
     # --- looking ---
 
@@ -197,6 +151,11 @@ class Product:
         conditions = {one["type"]: one["status"] for one in (found.get("status") or {}).get("conditions") or ()}
         assert conditions.get("Ready") == "True", conditions
         return found
+
+    async def has_condition(self, path: str, kind: str, status: str) -> None:
+        found = await self.kube.request("GET", path)
+        conditions = {one["type"]: one for one in (found.get("status") or {}).get("conditions") or ()}
+        assert conditions.get(kind, {}).get("status") == status, f"{path}: {conditions}"
 
     async def is_gone(self, path: str) -> None:
         assert await self.find(path) is None, f"{path} is still there"
@@ -269,7 +228,7 @@ class Product:
         assert len(hosts) == 1, f"{hosts} host the watch"
         return hosts[0]
 
-    async def says(self, worker: TestedWorker, probe: str = "readyz") -> str:
+    async def says(self, worker: WorkerAddresses | WorkerHarness, probe: str = "readyz") -> str:
         """What a worker answers to a probe."""
         async with aiohttp.ClientSession() as session, session.get(f"{worker.probes}/{probe}") as response:
             return await response.text()
@@ -290,7 +249,71 @@ class Product:
     def scene(self, row: str, **pool: Any) -> "Scene":
         """A corner for one test, of a name nobody else has; `pool` as in `objects.node_pool`."""
         self._serial += 1
-        return Scene(self, f"t{row.replace('-', '')}-{self._serial}", pool)
+        return Scene(self, f"t{row.replace('-', '')}-{os.environ.get('PYTEST_XDIST_WORKER', '')}{self._serial}", pool)
+
+
+class OwnProduct(Product):
+    """A sandbox of one xdist worker: its tests run one after the other, and start, stop and kill workers."""
+
+    def __init__(self, sandbox: Sandbox | SharedSandbox) -> None:
+        super().__init__(sandbox)
+        self._ports = Ports()
+        self._settings: Mapping[str, str] = {}
+        self.workers: list[WorkerHarness] = []
+        """All that were ever started, the newest last."""
+
+    @property
+    def own_sandbox(self) -> Sandbox:
+        """With what only the process that hosts the sandbox can do, such as stopping one of its components."""
+        assert isinstance(self.sandbox, Sandbox)
+        return self.sandbox
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.kill()
+        self._ports.close()
+        await super().__aexit__()
+
+    @property
+    def worker(self) -> WorkerHarness:
+        return self.workers[-1]
+
+    def hire(self, **settings: str) -> WorkerHarness:
+        """One more worker, not started. Settings by the names of their environment variables."""
+        worker = WorkerHarness(
+            self.sandbox.logs / f"worker-{len(self.workers) + 1}.log",
+            environment=self.sandbox.environment() | SETTINGS | settings,
+            kubeconfig=self._kubeconfig,
+            ports=self._ports,
+        )
+        self.workers.append(worker)
+        return worker
+
+    async def work(self, **settings: str) -> WorkerHarness:
+        """A worker with exactly these settings is at work; one with others is stopped first."""
+        if self.workers and self.worker.running and self._settings == settings:
+            return self.worker
+        await self.rest()
+        self._settings = settings
+        worker = self.hire(**settings)
+        await worker.start()
+        await eventually(self.node_class_is_ready)
+        return worker
+
+    async def go_on(self) -> WorkerHarness:
+        """A worker as the last one was."""
+        return await self.work(**self._settings)
+
+    async def rest(self) -> None:
+        """Stop all workers as an operator would; they end well."""
+        for worker in [one for one in self.workers if one.running]:
+            assert await worker.finish() == 0, f"the worker did not end well, see {worker.log}"
+
+    async def kill(self, worker: WorkerHarness | None = None) -> None:
+        """SIGKILL: the process alone, at this very moment, without a word to what it has started."""
+        victim = worker or self.worker
+        os.kill(victim.pid, signal.SIGKILL)
+        await asyncio.to_thread(victim.wait)
 
 
 _STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED

@@ -17,10 +17,10 @@ from kube.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
 from model import labels
 from model.lifecycle import ClaimState
 from sandbox.faults import Fault as ApiFault
-from sandbox.faults import Rule as ApiRule
 from sandbox.nodes.rules import Match, Rule, Trouble
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import OF_TEST, Object, deployment, node_claim, node_pool
+from tests.support.product.shared_sandbox import FaultRule
 from workflows import ids
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Scene:
         self._paths: list[str] = []
         self._rules: list[Rule] = []
         self._aws_rules: list[str] = []
-        self._api_rules: list[ApiRule] = []
+        self._api_rules: list[FaultRule] = []
 
     async def __aenter__(self) -> Self:
         await self.make(node_pool(self.name, **self._pool))
@@ -116,13 +116,13 @@ class Scene:
         await self.product.patch_status(NODES.path(name), {"conditions": [told]})
         return now
 
-    def api_fault(self, fault: ApiFault, path: str, method: str) -> ApiRule:
+    def api_fault(self, fault: ApiFault, path: str, method: str) -> FaultRule:
         """Befalls workers' requests to paths that `path` is found in."""
         rule = self.product.faults.add(fault, path, method=method)
         self._api_rules.append(rule)
         return rule
 
-    def pardon(self, rule: ApiRule) -> None:
+    def pardon(self, rule: FaultRule) -> None:
         """That fault of the API server is over."""
         self._api_rules.remove(rule)
         self.product.faults.remove(rule)

@@ -11,9 +11,9 @@ import pytest
 from sandbox.kubeapi import KubeApi
 from sandbox.nodes.control import NodesControl
 from sandbox.nodes.rules import Match, NeverRegister, NotReady
-from sandbox.world import Sandbox
 from tests.adapters.sandbox.builders import condition, until
 from tests.adapters.sandbox.nodes.simulated import USER_DATA
+from tests.support.product.shared_sandbox import SharedSandbox
 
 if TYPE_CHECKING:
     from types_boto3_ec2.client import EC2Client
@@ -61,15 +61,15 @@ class Fleet:
 
 
 @pytest.fixture
-async def control(world: Sandbox) -> AsyncIterator[NodesControl]:
-    async with NodesControl(world.nodes_endpoint) as client:
+async def control(shared_sandbox: SharedSandbox) -> AsyncIterator[NodesControl]:
+    async with NodesControl(shared_sandbox.nodes_endpoint) as client:
         yield client
         await client.clear()
 
 
 @pytest.fixture
-async def admin(world: Sandbox) -> AsyncIterator[KubeApi]:
-    async with world.cluster.client() as client:
+async def admin(shared_sandbox: SharedSandbox) -> AsyncIterator[KubeApi]:
+    async with shared_sandbox.cluster.client() as client:
         yield client
 
 
@@ -79,8 +79,10 @@ async def nodes_of(admin: KubeApi, instance_ids: list[str]) -> dict[str, Any]:
     return {name: named[name] for name in instance_ids if name in named}
 
 
-async def test_a_fleet_joins_misbehaves_as_told_and_goes(world: Sandbox, control: NodesControl, admin: KubeApi) -> None:
-    fleet = Fleet(world.aws_endpoint, world.plan.region, world.plan.cluster_name)
+async def test_a_fleet_joins_misbehaves_as_told_and_goes(
+    shared_sandbox: SharedSandbox, control: NodesControl, admin: KubeApi
+) -> None:
+    fleet = Fleet(shared_sandbox.aws_endpoint, shared_sandbox.plan.region, shared_sandbox.plan.cluster_name)
     await control.add(NeverRegister(), match=Match(nodepool=TAG), count=1)
     instance_ids = await asyncio.to_thread(fleet.launch, 3)
 

@@ -1,0 +1,54 @@
+"""A worker as a child process of the tests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.rights import WORKER_KEY
+from cli.worker_process import WorkerProcess
+from sandbox.ports import Ports
+from tests.support.product.eventually import PATIENCE
+
+SETTINGS = {"BATCH_IDLE_DURATION": "500ms", "LOG_LEVEL": "info"}
+"""Of every worker in tests: a shorter batch saves time in each test."""
+
+
+@dataclass(frozen=True)
+class WorkerAddresses:
+    """`probes` and `metrics` are URLs."""
+
+    log: Path
+    pid: int
+    probes: str
+    metrics: str
+
+
+class WorkerHarness(WorkerProcess):
+    """A worker with the rights that Tenure ships: its ServiceAccount, and the access key that its IAM policy limits."""
+
+    READY_WITHIN = PATIENCE
+
+    def __init__(self, log: Path, *, environment: Mapping[str, str], kubeconfig: Path, ports: Ports) -> None:
+        rights = {
+            "KUBECONFIG": str(kubeconfig),
+            "AWS_ACCESS_KEY_ID": WORKER_KEY,
+            "AWS_SECRET_ACCESS_KEY": WORKER_KEY,
+        }
+        health_port, metrics_port = ports.take(), ports.take()
+        super().__init__(log, environment={**environment, **rights}, health_port=health_port, metrics_port=metrics_port)
+        self.probes = f"http://127.0.0.1:{health_port}"
+        self.metrics = f"http://127.0.0.1:{metrics_port}/metrics"
+
+    @property
+    def addresses(self) -> WorkerAddresses:
+        return WorkerAddresses(self.log, self.pid, self.probes, self.metrics)
+
+    def wait(self) -> int:
+        """Wait for its end. Returns the exit code."""
+        assert self._child is not None
+        return self._child.wait()
+
+    @property
+    def session(self) -> int:
+        """The process session of the worker and its children; the number stays when the worker ends."""
+        return self.pid
