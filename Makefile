@@ -1,13 +1,14 @@
 # Every target sets up what it needs by itself; a second call starts at once. ARGS goes to the command behind the target.
 .DEFAULT_GOAL := help
-.PHONY: help setup controlplane tools docs pictures demo test check audit sbom bench scenarios chaos postgres clean
+.PHONY: help setup controlplane tools docs pictures demo unit test test-integration test-killed test-replay test-nightly \
+    test-chaos test-all check audit sbom bench scenarios chaos postgres clean
 BIN := .venv/bin
 ARGS ?=
 KILLS ?= 100
 export TENURE_PYTHON
 
 help: ## What can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
 setup:
 	@.ci/bootstrap
@@ -28,8 +29,39 @@ tools: setup
 	@$(BIN)/python -c 'from sandbox.controlplane.tools import helm; helm()'
 	@-$(BIN)/python -m deploy.promtool
 
-test: controlplane tools ## Run all tests, on real parts (ARGS="-k drain" chooses)
-	@$(BIN)/python -m $(if $(strip $(ARGS)),pytest $(ARGS),tests.beside)
+# Tests in parallel: those that share a server form one group, which one xdist worker runs (see tests/conftest.py).
+PYTEST := $(BIN)/python -m pytest -q --dist loadgroup --durations=30
+
+unit: setup ## Run the tests that need no real component (ARGS="-k drain" selects)
+	@$(PYTEST) -n 4 --junitxml=build/unit.xml tests/unit tests/replay $(ARGS)
+	@$(BIN)/python tools/check_test_durations.py
+
+test: controlplane ## Run unit tests, adapter tests and smoke scenarios in one sandbox (ARGS="-k drain" selects)
+	@$(PYTEST) -n 5 --junitxml=build/test.xml tests/unit tests/replay tests/adapters tests/smoke $(ARGS)
+
+test-integration: controlplane ## Run all integration tests and scenarios
+	@$(PYTEST) -n 8 --junitxml=build/integration.xml tests/integration tests/scenarios $(ARGS)
+
+test-killed: controlplane ## Run a sample of the scenarios with the worker killed once
+	@$(BIN)/python -m tests.scenarios.sample $(ARGS)
+
+test-replay: setup ## Replay all histories with other hash seeds, and run the workflow tests without a workflow cache
+	@for seed in 1 2 3; do PYTHONHASHSEED=$$seed $(PYTEST) -n 2 tests/replay $(ARGS) || exit 1; done
+	@$(PYTEST) -n 4 --workflow-cache=0 tests/unit/workflows $(ARGS)
+
+test-nightly: controlplane tools ## Run chart, image, price and month tests, and property tests at full depth
+	@$(PYTEST) -n 3 tests/nightly $(ARGS)
+	@$(PYTEST) -n 3 --property-depth=full tests/unit tests/scenarios -m property $(ARGS)
+
+test-chaos: controlplane ## Run the chaos tests, which kill workers, stop services and replace builds
+	@$(PYTEST) -n 3 tests/chaos $(ARGS)
+
+test-all: ## Run every tier, the others too when one fails
+	@failed=0; \
+	for tier in test test-integration test-killed test-replay test-nightly test-chaos; do \
+	    $(MAKE) --no-print-directory $$tier || failed=1; \
+	done; \
+	exit $$failed
 
 check: setup build/audit ## Style, types, import contracts, that generated files are fresh, and known weaknesses of packages
 	@failed=0; \

@@ -25,7 +25,6 @@ OWN_SANDBOXES = 3
 """Sandboxes that run at the same time for tests that start, stop and kill workers."""
 SERIAL_FIXTURES = ("endpoint", "shared_kit")
 """Servers with one state each, which their tests reset."""
-KILLS = "shared_product"
 
 # The duration of an example depends on how busy the machine is, so no profile has a deadline.
 SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,6 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kill-seed", type=int, help="kill the worker once in each scenario, at a time this seed selects")
     group.addoption("--temporal", choices=("dev", "postgres"), default="dev", help="Temporal server of the sandbox")
     group.addoption("--encrypted", action="store_true", help="encrypt the payloads that Temporal stores")
+    group.addoption("--row", help="run only the tests of this row of the scenarios")
+    group.addoption("--workflow-cache", type=int, default=1000, help="workflows that a worker of a unit test caches")
     group.addoption("--times", type=int, default=1, help="run each test this many times")
 
 
@@ -47,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: the test is in tests/{tier}")
     config.addinivalue_line("markers", "sandbox: needs real components")
+    config.addinivalue_line("markers", "property: a Hypothesis test")
+    config.addinivalue_line("markers", "killable: a scenario that holds when --kill-seed kills the worker once")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -56,9 +59,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by folder, and group those that must run one after the other in one xdist worker."""
-    modules = sorted({item.path for item in items if "own_product" in fixtures_of(item)})
+    if row := config.getoption("--row"):
+        items[:] = [item for item in items if row in rows_of(item)]
+    killed = config.getoption("--kill-seed") is not None
+    own = sorted({item.path for item in items if needs_own_sandbox(item, killed)})
     for item in items:
         tier = item.path.relative_to(ROOT).parts[0]
         item.add_marker(tier)
@@ -66,9 +72,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("sandbox")
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
-        if group := group_of(item, tier, modules):
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("property")
+        if tier == "scenarios" and "product" in fixtures_of(item):
+            item.add_marker("killable")
+        item.user_properties += [("row", row) for row in rows_of(item)]
+        if group := group_of(item, killed, own):
             item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=position)
+
+
+def rows_of(item: pytest.Item) -> list[str]:
+    """The rows of the scenarios that a test keeps."""
+    return [str(row) for mark in item.iter_markers("row") for row in mark.args]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -78,15 +94,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         assert all("@" in nodeid for nodeid in grouped), "pytest-xdist does not group: pin another version of pytest"
 
 
-def group_of(item: pytest.Item, tier: str, modules: list[Path]) -> str:
+def group_of(item: pytest.Item, killed: bool, own: list[Path]) -> str:
     """Empty for a test that may run next to any other."""
     fixtures = fixtures_of(item)
+    if item.path in own and needs_own_sandbox(item, killed):
+        return f"own-sandbox-{own.index(item.path) % OWN_SANDBOXES}"
     if "shared_sandbox" in fixtures and "shared_product" not in fixtures:
         return SHARED_SANDBOX
-    if "own_product" in fixtures or (KILLS in fixtures and item.config.getoption("--kill-seed") is not None):
-        lane = modules.index(item.path) % OWN_SANDBOXES if item.path in modules else 0
-        return f"own-sandbox-{lane}"
     return next((fixture for fixture in SERIAL_FIXTURES if fixture in fixtures), "")
+
+
+def needs_own_sandbox(item: pytest.Item, killed: bool) -> bool:
+    fixtures = fixtures_of(item)
+    return "sandbox" in fixtures or (killed and "shared_product" in fixtures)
 
 
 def position(item: pytest.Item) -> int:

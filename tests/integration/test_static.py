@@ -6,7 +6,7 @@ from kube.resources import NODE_CLAIMS, NODE_POOLS
 from model import labels
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object
-from tests.support.product.product import OwnProduct, Product
+from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, condition, names, reason
 
 
@@ -41,8 +41,9 @@ async def test_a_static_pool_has_as_many_nodes_as_it_is_scaled_to(own_product: O
         await eventually(partial(_tells_of, scene, 7))
 
 
-async def test_a_static_pool_without_its_gate_makes_nothing_and_says_what_to_write(product: Product) -> None:
-    async with product.scene("nogate", replicas=2) as scene:
+async def test_a_static_pool_without_its_gate_makes_nothing_and_says_what_to_write(own_product: OwnProduct) -> None:
+    await own_product.work()
+    async with own_product.scene("nogate", replicas=2) as scene:
         await eventually(partial(_is_refused, scene))
         await throughout(partial(_at_most, scene, 0), seconds=5)
 

@@ -51,7 +51,10 @@ def main(arguments: list[str]) -> int:
         return code
     chosen = drawn(collected.items, seed, asked.rows)
     print(f"the worker is killed by --kill-seed={seed} in:", *chosen, sep="\n  ")
-    return subprocess.call([sys.executable, "-m", "pytest", "-q", f"--kill-seed={seed}", *chosen], cwd=HERE.parents[1])
+    return subprocess.call(
+        [sys.executable, "-m", "pytest", "-q", "-n", "3", "--dist", "loadgroup", f"--kill-seed={seed}", *chosen],
+        cwd=HERE.parents[1],
+    )
 
 
 def _commit() -> str:

@@ -8,7 +8,6 @@ if a row is broken; rows without a test are no failure.
 import argparse
 import random
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).parent
+WORKERS = "8"
+"""Processes that run scenarios at the same time; most of their time they wait."""
 VERDICTS = {"kept": "green", "broken": "red", "no test yet": "yellow"}
 
 
@@ -45,61 +46,44 @@ def read_promises() -> tuple[Promise, ...]:
 
 @dataclass
 class Outcomes:
-    """A pytest plugin: which tests belong to which row, and which of them passed or failed."""
+    """A pytest plugin: the results of each row's tests."""
 
-    only: str = ""
-    """A row; empty for all."""
-    tests: dict[str, set[str]] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Of what the marks leave: a test that nobody runs breaks no row."""
-        if self.only:
-            items[:] = [item for item in items if self.only in _rows_of(item)]
-        for item in items:
-            for number in _rows_of(item):
-                self.tests.setdefault(number, set()).add(item.nodeid)
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        rows = {str(value) for name, value in report.user_properties if name == "row"}
         if report.failed:
-            self.failed.add(report.nodeid)
+            self.failed |= rows
         elif report.when == "call" and report.passed:
-            self.passed.add(report.nodeid)
+            self.passed |= rows
 
     def verdict(self, number: str) -> str:
-        """Kept only if every test of the row was run and passed."""
-        tests = self.tests.get(number, set())
-        if not tests:
-            return "no test yet"
-        return "kept" if tests <= self.passed and not tests & self.failed else "broken"
-
-
-def _rows_of(item: pytest.Item) -> Iterator[str]:
-    for marker in item.iter_markers("row"):
-        yield from (str(number) for number in marker.args)
+        """Kept only if no test of the row failed."""
+        if number in self.failed:
+            return "broken"
+        return "kept" if number in self.passed else "no test yet"
 
 
 def unknown_rows(outcomes: Outcomes) -> list[str]:
     """Rows that tests name and rows.yaml does not have."""
     known = {row.number for promise in read_promises() for row in promise.rows}
-    return sorted(set(outcomes.tests) - known)
+    return sorted((outcomes.passed | outcomes.failed) - known)
 
 
-def print_table(outcomes: Outcomes, killed: Outcomes, console: Console) -> None:
+def print_table(outcomes: Outcomes, killed: Outcomes, only: str, console: Console) -> None:
     table = Table("row", "given", "must happen", "verdict", "worker killed", title="The five promises")
     for promise in read_promises():
         table.add_section()
         table.add_row("", f"[bold]{promise.text}[/bold]", "", "", "")
         for row in promise.rows:
-            if outcomes.only not in ("", row.number):
+            if only not in ("", row.number):
                 continue
-            also = _coloured(killed.verdict(row.number)) if row.number in killed.tests else ""
+            also = _coloured(killed.verdict(row.number)) if row.number in killed.passed | killed.failed else ""
             table.add_row(row.number, row.given, row.then, _coloured(outcomes.verdict(row.number)), also)
     console.print(table)
     rows = [row.number for promise in read_promises() for row in promise.rows]
-    verdicts = [outcomes.verdict(row) for row in rows if outcomes.only in ("", row)]
+    verdicts = [outcomes.verdict(row) for row in rows if only in ("", row)]
     console.print(", ".join(f"{verdicts.count(name)} {name}" for name in VERDICTS))
 
 
@@ -117,12 +101,13 @@ def main(arguments: list[str]) -> int:
     if ours.row and ours.row not in {row.number for promise in read_promises() for row in promise.rows}:
         parser.error(f"--row {ours.row}: there is no such row; rows.yaml has them")
     often = [f"--times={ours.times}", f"--timeout={300 * ours.times}"] if ours.times > 1 else []
-    outcomes, killed = Outcomes(ours.row), Outcomes(ours.row)
+    outcomes, killed = Outcomes(), Outcomes()
+    often += [f"--row={ours.row}"] if ours.row else []
     codes = [
         _run(outcomes, "row", *often, *rest),
-        _run(killed, "row and killable", f"--kill-seed={ours.kill_seed}", *rest),
+        _run(killed, "row and killable", f"--kill-seed={ours.kill_seed}", *often, *rest),
     ]
-    print_table(outcomes, killed, Console())
+    print_table(outcomes, killed, ours.row, Console())
     print(f"the worker was killed by --kill-seed={ours.kill_seed}")
     if unknown := unknown_rows(outcomes):
         print(f"tests name rows that do not exist: {', '.join(unknown)}", file=sys.stderr)
@@ -131,7 +116,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(outcomes: Outcomes, marks: str, *arguments: str) -> int | pytest.ExitCode:
-    return pytest.main(["-q", "-m", marks, *arguments, str(HERE)], plugins=[outcomes])
+    parallel = ("-n", WORKERS, "--dist", "loadgroup")
+    return pytest.main(["-q", *parallel, "-m", marks, *arguments, str(HERE)], plugins=[outcomes])
 
 
 if __name__ == "__main__":

@@ -296,6 +296,7 @@ class OwnProduct(Product):
         await self.rest()
         self._settings = settings
         worker = self.hire(**settings)
+        await self.kube.apply(node_class())
         await worker.start()
         await eventually(self.node_class_is_ready)
         return worker
