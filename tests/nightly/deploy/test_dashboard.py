@@ -1,0 +1,43 @@
+"""Grafana reads the dashboard that ships, and Prometheus its queries."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from deploy.dashboard import FILE
+from tests.nightly.deploy.test_alerts import checked
+
+DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
+
+
+def test_grafana_schema_has_every_field() -> None:
+    """Its models drop unknown fields and refuse values of another type."""
+    register_default_plugins()
+    read = Dashboard.from_json(DASHBOARD)
+    assert unknown(DASHBOARD, json.loads(JSONEncoder().encode(read))) == []
+
+
+def unknown(ours: Any, theirs: Any, where: str = "") -> list[str]:
+    """Paths of fields that only `ours` has."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        both = sorted(ours.keys() & theirs.keys())
+        inside = [found for key in both for found in unknown(ours[key], theirs[key], f"{where}/{key}")]
+        return [*(f"{where}/{key}" for key in ours.keys() - theirs.keys()), *inside]
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return [found for number, (one, other) in pairs for found in unknown(one, other, f"{where}/{number}")]
+    return [] if ours == theirs else [where]
+
+
+def test_prometheus_accepts_every_query(tmp_path: Path) -> None:
+    queries = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+    plain = [query.replace("$__rate_interval", "5m").replace("$nodepool", ".*") for query in queries]
+    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(plain)]
+    file = tmp_path / "queries.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    checked("check", "rules", str(file))
