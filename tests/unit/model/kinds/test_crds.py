@@ -1,21 +1,11 @@
-"""The CRD files are what the generator makes of the models, and say something useful everywhere."""
+"""Every field of the CRDs has a description, and every rule says how to fix a rejected value."""
 
 from typing import Any
 
 import pytest
-import yaml
 
-from deploy.generate import crd, outdated, text_of
+from deploy.generate import crd
 from deploy.kinds import KINDS, Kind
-
-
-def test_the_files_are_what_the_models_say() -> None:
-    assert outdated() == [], "run python -m deploy.generate"
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_text_is_the_object(kind: Kind) -> None:
-    assert yaml.safe_load(text_of(kind)) == crd(kind)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
