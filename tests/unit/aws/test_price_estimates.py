@@ -1,12 +1,8 @@
 """Prices where AWS tells none: near the public ones, and in the region's own currency and level."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from aws.price_estimates import estimate, larges_in
-from deploy import price_estimates as script
 from tests.support.aws.builders import info
 
 # Public on-demand prices of Linux in us-east-1, dollars an hour.
@@ -75,10 +71,3 @@ def test_a_family_that_is_not_in_the_table_has_a_price_all_the_same() -> None:
 )
 def test_sizes_are_counted_in_larges(size: str, count: float) -> None:
     assert larges_in(size) == count
-
-
-def test_the_table_is_made_from_prices_and_leaves_out_families_that_are_not_in_proportion(tmp_path: Path) -> None:
-    prices = {"m5.large": 0.096, "m5.xlarge": 0.192, "m5.metal": 9.9, "g5.xlarge": 1.0, "g5.2xlarge": 1.2}
-    file = tmp_path / "prices.json"
-    file.write_text(json.dumps(prices))
-    assert script.table(json.loads(file.read_text())) == "m5=0.096"

@@ -5,11 +5,10 @@ from typing import Any, cast
 from temporalio.common import MetricMeter
 
 from controller.brake import ClusterBrake
-from controller.life_gauges import COST, NODES, PAUSED, WAITING, LifeGauges
+from controller.life_gauges import NODES, PAUSED, WAITING, LifeGauges
 from kube.listwatch import Delta
-from model.catalogue import Catalogue
 from tests.support.controller.builders import World, claim
-from tests.unit.controller.test_offering_gauges import Meter, catalogue, offering
+from tests.unit.controller.test_offering_gauges import Meter
 
 LABELS = {
     "karpenter.sh/nodepool": "general",
@@ -37,11 +36,6 @@ def drains(name: str, **condition: str) -> Any:
     return raw
 
 
-def prices(dollars: float) -> Catalogue:
-    found = catalogue(offering(price=dollars))
-    return Catalogue(by_node_class={"default": found.by_node_class["a"]})
-
-
 def test_nodes_are_counted_by_the_phase_that_their_conditions_tell() -> None:
     stage = Stage()
     stage.hear("nodeclaims", claim("a"), claim("b", phase="Launched"), claim("c", phase="Registered"))
@@ -58,17 +52,6 @@ def test_nodes_are_counted_by_the_phase_that_their_conditions_tell() -> None:
     assert stage.news() == []
     stage.gauges.close()
     assert {value for _, _, value in stage.meter.news()} == {0}
-
-
-def test_a_pool_costs_what_its_launched_nodes_cost_and_another_price_counts_at_once() -> None:
-    stage = Stage()
-    stage.gauges.show_prices(prices(0.1))
-    stage.hear(
-        "nodeclaims", *(claim(name, phase="Launched", labels=LABELS) for name in "ab"), claim("c", labels=LABELS)
-    )
-    assert [one for one in stage.news() if one[0] == COST] == [(COST, ("general",), 0.2)]
-    stage.gauges.show_prices(prices(0.15))
-    assert stage.meter.news() == [(COST, ("general",), 0.3)]
 
 
 def test_a_drain_waits_when_its_condition_says_for_what() -> None:

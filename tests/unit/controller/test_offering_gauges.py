@@ -71,24 +71,6 @@ def offering(zone: str = "a", price: float = 0.1, available: bool = True) -> Off
     return Offering(zone=zone, capacity_type="spot", price=price, available=available)
 
 
-def test_all_is_told_at_first_and_afterwards_what_changed() -> None:
-    meter = Meter()
-    one = gauges(meter)
-    one.show(catalogue(offering("a"), offering("b", 0.2, available=False)))
-    assert meter.news() == [
-        ("cpu_cores", ("m5.large",), 2),
-        ("memory_bytes", ("m5.large",), 8 << 30),
-        ("offering_available", ("m5.large", "spot", "a"), 1),
-        ("offering_available", ("m5.large", "spot", "b"), 0),
-        ("offering_price_estimate", ("m5.large", "spot", "a"), 0.1),
-        ("offering_price_estimate", ("m5.large", "spot", "b"), 0.2),
-    ]
-    one.show(catalogue(offering("a"), offering("b", 0.2, available=False)))
-    assert meter.news() == []
-    one.show(catalogue(offering("a", 0.3), offering("b", 0.2, available=False)))
-    assert ("offering_price_estimate", ("m5.large", "spot", "a"), 0.3) in meter.news()
-
-
 def test_what_is_no_longer_offered_is_unavailable() -> None:
     meter = Meter()
     one = gauges(meter)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from model.lifecycle import ClaimState, Phase
 from tests.unit.workflows.meters import BORN, WHO, Meter
 from workflows.life import Life
-from workflows.measures import CLAIM_ENDED, ENDED_BUCKETS, NODE_ENDED
+from workflows.measures import CLAIM_ENDED, NODE_ENDED
 
 POOL = ("nodepool", "general")
 
@@ -35,7 +35,3 @@ def test_one_without_a_node_is_a_nodeclaim_alone(meter: Meter) -> None:
     state = ClaimState(identity=WHO, phase=Phase.LAUNCH, since=BORN)
     through(meter, state, (Phase.TERMINATION, 300), (Phase.GONE, 2))
     assert meter.recorded == {(CLAIM_ENDED, POOL): 2.0}
-
-
-def test_the_buckets_are_karpenters() -> None:
-    assert ENDED_BUCKETS == (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)

@@ -102,12 +102,5 @@ async def test_a_life_leaves_no_secret_and_no_user_data_in_histories_and_the_log
     assert {name: marks for name, marks in found.items() if marks} == {}
 
 
-def test_a_mark_is_found_in_the_clear_and_in_base64() -> None:
-    for before in range(6):
-        text = b"#" * before + USER_DATA.encode() + b"\n"
-        assert marks_in(text) == [USER_DATA]
-        assert marks_in(base64.b64encode(text)) == [USER_DATA]
-
-
 async def _has_read(resolver: ReadingResolver) -> bool:
     return bool(resolver.read)

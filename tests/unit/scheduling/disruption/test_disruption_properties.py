@@ -12,7 +12,7 @@ from scheduling.validation import violations
 from tests.unit.scheduling.builders import World
 from tests.unit.scheduling.disruption.fleet import Choose, Fleet, cheapest, dearest, pdb
 from tests.unit.scheduling.priced.test_priced_properties import some_company
-from tests.unit.scheduling.test_properties import KINDS, some_pods, some_pools
+from tests.unit.scheduling.random_worlds import KINDS, some_pods, some_pools
 
 _SPREADING: Any = some_company().map(lambda said: lambda name: {**said, "host_ports": ()})
 _LONELY: Any = st.just(lambda name: {"labels": {"app": "web"}})

@@ -21,7 +21,7 @@ from model.volume_facts import CSINodeFact, StorageClassFact, StorageFact, Term,
 from scheduling.validation import Given, violations
 from scheduling.validation_volumes import Disks
 from tests.unit.scheduling.builders import World, csi_node, expressions, pod, pvc, storage_class, volume
-from tests.unit.scheduling.test_properties import (
+from tests.unit.scheduling.random_worlds import (
     KINDS,
     More,
     some_daemons,

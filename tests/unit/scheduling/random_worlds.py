@@ -1,17 +1,13 @@
-"""What holds of every plan, over random worlds. `scheduling/validation.py` judges; it shares no logic with planning."""
+"""Strategies of property tests: pods, NodePools, nodes and DaemonSets."""
 
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.catalogue import InstanceType
 from model.facts import DaemonSetFact, NodeFact, PodFact, PoolFact, Taint, Toleration
 from model.labels import CAPACITY_TYPE, ZONE
-from model.plans import Plan
-from scheduling.validation import Given, violations
-from tests.unit.scheduling.builders import World, daemonset, expressions, kind, node, pod, pool, taint, toleration
+from tests.unit.scheduling.builders import daemonset, expressions, kind, node, pod, pool, taint, toleration
 
 FAMILY = "karpenter.k8s.aws/instance-family"
 CPU = "karpenter.k8s.aws/instance-cpu"
@@ -142,57 +138,3 @@ def some_daemons(draw: st.DrawFn) -> list[DaemonSetFact]:
         one = pod(f"d{number}", cpu=0.3, memory=0.2, daemonset=True, terms=draw(terms), tolerations=wanted)
         made.append(daemonset(f"d{number}", one))
     return made
-
-
-worlds = st.tuples(some_pods(), some_pools(), some_nodes(), some_daemons())
-Drawn = tuple[list[PodFact], list[PoolFact], list[NodeFact], list[DaemonSetFact]]
-
-
-def planned(drawn: Drawn) -> tuple[World, Plan, Given]:
-    pods, pools, nodes, daemons = drawn
-    world = World(*pods, *pools, *nodes, *daemons, kinds=KINDS)
-    types: dict[str, InstanceType] = {one.name: one for one in KINDS}
-    known = Given(
-        pods={one.uid: one for one in pods},
-        pools={one.name: one for one in pools},
-        types=types,
-        nodes={one.name: one for one in nodes},
-        daemons=daemons,
-    )
-    return world, world.plan(), known
-
-
-@settings(max_examples=150)
-@given(worlds)
-def test_every_plan_is_valid(drawn: Drawn) -> None:
-    _, plan, known = planned(drawn)
-    assert violations(plan, known) == []
-
-
-@settings(max_examples=50)
-@given(worlds, st.randoms(use_true_random=False))
-def test_the_same_world_gives_the_same_plan_in_whatever_order_it_is_told(drawn: Drawn, order: st.DataObject) -> None:
-    _, plan, _ = planned(drawn)
-    shuffled: Drawn = tuple(list(facts) for facts in drawn)  # type: ignore[assignment]
-    for facts in shuffled:
-        order.shuffle(facts)  # type: ignore[attr-defined]
-    _, again, _ = planned(shuffled)
-    assert again == plan
-
-
-@settings(max_examples=50)
-@given(worlds)
-def test_a_second_pass_over_its_own_result_buys_nothing(drawn: Drawn) -> None:
-    world, plan, _ = planned(drawn)
-    world.commit(plan)
-    again = world.plan(after=1)
-    bought = {uid for one in plan.claims for uid in one.pods}
-    assert bought <= again.nominations.keys()
-    assert not again.claims
-
-
-@settings(max_examples=50)
-@given(worlds)
-def test_what_is_not_placed_has_a_reason(drawn: Drawn) -> None:
-    _, plan, _ = planned(drawn)
-    assert all(one.reason for one in plan.unplaced)
