@@ -54,7 +54,6 @@ CLASS_CHANGES = (
     ok("another role", role="other"),
     no("both", "write either 'role'", instanceProfile="mine"),
 )
-CHANGES = (*POOL_CHANGES, *STATIC_CHANGES, *CLAIM_CHANGES, *CLASS_CHANGES)
 # Another provider's class: a controller that happens to run leaves these objects alone.
 FOREIGN = {"group": "example.com", "kind": "Foreign", "name": "other"}
 FOREIGN_POOL = patched(NODEPOOL, {"template__spec__nodeClassRef": FOREIGN})
