@@ -91,16 +91,6 @@ async def test_a_node_is_told_and_the_message_leaves(scene: Scene) -> None:
     assert counts["read queue"] >= 1
 
 
-async def test_a_message_stays_until_its_node_has_it(scene: Scene) -> None:
-    scene.nodes.gate = asyncio.Event()
-    scene.queue.send("i-a")
-    async with scene.read():
-        await scene.until(lambda: scene.nodes.under_way == 1)
-        assert scene.queue.deleted == []
-        scene.nodes.gate.set()
-        await scene.until_done()
-
-
 async def test_a_reader_that_is_killed_between_telling_and_deleting_loses_nothing(scene: Scene) -> None:
     scene.nodes.gate = asyncio.Event()
     scene.queue.send("i-a")

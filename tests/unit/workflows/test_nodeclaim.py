@@ -45,14 +45,6 @@ async def test_an_undisturbed_life_costs_at_most_80_events(fake: World, skipping
     assert await tasks_done(handle) <= 18
 
 
-async def test_a_ready_node_costs_no_event_in_an_hour(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
-    await skipping.sleep(timedelta(seconds=30))
-    before = len((await handle.fetch_history()).events)
-    await skipping.sleep(timedelta(hours=1))
-    assert len((await handle.fetch_history()).events) == before
-
-
 async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(
     fake: World, skipping: WorkflowEnvironment
 ) -> None:

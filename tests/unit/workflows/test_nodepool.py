@@ -193,17 +193,6 @@ async def test_a_paused_pool_refuses_with_who_paused_it_until_it_is_resumed(
     await in_time(skipping, lambda: granted(fake, "a"))
 
 
-async def test_a_pause_by_signal_ends_by_itself(fake: World, skipping: WorkflowEnvironment) -> None:
-    await standing(fake, "a")
-    pools = await pool(fake, budgets=[{"nodes": "1"}])
-    await pools.signal(NodePoolWorkflow.pause_disruption, await pause_for(skipping, minutes=10))
-    await ask(fake, skipping, pools, "a")
-    await in_time(skipping, lambda: refused(fake, "a"))
-    await skipping.sleep(timedelta(minutes=9))
-    assert not await granted(fake, "a")
-    await in_time(skipping, lambda: granted(fake, "a"), seconds=10)
-
-
 async def test_a_pause_by_signal_is_taken_back_by_signal(fake: World, skipping: WorkflowEnvironment) -> None:
     await standing(fake, "a")
     pools = await pool(fake, budgets=[{"nodes": "1"}])
