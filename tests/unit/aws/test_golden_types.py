@@ -11,7 +11,7 @@ from aws.branch_interfaces import branch_interfaces
 from aws.capacity import MIB, capacity_of
 from aws.families import FAMILIES, GIB
 from aws.overhead import overhead_of
-from aws.type_labels import type_labels
+from aws.type_labels import TYPE_KEYS, type_labels
 from model import labels
 from model.catalogue import InstanceType
 from tests.support.aws.builders import REGION, info, machine
@@ -184,10 +184,13 @@ def test_every_label_of_a_plain_type() -> None:
             {"accelerator-name": "trainium", "accelerator-manufacturer": "aws", "accelerator-count": "16"},
         ),
         ("inf1.24xlarge", {"accelerator-name": "inferentia", "accelerator-count": "16"}),
+        ("inf2.xlarge", {"accelerator-name": "inferentia2", "accelerator-manufacturer": "aws"}),
         ("dl2q.24xlarge", {"accelerator-manufacturer": "qualcomm", "accelerator-name": "qualcomm-ai100"}),
         ("p5.48xlarge", {"gpu-name": "h100", "gpu-count": "8", "gpu-memory": "81920", "gpu-manufacturer": "nvidia"}),
         ("g4dn.xlarge", {"gpu-name": "t4", "gpu-count": "1", "gpu-memory": "16384", "local-nvme": "125"}),
         ("g5g.xlarge", {"gpu-name": "t4g"}),
+        ("g5.xlarge", {"gpu-name": "a10g", "gpu-count": "1", "local-nvme": "250"}),
+        ("a1.medium", {"ebs-bandwidth": "3500", "network-bandwidth": "500"}),
         ("c6in.32xlarge", {"network-bandwidth": "200000"}),
         ("t3.nano", {"network-bandwidth": "32"}),
     ],
@@ -212,3 +215,4 @@ def test_labels_that_set_a_type_apart(name: str, expected: dict[str, str]) -> No
 )
 def test_what_a_type_does_not_have_is_no_label(name: str, key: str) -> None:
     assert PREFIX + key not in labels_of(name)
+    assert PREFIX + key in TYPE_KEYS

@@ -340,6 +340,19 @@ ROCKET = "/aws/service/bottlerocket/aws-k8s-1.32"
             },
         ),
         (
+            "al2023@latest",
+            {
+                f"{EKS}/amazon-linux-2023/{arch}/{kind}/recommended/image_id": 1
+                for arch, kind in (
+                    ("x86_64", "standard"),
+                    ("x86_64", "nvidia"),
+                    ("x86_64", "neuron"),
+                    ("arm64", "standard"),
+                    ("arm64", "nvidia"),
+                )
+            },
+        ),
+        (
             "bottlerocket@latest",
             {
                 f"{ROCKET}/x86_64/latest/image_id": 2,

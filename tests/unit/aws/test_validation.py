@@ -75,35 +75,6 @@ def test_tags_of_the_controllers_own_and_a_missing_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alias", "number", "path"),
-    [
-        (
-            "al2023@latest",
-            5,
-            "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id",
-        ),
-        (
-            "al2023@v20250920",
-            5,
-            "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/arm64/nvidia/"
-            "amazon-eks-node-al2023-arm64-nvidia-1.34-v20250920/image_id",
-        ),
-        ("bottlerocket@latest", 4, "/aws/service/bottlerocket/aws-k8s-1.34-nvidia/arm64/latest/image_id"),
-        ("bottlerocket@v1.46.0", 4, "/aws/service/bottlerocket/aws-k8s-1.34/x86_64/1.46.0/image_id"),
-        (
-            "windows2022@latest",
-            1,
-            "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.34/image_id",
-        ),
-    ],
-)
-def test_aliases_name_the_parameters_that_aws_publishes(alias: str, number: int, path: str) -> None:
-    found = parameters_of(alias, "1.34", 34)
-    assert len(found) == number
-    assert path in {one.path for one in found}
-
-
-@pytest.mark.parametrize(
     ("alias", "word"),
     [
         ("al2@latest", "al2023@latest"),

@@ -128,11 +128,6 @@ def test_startup_and_ephemeral_taints_are_looked_through_until_the_node_is_initi
     assert World(pool(), ready, claim("c", on=ready, startup_taints=(agent,)), pod("p")).plan().claims
 
 
-def test_a_taint_that_nobody_declared_counts_on_a_starting_node_too() -> None:
-    starting = node("n", taints=(taint("surprise"),))
-    assert World(pool(), starting, claim("c", on=starting, initialized=False), pod("p")).plan().claims
-
-
 def test_what_a_starting_node_does_not_report_yet_is_taken_from_its_claim() -> None:
     gpu = {"cpu": 8000, "memory": 16 * GIB, "pods": 58, "nvidia.com/gpu": 1}
     starting = node("n", allocatable={"cpu": 7900, "memory": 15 * GIB, "pods": 58, "nvidia.com/gpu": 0})

@@ -43,6 +43,7 @@ async def test_an_undisturbed_life_costs_at_most_80_events(fake: World, skipping
     own = await own_events(handle)
     assert len(own) <= 35, own
     assert await tasks_done(handle) <= 18
+    assert await scheduled(handle, "run_hook") == await scheduled(handle, "tell_notices") == 0
 
 
 async def test_a_node_that_never_joins_is_given_up_at_the_registration_deadline(
@@ -157,15 +158,6 @@ async def test_a_node_that_turns_not_ready_stays_a_node(fake: World, skipping: W
     await skipping.sleep(timedelta(hours=1))
     assert (await state_of(handle)).phase is Phase.READY
     assert len(fake.fleet.calls) == 1
-
-
-async def test_an_expired_node_goes_at_its_time(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping, expireAfter="2h")
-    birth = fake.claims.found["a"]["metadata"]["creationTimestamp"]
-    outcome = await handle.result()
-    assert outcome.reason == "Expired"
-    age = lived(outcome.story[-1].at, datetime.fromisoformat(birth))
-    assert timedelta(hours=1.9) <= age < timedelta(hours=2, minutes=5)
 
 
 async def test_a_node_that_vanished_with_its_instance_is_given_up(fake: World, skipping: WorkflowEnvironment) -> None:

@@ -21,7 +21,7 @@ from tests.support.workflows.eventually import (
     scheduled,
     state_of,
 )
-from tests.support.workflows.lives import BUSY, joined, launched, pause_for, pool, ready
+from tests.support.workflows.lives import BUSY, joined, launched, pause_for, pool
 from tests.support.workflows.noticed import notice, ready_under, rules, tell
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -395,11 +395,6 @@ async def test_a_do_not_disrupt_pod_holds_unless_the_policy_overrides_it(
     await fake.see(handle, **BUSY, deleting=True, **rules(scheduledChange={"doNotDisrupt": "override"}))
     await handle.result()
     assert fake.pods.evicted == ["web", "kept"]
-
-
-async def test_a_life_that_aws_says_nothing_of_has_no_event_of_it(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
-    assert await scheduled(handle, "tell_notices") == 0
 
 
 # --- instances that come back ---

@@ -122,14 +122,6 @@ async def test_each_point_has_its_turn(fake: World, skipping: WorkflowEnvironmen
     assert fake.calls.came[0][2]["reason"] == "Deleted" and fake.calls.came[0][2]["node"] == "node-a"
 
 
-async def test_a_node_without_hooks_has_no_event_of_them(fake: World, skipping: WorkflowEnvironment) -> None:
-    handle = await ready(fake, skipping)
-    await fake.claims.delete("a", "uid-a")
-    await fake.see(handle, **BUSY, deleting=True)
-    await handle.result()
-    assert await scheduled(handle, "run_hook") == 0
-
-
 async def test_a_worker_that_comes_back_finds_the_job_and_calls_under_the_same_key(
     skipping: WorkflowEnvironment,
 ) -> None:
