@@ -1,0 +1,114 @@
+"""The validator reports plans that break spread, affinity, anti-affinity and host ports."""
+
+from typing import Any
+
+import pytest
+
+from model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
+from model.labels import ZONE
+from scheduling.validation_company import Spot, company_violations
+from tests.unit.scheduling.builders import expressions, pod
+
+WEB: dict[str, Any] = {"labels": {"app": "web"}}
+NAMESPACES: dict[str, dict[str, str]] = {"default": {}, "shop": {"team": "shop"}, "bank": {"team": "bank"}}
+
+
+def spot(zone: str, *pods: PodFact, standing: tuple[PodFact, ...] = ()) -> Spot:
+    """A node with planned and with running pods."""
+    name = f"node-{zone}-{len(pods)}-{len(standing)}"
+    planned = frozenset(one.uid for one in pods)
+    return Spot(name, {ZONE: frozenset({zone})}, (), (*pods, *standing), planned)
+
+
+def term(**more: Any) -> tuple[AffinityTerm, ...]:
+    return (AffinityTerm.model_validate({"key": ZONE, "selector": expressions("app In web"), **more}),)
+
+
+def spread(**more: Any) -> tuple[SpreadConstraint, ...]:
+    return (
+        SpreadConstraint.model_validate({"key": ZONE, "max_skew": 1, "selector": expressions("app In web"), **more}),
+    )
+
+
+def found(*spots: Spot) -> list[str]:
+    return list(company_violations(spots, NAMESPACES, lambda *_: True, lambda *_: True))
+
+
+@pytest.mark.parametrize(
+    ("where", "inside"),
+    [
+        ({}, {"default"}),
+        ({"namespaces": ("shop",)}, {"shop"}),
+        ({"namespace_selector": ()}, {"default", "shop", "bank"}),
+        ({"namespace_selector": expressions("team In bank")}, {"bank"}),
+        ({"namespace_selector": expressions("team In bank"), "namespaces": ("shop",)}, {"bank", "shop"}),
+    ],
+)
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_anti_affinity_applies_in_the_namespaces_that_it_selects(
+    where: dict[str, Any], inside: set[str], namespace: str
+) -> None:
+    alone, other = pod(anti_affinity=term(**where)), pod(namespace=namespace, **WEB)
+    assert bool(found(spot("a", alone, other))) == (namespace in inside)
+    assert found(spot("a", alone), spot("b", other)) == []
+
+
+def test_anti_affinity_of_a_running_pod_keeps_planned_pods_away() -> None:
+    running, other = pod(node="n", anti_affinity=term()), pod(**WEB)
+    assert found(spot("a", other, standing=(running,)))
+    assert found(spot("a", standing=(running, other))) == [], "the plan moved neither"
+
+
+def test_a_preferred_term_is_no_violation() -> None:
+    assert found(spot("a", pod(anti_affinity=term(weight=1)), pod(**WEB))) == []
+    assert found(spot("a", pod(affinity=term(weight=1)))) == []
+
+
+def test_affinity_needs_a_pod_in_the_same_zone() -> None:
+    follower = pod(affinity=term())
+    assert found(spot("a", follower), spot("b", standing=(pod(**WEB),)))
+    assert found(spot("a", follower, standing=(pod(**WEB),))) == []
+
+
+def test_the_first_pods_with_affinity_to_each_other_may_start_anywhere() -> None:
+    first = [pod(affinity=term(), **WEB) for _ in range(2)]
+    assert found(spot("a", *first)) == []
+    assert found(spot("a", *first), spot("b", standing=(pod(**WEB),)))
+
+
+@pytest.mark.parametrize(
+    ("zones", "constraint", "breaks"),
+    [
+        ({"a": 1, "b": 1}, {}, False),
+        ({"a": 2, "b": 1}, {}, False),
+        ({"a": 2, "b": 0}, {}, True),
+        ({"a": 3, "b": 1}, {"max_skew": 2}, False),
+        ({"a": 1, "b": 1}, {"min_domains": 3}, False),
+        ({"a": 2, "b": 2}, {"min_domains": 3}, True),
+        ({"a": 2, "b": 0}, {"hard": False}, False),
+        ({"a": 2, "b": 0}, {"selector": expressions("app In db")}, False),
+    ],
+)
+def test_a_spread_limits_the_skew_between_zones(
+    zones: dict[str, int], constraint: dict[str, Any], breaks: bool
+) -> None:
+    pods = {zone: [pod(spreads=spread(**constraint), **WEB) for _ in range(count)] for zone, count in zones.items()}
+    assert bool(found(*(spot(zone, *members) for zone, members in pods.items()))) == breaks
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "breaks"),
+    [
+        (HostPort(port=80), HostPort(port=80), True),
+        (HostPort(port=80), HostPort(port=81), False),
+        (HostPort(port=80), HostPort(port=80, protocol="UDP"), False),
+        (HostPort(port=80), HostPort(port=80, address="10.0.0.1"), True),
+        (HostPort(port=80, address="10.0.0.2"), HostPort(port=80, address="10.0.0.1"), False),
+        (HostPort(port=80, address="10.0.0.1"), HostPort(port=80, address="10.0.0.1"), True),
+    ],
+)
+def test_two_pods_of_a_node_have_different_host_ports(one: HostPort, other: HostPort, breaks: bool) -> None:
+    pods = pod(host_ports=(one,)), pod(host_ports=(other,))
+    assert bool(found(spot("a", *pods))) == breaks
+    assert found(spot("a", pods[0]), spot("b", pods[1])) == []
+    assert found(spot("a", standing=pods)) == [], "the plan moved neither"
