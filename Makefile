@@ -6,6 +6,8 @@ BIN := .venv/bin
 ARGS ?=
 KILLS ?= 100
 export TENURE_PYTHON
+# The same modules are imported by many processes, so their byte code is kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## What can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile

@@ -1,7 +1,7 @@
 """Every metric of the worker's own: name, type, labels and what it tells; docs/reference/metrics.md is made of it.
 
-The code that tells a metric has its name as a constant; tests/unit/deploy/test_reference.py compares the two. A name that
-begins with `karpenter_` is Karpenter's and means the same (reference 5.1).
+The code that tells a metric has its name as a constant; tests/unit/deploy/test_reference.py compares the two.
+A name that begins with `karpenter_` is Karpenter's and means the same (reference 5.1).
 """
 
 from typing import Final, Literal, NamedTuple

@@ -53,6 +53,10 @@ SHORTLY = 20.0
 """Real seconds; nobody may be at work."""
 
 
+HEARTBEAT_INTERVAL = timedelta(seconds=0.2)
+"""An activity hears of its cancellation with its next heartbeat, and no test has to wait for that."""
+
+
 @dataclass
 class World:
     """Everything the activities touch, and a client to talk to the workflows."""
@@ -171,7 +175,12 @@ class World:
     async def working(self) -> AsyncIterator["World"]:
         """A replica that polls the cluster's task queues."""
         launches = Worker(self.client, task_queue=ids.launch_queue(self.cluster), activities=launches_of(self.ports()))
-        drains = Worker(self.client, task_queue=ids.drain_queue(self.cluster), activities=drains_of(self.ports()))
+        drains = Worker(
+            self.client,
+            task_queue=ids.drain_queue(self.cluster),
+            activities=drains_of(self.ports()),
+            max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
+        )
         async with (
             launches,
             drains,
@@ -183,6 +192,7 @@ class World:
                 workflow_runner=self.runner,
                 max_concurrent_workflow_tasks=4,
                 max_cached_workflows=self.cached,
+                max_heartbeat_throttle_interval=HEARTBEAT_INTERVAL,
             ),
         ):
             yield self

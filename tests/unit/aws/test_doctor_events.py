@@ -261,6 +261,15 @@ async def test_a_policy_for_some_rules_names_those_that_it_forgets(account: Acco
     assert (await findings(account))["queue demo"].level == "ok"
 
 
+async def test_a_statement_without_resource_allows_the_queue_but_one_without_action_allows_nothing(
+    account: Account,
+) -> None:
+    account.policy({key: value for key, value in allow().items() if key != "Resource"})
+    assert (await findings(account))["queue demo"].level == "ok"
+    account.policy({key: value for key, value in allow().items() if key != "Action"})
+    assert "no statement allows" in (await amiss(account)).said
+
+
 async def test_a_queue_that_anybody_may_send_to_is_told(account: Account) -> None:
     account.policy(allow() | {"Principal": "*"})
     found = await check_events(cast(AwsClients, account), "demo")

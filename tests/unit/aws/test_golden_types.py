@@ -193,6 +193,7 @@ def test_every_label_of_a_plain_type() -> None:
         ("a1.medium", {"ebs-bandwidth": "3500", "network-bandwidth": "500"}),
         ("c6in.32xlarge", {"network-bandwidth": "200000"}),
         ("t3.nano", {"network-bandwidth": "32"}),
+        ("r4.8xlarge", {"network-bandwidth": "10000"}),
     ],
 )
 def test_labels_that_set_a_type_apart(name: str, expected: dict[str, str]) -> None:

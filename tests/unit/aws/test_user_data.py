@@ -113,6 +113,7 @@ def test_a_launch_template_says_what_the_class_says_and_is_named_by_it() -> None
     assert made.data["NetworkInterfaces"][0]["Ipv4PrefixCount"] == 2
     assert made.data["IamInstanceProfile"] == {"Name": "demo_profile"}
     assert made.data["MetadataOptions"]["HttpTokens"] == "required"
+    assert made.data["MetadataOptions"]["HttpProtocolIpv6"] == "disabled"
     assert made.data["Monitoring"] == {"Enabled": True}
     assert made.data["BlockDeviceMappings"][0]["Ebs"] == {"Encrypted": True, "VolumeType": "gp3", "VolumeSize": 20}
     assert {one["ResourceType"] for one in made.data["TagSpecifications"]} == {
@@ -122,3 +123,18 @@ def test_a_launch_template_says_what_the_class_says_and_is_named_by_it() -> None
     assert made.name.removeprefix("karpenter.k8s.aws/").isdigit()
     assert made.name != other.name
     assert json.dumps(made.data)
+
+
+@pytest.mark.parametrize("region", ["us-iso-east-1", "us-isob-east-1"])
+def test_launch_templates_omit_ipv6_metadata_in_isolated_regions(region: str) -> None:
+    settings = SETTINGS.model_copy(update={"region": region})
+    made = launch_template(
+        node_class(resolved_status()),
+        FAMILIES["AL2023"],
+        settings,
+        image_id="ami-1",
+        user_data="",
+        tags={},
+        capacity_type="spot",
+    )
+    assert "HttpProtocolIpv6" not in made.data["MetadataOptions"]

@@ -36,12 +36,12 @@ def test_a_budget_is_named_with_its_arithmetic() -> None:
         (budget(expected=3, current=3, allowed=1), "can", ""),
         (budget(counted=False), "can", "not seen its latest change"),
         (budget(sync_failed="no scale for Foo"), "never", "no scale for Foo"),
-        (budget(expected=0, desired=0, current=0), "can", ""),
+        (budget(expected=0, desired=0, current=0), "can", "1 more of its pods has to be Ready"),
     ],
 )
 def test_whether_a_budget_can_pass_by_itself(found: BudgetFact, passes: str, hint: str) -> None:
     judged = told(found)
-    assert judged.passes == passes and hint in judged.hint
+    assert judged.passes == passes and hint in judged.hint and bool(judged.hint) == bool(hint)
 
 
 def test_a_pod_that_is_not_ready_itself_is_told_of_the_policy_for_unhealthy_pods() -> None:

@@ -213,6 +213,8 @@ def test_a_service_and_a_job_are_told_the_same() -> None:
         (CallAnswer(status=200), "succeeded"),
         (CallAnswer(status=202), "succeeded"),
         (CallAnswer(status=202, retry_after=5), None),
+        (CallAnswer(status=299), "succeeded"),
+        (CallAnswer(status=300), "failed"),
         (CallAnswer(status=302), "failed"),
         (CallAnswer(status=404), "failed"),
         (CallAnswer(status=408), None),

@@ -61,6 +61,9 @@ def test_no_annotation_is_no_pause_and_one_that_is_over_holds_nothing() -> None:
     [
         ({"by": " "}, "by: ' ' is no name"),
         ({"by": "ann, bob"}, "by: 'ann, bob' is no name"),
+        ({"by": "x" * 100}, ""),
+        ({"by": "x" * 101}, "is no name"),
+        ({"reason": "x" * 300}, ""),
         ({"reason": ""}, "reason: '' of 0 characters; write why"),
         ({"reason": "x" * 301}, "of 301 characters; write why, in 1 to 300"),
         ({"until": NOW}, "is past; write a moment to come"),

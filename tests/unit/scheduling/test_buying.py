@@ -177,6 +177,12 @@ def test_a_daemonset_counts_only_where_it_will_run() -> None:
     assert claim.requests["cpu"] == 2000
 
 
+def test_a_daemonset_that_asks_for_a_resource_no_type_has_takes_nothing() -> None:
+    device = daemonset("device", pod("d", cpu=2, daemonset=True, extra={"example.com/device": 1}))
+    [claim] = World(pool(), device, pod()).plan().claims
+    assert claim.requests["cpu"] == 1000
+
+
 def test_a_daemonset_for_some_types_takes_nothing_from_the_others() -> None:
     big_only = daemonset("big", pod("b", cpu=3, daemonset=True, selector={INSTANCE_TYPE: "m.2xlarge"}))
     [claim] = World(pool(), big_only, *pods(3)).plan().claims

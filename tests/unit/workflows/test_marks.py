@@ -77,6 +77,16 @@ async def test_it_is_in_service_again_as_soon_as_that_can_be(fake: World, skippi
     assert in_service(fake) and (await state_of(handle)).phase is Phase.READY
 
 
+async def test_putting_a_node_back_is_retried_every_minute(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await stuck(fake, skipping, lambda: TryLater("503"))
+    await handle.signal(NodeClaimWorkflow.pause_disruption, await pause_for(skipping, hours=3))
+    fake.nodes.faults["unmark_disrupted"] = [BadInput("422") for _ in range(1000)]
+    await skipping.sleep(timedelta(minutes=1))
+    before = await scheduled(handle, "put_back")
+    await skipping.sleep(timedelta(minutes=10))
+    assert 5 <= await scheduled(handle, "put_back") - before <= 11
+
+
 async def test_a_deletion_that_a_pause_cut_short_leaves_no_mark(fake: World, skipping: WorkflowEnvironment) -> None:
     handle = await ready(fake, skipping)
     await pool(fake, budgets=[{"nodes": "100%"}])

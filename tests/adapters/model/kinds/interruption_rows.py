@@ -39,7 +39,8 @@ ROWS: tuple[Row, ...] = (
     *(
         no(f"{kind}: {action}", "Unsupported value", interruption=_of(kind, action=action))
         for kind, actions in ALLOWED.items()
-        for action in {"pray", "notify", "deferUntilEventStart", "window", "stopStart"} - {*actions}
+        for action in ("pray", "notify", "deferUntilEventStart", "window", "stopStart")
+        if action not in actions
     ),
     *(
         no(
@@ -53,7 +54,8 @@ ROWS: tuple[Row, ...] = (
     *(ok(f"{kind}: what another policy needs", interruption=_of(kind, **OF_TIME)) for kind in TAKE_TIME),
     *(
         no(f"{kind}: {field}", "unknown field", interruption=_of(kind, **{field: value}))
-        for kind in ALLOWED.keys() - {*TAKE_TIME}
+        for kind in ALLOWED
+        if kind not in TAKE_TIME
         for field, value in OF_TIME.items()
     ),
     *(
@@ -142,7 +144,8 @@ ROWS: tuple[Row, ...] = (
     ),
     *(
         no(f"{kind}: away", "unknown field", interruption=_of(kind, action="ignore", away="20m"))
-        for kind in ALLOWED.keys() - {*COME_BACK}
+        for kind in ALLOWED
+        if kind not in COME_BACK
     ),
     *(
         no(

@@ -85,6 +85,15 @@ def test_but_where_nothing_can_be_bought_they_do() -> None:
     assert found.moves[0].target == "b"
 
 
+def test_replacements_of_one_command_count_against_the_limit_for_the_next() -> None:
+    kinds = (kind("m.large", cpu=3, memory=8), kind("gone.2xlarge", cpu=8, memory=32, available=False))
+    limited = pool(limits={"nodes": 3}, **NEVER)
+    fleet = Fleet(limited, kinds=kinds).node("a", "gone.2xlarge", *pods(2, cpu=2), **since(hours=2))
+    fleet.node("b", "gone.2xlarge", *pods(2, cpu=2), **since(hours=1))
+    (found,) = drifting(fleet.decide())
+    assert found.nodes == ("a",) and len(found.replacements) == 2
+
+
 def test_two_commands_do_not_use_the_same_room() -> None:
     fleet = Fleet(pool(**NEVER), kinds=(kind("m.large", cpu=2, memory=8),)).node("o", "m.large")
     fleet.node("a", "m.large", pod(), **since(hours=2)).node("b", "m.large", pod(), **OLD)

@@ -86,9 +86,10 @@ def test_a_zone_that_cannot_be_had_holds_the_others_back_only_while_it_counts() 
     assert by_zone(plan) == {"a": 3, "b": 3}
 
 
-def test_a_limit_that_ends_a_zone_leaves_no_zone_ahead() -> None:
+@pytest.mark.parametrize("limits", [{"nodes": 5}, {"cpu": 10_000}])
+def test_a_limit_that_ends_a_zone_leaves_no_zone_ahead(limits: dict[str, int]) -> None:
     small = kind("m.large", cpu=2, memory=8)
-    plan = world(pool(limits={"nodes": 5}), *web(9, spreads=spread()), kinds=(small,)).plan()
+    plan = world(pool(limits=limits), *web(9, spreads=spread()), kinds=(small,)).plan()
     counts = by_zone(plan)
     assert max(counts.values()) - min(counts[zone] for zone in "abc") <= 1
     assert sum(counts.values()) == 5 and len(plan.unplaced) == 4
