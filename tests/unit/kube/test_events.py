@@ -1,5 +1,6 @@
 """Which events are sent: the same one not twice in two minutes, and not too many nominations."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -131,6 +132,16 @@ async def test_an_event_whose_answer_alone_was_lost_is_there(events: KubeEvents,
     await say(events, "SpotInterrupted")
     assert not sent.faults and not sent.said
     await say(events, "Disrupted")
+    assert sent.said == [("Disrupted", "m")]
+    await events.close()
+
+
+async def test_events_are_still_sent_after_many_lost_answers(events: KubeEvents, sent: Sent) -> None:
+    async with asyncio.timeout(5):
+        for number in range(8):
+            sent.faults = [TryLater("cut off"), Conflict("already exists")]
+            await say(events, "SpotInterrupted", uid=f"u-{number}")
+        await say(events, "Disrupted")
     assert sent.said == [("Disrupted", "m")]
     await events.close()
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from kube import listwatch
-from kube.listwatch import Delta, ListWatch
+from kube.listwatch import Delta, ListWatch, _pause
 from kube.resources import NODES
-from model.faults import Throttled
+from model.faults import Forbidden, Throttled, TryLater
 from tests.unit.kube.fake_api import FakeApi, event, item, listed, refused, serving, watched
 
 
@@ -176,3 +176,13 @@ async def test_a_server_that_throttles_for_long_is_a_fault_with_its_wish(monkeyp
         with pytest.raises(Throttled, match="said TooManyRequests") as caught:
             await client.request("GET", NODES.path())
     assert caught.value.retry_after == 7.0
+
+
+def test_the_pause_before_a_new_watch_doubles_from_the_first_to_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kube.listwatch.random.uniform", lambda shortest, longest: longest)
+    assert [_pause(None, failures) for failures in range(1, 7)] == [0.001, 0.002, 0.004, 0.008, 0.01, 0.01]
+
+
+def test_the_pause_is_what_the_server_asks_for_and_long_where_listing_is_forbidden() -> None:
+    assert 7 <= _pause(TryLater("503", retry_after=7), 1) <= 7.5
+    assert _pause(Forbidden("no"), 1) > _pause(TryLater("503"), 1)

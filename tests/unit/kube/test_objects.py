@@ -94,6 +94,18 @@ async def test_what_was_read_is_known_for_a_while_and_forgotten_where_nothing_fo
     assert api.reads == 2
 
 
+async def test_an_object_whose_finalizer_was_removed_is_read_again_before_the_next_change() -> None:
+    """It may be gone with its last finalizer."""
+    api = Contended()
+    assert api.item is not None
+    api.item["metadata"]["finalizers"] = ["tenure.sh/kept", "karpenter.sh/termination"]
+    known = api.objects
+    assert await known.drop_finalizer("c", "karpenter.sh/termination", uid="u1")
+    assert api.sent[0]["metadata"]["finalizers"] == ["tenure.sh/kept"] and api.reads == 1
+    await known.change("c", theirs_and_one)
+    assert api.reads == 2
+
+
 async def test_a_deletion_that_is_refused_though_the_object_is_there_is_a_conflict_and_no_deletion() -> None:
     for uid in ("u1", ""):
         with pytest.raises(Conflict):

@@ -1,0 +1,39 @@
+"""The doctor's check of the installed kinds, by the HTTP code that listing one answers."""
+
+from typing import cast
+
+import pytest
+
+from kube.client import Answer, KubeClient
+from kube.doctor import check_kinds
+
+
+class Api:
+    """Answers every request with one HTTP code."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    async def send(self, method: str, path: str, *, params: dict[str, str]) -> Answer:
+        return Answer(self.code, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "message"),
+    [
+        (200, "ok", "served as v1"),
+        (404, "problem", "the kind is not installed"),
+        (403, "unknown", "it cannot be listed (HTTP 403)"),
+        (500, "unknown", "it cannot be listed (HTTP 500)"),
+    ],
+)
+async def test_only_a_missing_kind_is_reported_as_not_installed(code: int, level: str, message: str) -> None:
+    found = await check_kinds(cast(KubeClient, Api(code)))
+    assert {one.level for one in found} == {level}
+    assert all(one.said.startswith(message) for one in found)
+    assert [one.subject for one in found] == [
+        "nodepools.karpenter.sh",
+        "nodeclaims.karpenter.sh",
+        "ec2nodeclasses.karpenter.k8s.aws",
+        "lifecyclepolicies.tenure.sh",
+    ]
