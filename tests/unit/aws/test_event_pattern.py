@@ -45,6 +45,8 @@ def test_each_kind_is_asked_for_with_events_that_the_worker_takes_for_it(kind: E
         ({"$or": [{"source": ["aws.s3"]}]}, False),
         ({"source": [{"numeric": [">", 0]}]}, False),
         ({"source": "aws.ec2"}, False),
+        ({"source": {"name": ["aws.ec2"]}}, False),
+        ({"detail": {"no-such": {"name": ["x"]}}}, False),
         ({}, False),
     ],
 )

@@ -1,0 +1,60 @@
+"""What CreateFleet's answer says about launch templates that this process takes to exist."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from aws.client import AwsClients
+from aws.fleet_calls import FleetCalls
+from aws.instances import AwsInstances
+from aws.launch_templates import LaunchTemplates
+from aws.network import FreeAddresses
+from aws.reservation_counts import Counts
+from aws.unavailable import Unavailable
+from tests.support.aws.builders import group
+
+
+class Templates:
+    """Remembers which launch templates are to be ensured again."""
+
+    def __init__(self) -> None:
+        self.forgotten = set[str]()
+
+    def forget(self, names: Iterable[str]) -> None:
+        self.forgotten |= {*names}
+
+
+async def forgotten_after(*codes: str) -> set[str]:
+    """The templates that are forgotten after CreateFleet answered with these error codes."""
+    errors = [{"ErrorCode": code, "ErrorMessage": "no", "LaunchTemplateAndOverrides": {}} for code in codes]
+
+    async def call(method: object, **request: Any) -> dict[str, Any]:
+        return {"Instances": [], "Errors": errors}
+
+    templates = Templates()
+    calls = FleetCalls(
+        cast(AwsClients, SimpleNamespace(call=call, launching=SimpleNamespace(create_fleet=None))),
+        templates=cast(LaunchTemplates, templates),
+        instances=cast(AwsInstances, None),
+        unavailable=Unavailable(),
+        free=FreeAddresses(),
+        counts=Counts(lambda: datetime.now(UTC)),
+    )
+    await calls.create(group())
+    return templates.forgotten
+
+
+@pytest.mark.parametrize("code", ["InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"])
+async def test_launch_templates_that_ec2_does_not_find_are_forgotten(code: str) -> None:
+    assert await forgotten_after("InsufficientInstanceCapacity", code) == {
+        "karpenter.k8s.aws/0",
+        "karpenter.k8s.aws/1",
+    }
+
+
+@pytest.mark.parametrize("codes", [(), ("InsufficientInstanceCapacity",), ("InvalidAMIID.NotFound",)])
+async def test_launch_templates_are_kept_after_any_other_answer(codes: tuple[str, ...]) -> None:
+    assert await forgotten_after(*codes) == set()
