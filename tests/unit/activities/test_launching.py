@@ -6,7 +6,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from model.faults import TryLater
-from model.kinds import EC2NodeClass
+from model.kinds import EC2NodeClass, NodeClaim
 from model.launches import (
     DELETED,
     FleetAnswer,
@@ -78,6 +78,22 @@ def held(scene: Scene) -> dict[str, str]:
     """Instance by UID, as the NodeClaims show it."""
     shown = {one["metadata"]["uid"]: one.get("status", {}).get("providerID", "") for one in scene.claims.found.values()}
     return {uid: provider.rpartition("/")[2] for uid, provider in shown.items() if provider}
+
+
+async def test_the_first_hand_out_reads_no_more_than_one_nodeclaim_and_a_repeated_one_each(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, get, read = group(scene, "a", "b", "c"), scene.claims.get, list[str]()
+
+    async def counted(name: str) -> NodeClaim | None:
+        read.append(name)
+        return await get(name)
+
+    monkeypatch.setattr(scene.claims, "get", counted)
+    await performed(scene.launching.launch_group, wanted)
+    assert len(read) == 1
+    await performed(scene.launching.launch_group, wanted, attempt=2)
+    assert {*read} == {"a", "b", "c"}
 
 
 async def test_what_was_launched_is_shown_on_the_claim_before_its_workflow_hears(scene: Scene) -> None:

@@ -1,8 +1,11 @@
 """The end: instance first, then the Node, then the NodeClaim; each step can be repeated."""
 
+from types import SimpleNamespace
+
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from activities.termination import LOOK_SLOWEST
 from model.faults import NotFound, TryLater
 from model.steps import ClaimRef, TerminationAsked
 from tests.unit.activities.builders import PROVIDER, REF, Scene, performed
@@ -40,6 +43,23 @@ async def test_it_waits_while_the_instance_shuts_down(scene: Scene) -> None:
     scene.instances.lingers = 3
     await performed(scene.ending.terminate_node, ASKED)
     assert scene.instances.lingers == 0 and scene.claims.found == {}
+
+
+async def test_looks_at_an_instance_that_lingers_become_rarer_up_to_a_limit(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("activities.termination.LOOK_EVERY", 1.0)
+    monkeypatch.setattr("activities.termination.asyncio", SimpleNamespace(sleep=sleep))
+    deleted(scene)
+    scene.instances.lingers = 8
+    await performed(scene.ending.terminate_node, ASKED)
+    assert pauses[0] == 1.0 and pauses[-2:] == [LOOK_SLOWEST, LOOK_SLOWEST]
+    assert pauses == sorted(pauses) and len(pauses) == 8
 
 
 async def test_an_instance_that_is_gone_already_is_no_error(scene: Scene) -> None:

@@ -91,6 +91,11 @@ def test_what_aws_took_back_is_forgotten_before_what_still_holds() -> None:
     assert "old" not in {one.notice.id for one in kept} and SOON in {one.notice for one in kept}
 
 
+def test_of_announced_notices_the_oldest_is_forgotten_first() -> None:
+    many = [notice(id=f"n-{number}", starts=after(days=number)) for number in range(3, MOST + 5)]
+    assert [one.notice for one in noted((), many, NOW)] == many[-MOST:]
+
+
 def test_what_is_written_down_is_read_again_without_aws_s_prose() -> None:
     known = answered(noted((), (SOON.model_copy(update={"text": "Dear customer"}),), NOW), [], YES)
     assert "Dear" not in written(known)
