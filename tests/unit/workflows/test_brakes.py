@@ -121,11 +121,13 @@ async def test_what_the_watch_shows_late_of_ones_own_writing_undoes_nothing(
         await pools.execute_update(NodePoolWorkflow.pause, pause)
         await eventually(partial(wrote, fake, write_pause(tidied(pause))))
     await pool_sees(pools, 2, pause=write_pause(tidied(first)), usage="late")
+    assert (await pool_state(pools)).pause == tidied(second)
     await pool_sees(pools, 3, pause=write_pause(tidied(second)))
     assert (await pool_state(pools)).pause == tidied(second)
     await pools.execute_update(NodePoolWorkflow.resume, Resume())
     await eventually(lambda: wrote(fake, ""))
     await pool_sees(pools, 4, pause=write_pause(tidied(second)), usage="later")
+    assert (await pool_state(pools)).pause is None
     await pool_sees(pools, 5)
     assert (await pool_state(pools)).pause is None
     by_hand = await text_for(skipping, hours=3)

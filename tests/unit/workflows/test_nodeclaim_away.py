@@ -59,6 +59,14 @@ async def test_a_node_that_flaps_is_counted_each_time(fake: World, skipping: Wor
     assert (await state_of(handle)).flaps == 3
 
 
+async def test_a_node_that_vanishes_while_it_is_away_is_not_back(fake: World, skipping: WorkflowEnvironment) -> None:
+    handle = await ready(fake, skipping)
+    await leaves(fake, handle, await now(skipping))
+    await eventually(lambda: holds(fake, (0, True)))
+    await fake.see(handle, node_count=0)
+    assert [one.until for one in (await state_of(handle)).absences] == [None]
+
+
 async def test_the_end_of_a_taint_is_when_it_was_seen(fake: World, skipping: WorkflowEnvironment) -> None:
     """Ready never changed, so that it says nothing of it."""
     handle = await ready(fake, skipping)
