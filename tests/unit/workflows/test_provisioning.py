@@ -1,6 +1,7 @@
 """Provisioning: when demand is planned, and how the NodeClaims of a plan get their instances."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -238,6 +239,20 @@ async def test_what_is_refused_in_one_offering_is_launched_in_the_next_without_a
     assert len(set(planning.fleet.calls)) == 3 and len(planning.host.planned) == 1
     state = await handle.query(ProvisioningWorkflow.state)
     assert {mark.instance_type for mark in state.unavailable} == {"m5.large", "c5.large"}
+    assert await summaries(handle, "launch_group") == [
+        "CreateFleet group-1: 3 x default",
+        "CreateFleet group-1 (attempt 2): 2 x default",
+        "CreateFleet group-1 (attempt 3): 1 x default",
+    ]
+
+
+async def summaries(handle: Provisioning, activity: str) -> list[str]:
+    """Of each time that a run asked for an activity of this name."""
+    return [
+        json.loads(event.user_metadata.summary.data)
+        for event in (await handle.fetch_history()).events
+        if event.activity_task_scheduled_event_attributes.activity_type.name == activity
+    ]
 
 
 async def test_another_attempt_is_made_only_for_members_that_are_still_there(
