@@ -22,6 +22,7 @@ from tests.unit.scheduling.builders import (
     pool,
     reasons,
     toleration,
+    types_of,
     values_of,
 )
 
@@ -84,6 +85,18 @@ def test_a_zone_that_cannot_be_had_holds_the_others_back_only_while_it_counts() 
     only_ab = kind("m.2xlarge", cpu=8, memory=32, zones=("a", "b"))
     plan = world(pool(), *web(6, spreads=spread()), kinds=(only_ab,)).plan()
     assert by_zone(plan) == {"a": 3, "b": 3}
+
+
+def test_pods_spread_over_zones_get_the_cheapest_nodes_in_each_zone() -> None:
+    """Three pods fit one m.4xlarge, which costs more than an m.2xlarge and an m.xlarge together."""
+    kinds = (
+        kind("m.xlarge", cpu=4, memory=16, price=0.24),
+        kind("m.2xlarge", cpu=8, memory=32, price=0.36),
+        kind("m.4xlarge", cpu=16, memory=64, price=0.88),
+    )
+    plan = world(pool(), *web(7, cpu=3, spreads=spread()), kinds=kinds).plan()
+    assert sorted(by_zone(plan).values()) == [2, 2, 3]
+    assert sorted(types_of(one)[0] for one in plan.claims) == ["m.2xlarge", "m.2xlarge", "m.2xlarge", "m.xlarge"]
 
 
 @pytest.mark.parametrize("limits", [{"nodes": 5}, {"cpu": 10_000}])
