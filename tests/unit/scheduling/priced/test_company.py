@@ -177,6 +177,14 @@ def test_pods_that_want_to_be_together_choose_one_zone() -> None:
     assert len(by_zone(plan)) == 1 and "" not in by_zone(plan) and not plan.unplaced
 
 
+def test_hundreds_of_equal_pods_in_one_zone_fill_the_cheaper_type() -> None:
+    """By memory a c.8xlarge takes 31 of them; by CPU an m.8xlarge takes 35."""
+    kinds = (kind("c.8xlarge", cpu=32, memory=64, price=1.53), kind("m.8xlarge", cpu=32, memory=128, price=1.45))
+    plan = world(pool(), *web(240, cpu=0.9, memory=2, affinity=term()), kinds=kinds).plan()
+    assert {types_of(one)[0] for one in plan.claims} == {"m.8xlarge"}
+    assert sizes(plan) == [30, 35, 35, 35, 35, 35, 35]
+
+
 def test_pods_join_those_that_run() -> None:
     there = node("n", labels={ZONE: "b"}, cpu=1)
     plan = world(pool(), there, *web(1, node="n"), pod(affinity=term())).plan()
