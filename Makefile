@@ -35,7 +35,7 @@ tools: setup
 PYTEST := $(BIN)/python -m pytest -q --dist loadgroup --durations=30
 
 unit: setup ## Run the tests that need no real component (ARGS="-k drain" selects)
-	@$(PYTEST) -n 4 --junitxml=build/unit.xml tests/unit tests/replay $(ARGS)
+	@$(PYTEST) -n 6 --junitxml=build/unit.xml tests/unit tests/replay $(ARGS)
 	@$(BIN)/python tools/check_test_durations.py
 
 test: controlplane ## Run unit tests, adapter tests and smoke scenarios in one sandbox (ARGS="-k drain" selects)

@@ -12,7 +12,7 @@ from benchmarks.scenarios import KINDS, scenario
 from cli.portable_types import read_types
 
 
-@pytest.mark.parametrize("kind", ["equal", "plain", "diverse", "mixed", "gpu"])
+@pytest.mark.parametrize("kind", ["equal", "plain", "ragged", "diverse", "crossed", "preferences", "mixed", "gpu"])
 def test_no_plan_is_below_the_bound(kind: str) -> None:
     row = measure(f"{kind}:200", 1)
     assert row["wrong"] == [] and not row["unplaced"]

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +21,7 @@ TRIES = 200
 PATIENCE = 120.0
 """Real seconds; the tests beside these may have both processors."""
 LOOK_EVERY = 0.05
+QUERY_TIMEOUT = timedelta(seconds=3)
 Handle = WorkflowHandle[NodeClaimWorkflow, Any]
 
 
@@ -56,12 +56,15 @@ async def in_time(skipping: WorkflowEnvironment, holds: Callable[[], Awaitable[b
 
 
 async def state_of(handle: Handle) -> ClaimState:
-    """Asked again where a busy machine did not answer in time."""
-    for _ in range(2):
+    """Query until the run answers. The server loses a query that arrives while the run continues as new."""
+    give_up = time.monotonic() + PATIENCE
+    while True:
         await idle(handle)
-        with suppress(RPCError):
-            return await handle.query(NodeClaimWorkflow.state)
-    return await handle.query(NodeClaimWorkflow.state)
+        try:
+            return await handle.query(NodeClaimWorkflow.state, rpc_timeout=QUERY_TIMEOUT)
+        except RPCError:
+            if time.monotonic() > give_up:
+                raise
 
 
 async def idle(handle: WorkflowHandle[Any, Any], *, patience: float = PATIENCE) -> None:

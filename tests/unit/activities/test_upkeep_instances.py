@@ -5,11 +5,12 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from model.faults import Forbidden, TryLater
 from model.outcomes import InstanceFacts
+from tests.support.properties import examples
 from tests.unit.activities.upkeep_world import CLUSTER, Tidied, run
 
 
@@ -115,7 +116,7 @@ MADE = some.builds(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(some.lists(MADE, max_size=8), some.integers(0, 3))
 def test_nothing_goes_that_is_young_foreign_claimed_or_being_handed_out(made: list[Made], faults: int) -> None:
     asyncio.run(_play(made, faults))

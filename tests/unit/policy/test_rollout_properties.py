@@ -2,10 +2,11 @@
 
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model.rollouts import GateAnswer, Image
+from tests.support.properties import examples
 from tests.unit.policy.rolling import BAD, GOOD, Pool
 
 GATE = {"queries": [{"name": "errors", "query": "sum(errors)", "below": "0.01"}]}
@@ -79,7 +80,7 @@ def happen(pool: Pool, what: str, number: int) -> None:
             pool.new += number % 3
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(rollouts(), st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=25))
 def test_no_wave_is_exceeded_and_nothing_waits_for_nobody(pool: Pool, events: list[tuple[str, int]]) -> None:
     for what, number in events:
@@ -99,7 +100,7 @@ def test_no_wave_is_exceeded_and_nothing_waits_for_nobody(pool: Pool, events: li
             assert found.again or "tenure approve" in found.why, found
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(rollouts(), st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=15))
 def test_what_is_well_again_and_approved_comes_to_an_end(pool: Pool, events: list[tuple[str, int]]) -> None:
     for what, number in events:
@@ -114,7 +115,7 @@ def test_what_is_well_again_and_approved_comes_to_an_end(pool: Pool, events: lis
     assert pool.state.finished or not pool.old, pool.last
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(rollouts(), st.integers(0, 60))
 def test_a_bad_image_reaches_no_more_than_the_first_wave(pool: Pool, minutes: int) -> None:
     """It sickens at some time before its first soak is over, whatever is approved."""

@@ -5,11 +5,9 @@ import pickle
 import pytest
 
 from benchmarks.catalogue import catalogue
-from benchmarks.plan import wrong
 from benchmarks.scenarios import scenario
-from model.catalogue import Catalogue
 from model.plans import Plan
-from scheduling.state import Change, ClusterState
+from scheduling.state import ClusterState
 from tests.unit.scheduling.builders import NOW, World, change, node, pod, pods, pool
 
 
@@ -36,15 +34,3 @@ def test_the_end_to_end_benchmark_needs_as_many_nodes_as_karpenter_buys(number: 
     state.apply(change(one) for one in scenario("equal", number).pod_facts())
     plan = state.provision(now=NOW)
     assert (len(plan.claims), len(plan.unplaced)) == (nodes, 0)
-
-
-@pytest.mark.parametrize("kind", ["plain", "ragged", "diverse", "crossed", "preferences", "mixed", "gpu"])
-def test_a_load_of_the_benchmark_is_planned_validly(kind: str) -> None:
-    given = scenario(kind, 200)
-    state = ClusterState()
-    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
-    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in given.daemon_facts())
-    state.apply([*map(change, given.pool_facts()), *map(change, given.pod_facts())])
-    plan = state.provision(now=NOW)
-    assert not plan.unplaced
-    assert wrong(plan, given) == []

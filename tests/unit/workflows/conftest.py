@@ -13,6 +13,20 @@ from workflows import life, measures
 
 __all__ = ["plain_log"]
 
+POLL_SECONDS = {
+    "cycling.LOOK_EVERY": 0.02,
+    "draining.LOOK_FIRST": 0.01,
+    "draining.LOOK_SLOWEST": 0.05,
+    "draining.SETTLED": 0.1,
+    "drain_stay.MIN_DRAIN": 0.0,
+    "drain_stay.REFRESH": 0.0,
+    "hooks.LOOK_FIRST": 0.02,
+    "hooks.LOOK_SLOWEST": 0.1,
+    "termination.LOOK_EVERY": 0.02,
+    "termination.LOOK_SLOWEST": 0.1,
+}
+"""Intervals at which activities poll. They sleep in real time, which the server does not skip."""
+
 
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
@@ -29,16 +43,16 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
         yield environment
 
 
+@pytest.fixture(autouse=True)
+def short_poll_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activities of every test poll the in-memory world often."""
+    for name, seconds in POLL_SECONDS.items():
+        monkeypatch.setattr(f"activities.{name}", seconds)
+
+
 @pytest.fixture
-async def fake(
-    skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> AsyncIterator[World]:
-    """Workflows and activities at work on an in-memory world, which is looked at without the pauses of a real one."""
-    monkeypatch.setattr("activities.draining.LOOK_FIRST", 0.01)
-    monkeypatch.setattr("activities.draining.LOOK_SLOWEST", 0.05)
-    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
-    monkeypatch.setattr("activities.drain_stay.REFRESH", 0.0)
-    monkeypatch.setattr("activities.draining.SETTLED", 0.1)
+async def fake(skipping: WorkflowEnvironment, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """Workflows and activities at work on an in-memory world."""
     cached = request.config.getoption("--workflow-cache")
     async with World(skipping.client, cached=cached).working() as working:
         yield working

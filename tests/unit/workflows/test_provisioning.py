@@ -458,8 +458,9 @@ async def test_a_slow_group_holds_up_no_other(planning: World, skipping: Workflo
 
 
 async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one(
-    fake: World, skipping: WorkflowEnvironment
+    fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(workflows.options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.5))
     handle = await provisioning(fake)
     await demand(fake, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await in_time(skipping, lambda: blocked_by(handle, "no plan"), seconds=5)

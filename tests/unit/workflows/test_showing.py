@@ -1,5 +1,7 @@
 """A question about voluntary disruption: answered by the planner's host, and over soon where there is none."""
 
+from datetime import timedelta
+
 import pytest
 from temporalio.client import WorkflowFailureError
 
@@ -7,6 +9,7 @@ from cli.shown import ask
 from model.showing import ShowAsked
 from tests.support.fakes.worker import World
 from workflows import ids
+from workflows.options import PLAN
 from workflows.showing import ShowWorkflow
 
 
@@ -16,7 +19,8 @@ async def test_a_question_is_answered(fake: World) -> None:
     assert found.said == ("asked for node-1",) and not found.blocked
 
 
-async def test_without_a_host_it_ends_and_says_so(fake: World) -> None:
+async def test_without_a_host_it_ends_and_says_so(fake: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PLAN, "schedule_to_start_timeout", timedelta(seconds=0.4))
     with pytest.raises(WorkflowFailureError):
         await fake.client.execute_workflow(
             ShowWorkflow.run,

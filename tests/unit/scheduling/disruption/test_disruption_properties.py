@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model.disruption import Allowances, Command, Decision, DisruptionSettings, Room
 from model.facts import PodBudgetFact, PodFact, PoolFact
 from model.plans import Plan
 from scheduling.validation import violations
+from tests.support.properties import examples
 from tests.unit.scheduling.builders import World
 from tests.unit.scheduling.disruption.fleet import Choose, Fleet, cheapest, dearest, pdb
 from tests.unit.scheduling.priced.test_priced_properties import some_company
@@ -80,19 +81,19 @@ def _left_behind(fleet: Fleet, command: Command) -> list[str]:
     return [pod.name for name in command.nodes for pod in fleet.pods[name] if pod.uid not in moved]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(some_fleets(), choices)
 def test_every_command_leaves_each_pod_with_a_place_and_costs_less(fleet: Fleet, choose: Choose) -> None:
     assert carried_out(fleet, fleet.decide(), choose) == []
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(some_fleets(_SPREADING), choices)
 def test_so_it_is_where_pods_speak_of_each_other(fleet: Fleet, choose: Choose) -> None:
     assert carried_out(fleet, fleet.decide(), choose) == []
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(some_fleets(), st.booleans())
 def test_an_excluded_node_is_never_touched(fleet: Fleet, spot_to_spot: bool) -> None:
     decision = fleet.decide(settings=DisruptionSettings(spot_to_spot=spot_to_spot))
@@ -107,7 +108,7 @@ def test_an_excluded_node_is_never_touched(fleet: Fleet, spot_to_spot: bool) -> 
             assert not any(budget.selector and pod.labels.get("app") in budget.selector[0].values for pod in pods)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(some_fleets(), choices, st.sampled_from([0.0, 0.05]))
 def test_consolidation_comes_to_an_end(fleet: Fleet, choose: Choose, threshold: float) -> None:
     wanted = DisruptionSettings(spot_to_spot=True, threshold=threshold)
@@ -124,7 +125,7 @@ def test_consolidation_comes_to_an_end(fleet: Fleet, choose: Choose, threshold: 
     raise AssertionError(f"still going: {decision.commands}")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(some_fleets(), st.integers(0, 3))
 def test_no_more_nodes_go_than_budgets_allow(fleet: Fleet, allowed: int) -> None:
     few: dict[Any, Room] = dict.fromkeys(("Empty", "Drifted", "Underutilized"), Room(allowed=allowed))
@@ -134,7 +135,7 @@ def test_no_more_nodes_go_than_budgets_allow(fleet: Fleet, allowed: int) -> None
         assert len(gone) <= allowed
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(some_fleets())
 def test_the_same_cluster_gives_the_same_commands(fleet: Fleet) -> None:
     assert fleet.decide() == fleet.decide()

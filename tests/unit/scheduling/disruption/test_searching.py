@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from model.buffers import BufferFact
 from model.catalogue import Catalogue, ReservationRoom
@@ -20,6 +20,7 @@ from scheduling.disruption.stage import Stage
 from scheduling.facts import Fact
 from scheduling.pools import Refusal
 from scheduling.priced.packing import Packing
+from tests.support.properties import examples
 from tests.unit.scheduling.builders import COMMON, NOW, csi_node, kind, pod, pods, pvc, types_of, volume
 from tests.unit.scheduling.disruption.fleet import Fleet, pool
 from tests.unit.scheduling.disruption.test_disruption_properties import some_fleets
@@ -42,7 +43,7 @@ def prefix(stage: Stage, ordered: Sequence[Candidate]) -> float:
     return saved
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(some_fleets())
 def test_several_nodes_save_no_less_than_the_longest_prefix_would(fleet: Fleet) -> None:
     seen: list[tuple[Stage, list[Candidate]]] = []

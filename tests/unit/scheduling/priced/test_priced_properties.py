@@ -20,6 +20,7 @@ from model.plans import Plan
 from model.volume_facts import CSINodeFact, StorageClassFact, StorageFact, Term, VolumeClaimFact, VolumeFact
 from scheduling.validation import Given, violations
 from scheduling.validation_volumes import Disks
+from tests.support.properties import examples
 from tests.unit.scheduling.builders import World, csi_node, expressions, pod, pvc, storage_class, volume
 from tests.unit.scheduling.random_worlds import (
     KINDS,
@@ -159,14 +160,14 @@ def planned(drawn: Drawn) -> tuple[World, Plan, Given]:
     return world, world.plan(), known
 
 
-@settings(max_examples=150, derandomize=True)
+@settings(examples(150), derandomize=True)
 @given(worlds())
 def test_every_plan_is_valid(drawn: Drawn) -> None:
     _, plan, known = planned(drawn)
     assert violations(plan, known) == []
 
 
-@settings(max_examples=50, derandomize=True)
+@settings(examples(50), derandomize=True)
 @given(worlds(), st.randoms(use_true_random=False))
 def test_the_same_world_gives_the_same_plan_in_whatever_order_it_is_told(drawn: Drawn, order: st.DataObject) -> None:
     _, plan, _ = planned(drawn)
@@ -177,7 +178,7 @@ def test_the_same_world_gives_the_same_plan_in_whatever_order_it_is_told(drawn: 
     assert again == plan
 
 
-@settings(max_examples=50, derandomize=True)
+@settings(examples(50), derandomize=True)
 @given(worlds())
 def test_a_second_pass_over_its_own_result_buys_nothing(drawn: Drawn) -> None:
     world, plan, _ = planned(drawn)
@@ -188,7 +189,7 @@ def test_a_second_pass_over_its_own_result_buys_nothing(drawn: Drawn) -> None:
     assert not again.claims
 
 
-@settings(max_examples=50, derandomize=True)
+@settings(examples(50), derandomize=True)
 @given(worlds())
 def test_what_is_not_placed_has_a_reason(drawn: Drawn) -> None:
     _, plan, _ = planned(drawn)

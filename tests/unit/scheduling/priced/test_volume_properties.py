@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from model.facts import NodeFact, PodFact
 from model.labels import ZONE
 from scheduling.validation import violations
+from tests.support.properties import examples
 from tests.unit.scheduling.builders import node, pod, pool
 from tests.unit.scheduling.priced.test_company import APP, spread
 from tests.unit.scheduling.priced.test_priced_properties import RUNNING, Drawn, claims_of, planned, some_limits
@@ -52,14 +53,14 @@ def some_claims(draw: st.DrawFn) -> tuple[list[str], bool]:
     return sorted(draw(shapes)), draw(st.booleans())
 
 
-@settings(max_examples=300, derandomize=True)
+@settings(examples(300), derandomize=True)
 @given(worlds())
 def test_every_plan_is_valid(drawn: Drawn) -> None:
     _, plan, known = planned(drawn)
     assert violations(plan, known) == []
 
 
-@settings(max_examples=150, derandomize=True)
+@settings(examples(150), derandomize=True)
 @given(worlds())
 def test_whoever_finds_no_place_fits_no_node_alone(drawn: Drawn) -> None:
     """What is left over could be put nowhere by hand either, unless rules about other pods are in the way."""

@@ -1,0 +1,76 @@
+"""Fail when a unit test takes over a second and `tests/unit/slow_tests.toml` does not list it with a reason.
+
+    python tools/check_test_durations.py [REPORT ...]
+
+A report is pytest's JUnit XML. Tests that run in parallel slow each other down, so the slow ones run again alone.
+"""
+
+import subprocess
+import sys
+import tempfile
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+REPORTS = ("build/unit.xml", "build/test.xml")
+LIST = "tests/unit/slow_tests.toml"
+LIMIT_SECONDS = 1.0
+
+
+def read_durations(report: Path) -> dict[str, float]:
+    """Seconds by node ID of the unit tests in a JUnit report."""
+    cases = ElementTree.parse(report).iter("testcase")
+    return {
+        f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name'].split('@')[0]}": float(
+            case.attrib["time"]
+        )
+        for case in cases
+        if case.attrib["classname"].startswith("tests.unit.")
+    }
+
+
+def run_alone(tests: list[str]) -> dict[str, float]:
+    """Seconds of each test when no other test runs."""
+    with tempfile.TemporaryDirectory() as directory:
+        report, arguments = Path(directory) / "report.xml", Path(directory) / "tests"
+        arguments.write_text("\n".join(tests))
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", f"--junitxml={report}", f"@{arguments}"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stdout + done.stderr)
+        return read_durations(report)
+
+
+def find_outdated(reasons: dict[str, str]) -> list[str]:
+    """Listed tests that no longer exist."""
+    found = []
+    for test in reasons:
+        file, _, name = test.partition("::")
+        path = ROOT / file
+        if not path.exists() or f"def {name}(" not in path.read_text():
+            found.append(f"{LIST}: {test} does not exist; remove it")
+    return found
+
+
+def main(reports: list[str]) -> int:
+    reasons: dict[str, str] = tomllib.loads((ROOT / LIST).read_text())["slow"]
+    problems = find_outdated(reasons)
+    paths = [path for path in (ROOT / report for report in reports or REPORTS) if path.exists()]
+    if not paths:
+        print("no report of unit tests in build/: run `make unit` to measure durations")
+    newest = max(paths, key=lambda path: path.stat().st_mtime, default=None)
+    measured = read_durations(newest) if newest else {}
+    unlisted = [
+        test for test, seconds in measured.items() if seconds > LIMIT_SECONDS and test.split("[")[0] not in reasons
+    ]
+    if existing := [test for test in unlisted if (ROOT / test.partition("::")[0]).exists()]:
+        for test, seconds in sorted(run_alone(existing).items(), key=lambda item: -item[1]):
+            if seconds > LIMIT_SECONDS:
+                problems.append(f"{test} takes {seconds:.1f} s: make it faster, or list it in {LIST} with the reason")
+    print(*problems, sep="\n", end="\n" if problems else "")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
