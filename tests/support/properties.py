@@ -8,4 +8,6 @@ FULL_DEPTH = 100
 
 def examples(number: int) -> settings:
     """Settings with `number` examples at full depth, and a proportional share at a lower depth."""
-    return settings(max_examples=max(5, number * settings.default.max_examples // FULL_DEPTH))
+    profile = settings.default
+    assert profile is not None
+    return settings(max_examples=max(5, number * profile.max_examples // FULL_DEPTH))

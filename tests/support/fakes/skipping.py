@@ -13,6 +13,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 
+from tests.support.workflows.lost_queries import RepeatLostQueries
 from workflows import attributes
 
 KINDS = {
@@ -30,6 +31,7 @@ async def time_skipping(converter: DataConverter = pydantic_data_converter) -> A
     path = str(binary) if binary.exists() else shutil.which("temporal-test-server")
     async with await WorkflowEnvironment.start_time_skipping(
         data_converter=converter,
+        interceptors=[RepeatLostQueries()],
         test_server_existing_path=path,
         test_server_startup_timeout=timedelta(seconds=60),
     ) as environment:

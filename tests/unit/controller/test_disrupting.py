@@ -1,4 +1,4 @@
-"""A pass of voluntary disruption with a real planner process, and the replacements of what it proposed."""
+"""A pass of voluntary disruption with a planner, and the replacements of what it proposed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -104,6 +104,7 @@ async def only(stage: Stage, **asked: Any) -> Proposal:
     return found.proposals[0]
 
 
+@pytest.mark.usefixtures("planner_in_a_process")
 async def test_what_is_worth_it_is_proposed_under_an_id_of_its_nodes(stage: Stage) -> None:
     stage.stand("big", "m.2xlarge", 1)
     stage.stand("empty", "m.large")

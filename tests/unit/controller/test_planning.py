@@ -1,4 +1,4 @@
-"""A pass of planning with a real planner process: what is created, what is remembered, and what a repeat does."""
+"""A pass of planning with a planner: what is created, what is remembered, and what a repeat does."""
 
 import os
 import signal
@@ -249,6 +249,7 @@ async def test_a_limit_that_was_used_up_meanwhile_holds(stage: Stage) -> None:
     assert "limits of NodePool general would be exceeded: cpu" in stage.events.said[-1][2]
 
 
+@pytest.mark.usefixtures("planner_in_a_process")
 async def test_a_planner_that_dies_is_replaced_and_filled_again(stage: Stage) -> None:
     stage.want(3)
     await stage.planning.feed()

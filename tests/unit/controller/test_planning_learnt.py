@@ -1,4 +1,4 @@
-"""Plans, in a real planner process, go by what nodes have shown: of live nodes, and of those that the workflow knew."""
+"""Plans go by what nodes have shown: of live nodes, and of those that the workflow knew."""
 
 from collections.abc import AsyncIterator
 
