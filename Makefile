@@ -65,10 +65,10 @@ test-all: ## Run every tier, the others too when one fails
 	done; \
 	exit $$failed
 
-check: setup build/audit ## Style, types, import contracts, that generated files are fresh, and known weaknesses of packages
+check: setup build/audit ## Style, types, import contracts, fresh generated files, durations of unit tests, known weaknesses
 	@failed=0; \
 	for one in 'ruff check --quiet .' 'ruff format --check --quiet .' mypy 'lint-imports --no-cache --no-logo' \
-	           'python -m deploy.generate --check' 'python -m deploy.audit'; do \
+	           'python -m deploy.generate --check' 'python tools/check_test_durations.py' 'python -m deploy.audit'; do \
 	    echo "-- $$one"; $(BIN)/$$one || failed=1; \
 	done; \
 	exit $$failed

@@ -6,6 +6,7 @@ Fixtures that need real components are loaded by the `conftest.py` of the folder
 import os
 import signal
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ SHARED_SANDBOX = "shared-sandbox"
 EXCLUSIVE_TESTS_DONE = "exclusive-tests-done"
 OWN_SANDBOXES = 3
 """Sandboxes that run at the same time for tests that start, stop and kill workers."""
+SLOW_TESTS: dict[str, str] = tomllib.loads((ROOT / "unit" / "slow_tests.toml").read_text())["slow"]
 SERIAL_FIXTURES = ("endpoint", "shared_kit")
 """Servers with one state each, which their tests reset."""
 
@@ -110,12 +112,14 @@ def needs_own_sandbox(item: pytest.Item, killed: bool) -> bool:
 
 
 def position(item: pytest.Item) -> int:
-    """Groups first, since they take longest; tests with the shared worker last, see `pytest_runtest_teardown`."""
+    """Groups and slow tests first, since they take longest; tests with the shared worker last."""
     if is_exclusive(item):
         return 1 if item.get_closest_marker("smoke") else 0
     if item.get_closest_marker("xdist_group"):
         return 2
-    return 4 if "shared_product" in fixtures_of(item) else 3
+    if "shared_product" in fixtures_of(item):
+        return 5
+    return 3 if item.nodeid.partition("[")[0] in SLOW_TESTS else 4
 
 
 def fixtures_of(item: pytest.Item) -> set[str]:
