@@ -25,7 +25,7 @@ EXCLUSIVE_TESTS_DONE = "exclusive-tests-done"
 OWN_SANDBOXES = 3
 """Sandboxes that run at the same time for tests that start, stop and kill workers."""
 SLOW_TESTS: dict[str, str] = tomllib.loads((ROOT / "unit" / "slow_tests.toml").read_text())["slow"]
-SERIAL_FIXTURES = ("endpoint", "shared_kit")
+SERIAL_FIXTURES = ("endpoint", "shared_kit", "cluster")
 """Servers with one state each, which their tests reset."""
 
 # The duration of an example depends on how busy the machine is, so no profile has a deadline.

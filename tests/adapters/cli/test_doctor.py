@@ -1,5 +1,7 @@
 """`tenure doctor` on the real parts: all sides are looked at, and what does not answer is a finding, not a crash."""
 
+import pytest
+
 from cli.doctor import examine
 from settings import Settings, load
 from tests.support.product.shared_sandbox import SharedSandbox
@@ -16,9 +18,16 @@ def settings_of(shared_sandbox: SharedSandbox, **more: str) -> Settings:
     return load([part for key, value in given.items() for part in (f"--{key}", value)])
 
 
+@pytest.fixture(autouse=True)
+def credentials(shared_sandbox: SharedSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in shared_sandbox.environment().items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+
+
 async def test_the_world_is_looked_at_from_all_sides(shared_sandbox: SharedSandbox) -> None:
     found = await examine(settings_of(shared_sandbox))
-    assert {"cluster", "rights", "account", "permissions", "temporal"} <= {one.area for one in found}
+    assert {"cluster", "rights", "account", "permissions", "temporal"} <= {one.area for one in found}, found
     (rights,) = [one for one in found if one.area == "rights"]
     assert rights.level == "ok" and "system:serviceaccount:tenure:tenure" in rights.subject
     assert not [one for one in found if one.level == "problem" and one.area in ("cluster", "rights", "account")]

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox.ports import Ports
 from sandbox.record import Record, is_running
-from tests.adapters.sandbox.test_processes import alive, until_true
+from tests.integration.sandbox.test_processes import alive, until_true
 from tests.support.paths import ROOT
 
 

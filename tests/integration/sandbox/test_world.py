@@ -17,7 +17,7 @@ from sandbox.plan import Plan
 from sandbox.processes import PartFailed
 from sandbox.record import Record, is_running
 from sandbox.world import Sandbox
-from tests.adapters.sandbox.test_processes import alive, until_true
+from tests.integration.sandbox.test_processes import alive, until_true
 from tests.support.paths import ROOT
 from tests.support.product.shared_sandbox import SharedSandbox
 

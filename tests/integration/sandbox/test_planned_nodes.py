@@ -26,7 +26,7 @@ from model.plans import Plan, PlannedClaim
 from sandbox.kubeapi import KubeApi
 from sandbox.world import Sandbox
 from scheduling.state import Change, ClusterState
-from tests.adapters.sandbox.builders import PODS
+from tests.integration.sandbox.builders import PODS
 from tests.support.product.eventually import PATIENCE
 
 Object = dict[str, Any]

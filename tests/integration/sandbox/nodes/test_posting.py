@@ -7,9 +7,9 @@ import pytest
 from sandbox.kubeapi import KubeApi
 from sandbox.nodes.simulator import Simulator
 from sandbox.world import Sandbox
-from tests.adapters.sandbox.builders import condition
-from tests.adapters.sandbox.nodes.simulated import Cloud, simulating
-from tests.adapters.sandbox.nodes.test_simulator import until_ready
+from tests.integration.sandbox.builders import condition
+from tests.integration.sandbox.nodes.simulated import Cloud, simulating
+from tests.integration.sandbox.nodes.test_simulator import until_ready
 
 LOST = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
 STRATEGIC = "application/strategic-merge-patch+json"

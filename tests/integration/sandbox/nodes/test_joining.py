@@ -11,8 +11,8 @@ import pytest
 from sandbox.kubeapi import KubeApi
 from sandbox.nodes.control import NodesControl
 from sandbox.nodes.rules import Match, NeverRegister, NotReady
-from tests.adapters.sandbox.builders import condition, until
-from tests.adapters.sandbox.nodes.simulated import USER_DATA
+from tests.integration.sandbox.builders import condition, until
+from tests.integration.sandbox.nodes.simulated import USER_DATA
 from tests.support.product.shared_sandbox import SharedSandbox
 
 if TYPE_CHECKING:

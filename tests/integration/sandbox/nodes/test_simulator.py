@@ -24,8 +24,8 @@ from sandbox.nodes.rules import (
 from sandbox.nodes.simulator import Simulator
 from sandbox.nodes.userdata.join import Taint
 from sandbox.world import Sandbox
-from tests.adapters.sandbox.builders import condition, find, until
-from tests.adapters.sandbox.nodes.simulated import USER_DATA, Cloud, Json, simulating, stage
+from tests.integration.sandbox.builders import condition, find, until
+from tests.integration.sandbox.nodes.simulated import USER_DATA, Cloud, Json, simulating, stage
 
 NODES = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"

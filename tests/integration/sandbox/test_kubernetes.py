@@ -10,7 +10,7 @@ from sandbox.errors import ApiError
 from sandbox.kubeapi import KubeApi
 from sandbox.kubeconfig import read_kubeconfig
 from sandbox.world import Sandbox
-from tests.adapters.sandbox.builders import (
+from tests.integration.sandbox.builders import (
     PODS,
     STRATEGIC,
     condition,

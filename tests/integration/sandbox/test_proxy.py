@@ -15,8 +15,8 @@ from sandbox.kubeapi import KubeApi
 from sandbox.ports import Ports
 from sandbox.proxy import Proxy, Requests
 from sandbox.world import Sandbox
-from tests.adapters.sandbox.builders import PODS, find, make_node, make_pod
-from tests.adapters.sandbox.test_processes import until_true
+from tests.integration.sandbox.builders import PODS, find, make_node, make_pod
+from tests.integration.sandbox.test_processes import until_true
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
