@@ -101,24 +101,20 @@ class World:
         *,
         alike: str = "",
         expected: Expected | None = None,
-        at_once: bool = False,
         **seen: object,
     ) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
-        """`alike`: as the watch says of one that no plan made; `expected`: of how long it takes; `at_once`: what is
-        seen comes with the start, as the watch sends it."""
+        """`alike`: for a NodeClaim that no plan made; `expected`: the durations of its type; `seen`: signalled with the
+        start, as by the watch."""
         identity = self.lives.identity(claim).model_copy(update={"alike": alike})
-        handle = await self.client.start_workflow(
+        return await self.client.start_workflow(
             NodeClaimWorkflow.run,
             ClaimState(identity=identity, deadlines=self.deadlines, expected=expected, keeps_records=True),
             id=ids.nodeclaim(self.cluster, identity.name, identity.uid),
             task_queue=ids.task_queue(self.cluster),
             search_attributes=claim_start(identity),
-            start_signal="seen" if at_once else None,
-            start_signal_args=[self.observe(**seen)] if at_once else [],
+            start_signal="seen",
+            start_signal_args=[self.observe(**seen)],
         )
-        if not at_once:
-            await self.see(handle, **seen)
-        return handle
 
     def handle(self, claim: NodeClaim) -> WorkflowHandle[NodeClaimWorkflow, ClaimOutcome]:
         """The life of a claim that somebody else started."""

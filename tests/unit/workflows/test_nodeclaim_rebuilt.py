@@ -63,7 +63,7 @@ async def test_a_young_one_with_an_instance_waits_for_no_groups_word(
     """Temporal's store was lost seconds after it was bought: of its launch group nobody knows any more."""
     young = timedelta(seconds=10)
     claim = await lived_in(fake, skipping, "Registered", "Initialized", age=young, annotations=GROUP)
-    handle = await fake.start(claim, at_once=True, **BUSY, provider_id=PROVIDER)
+    handle = await fake.start(claim, **BUSY, provider_id=PROVIDER)
     await in_phase(handle, Phase.READY)
     assert fake.fleet.calls == []
 
@@ -98,7 +98,7 @@ async def test_one_that_is_being_deleted_is_drained_before_its_instance_ends(
     claim = await lived_in(fake, skipping, "Registered", "Initialized", age=age, annotations=GROUP)
     fake.claims.give("a", deleting=True)
     fake.pods.place("node-a", "web")
-    handle = await fake.start(claim, at_once=True, deleting=True)
+    handle = await fake.start(claim, deleting=True)
     outcome = await handle.result()
     assert outcome.story[1].at - outcome.story[0].at < timedelta(minutes=1), "waited for a launch group of before"
     assert [step.phase for step in outcome.story][1:] == [Phase.READY, Phase.DRAIN, Phase.TERMINATION, Phase.GONE]
