@@ -23,11 +23,12 @@ from deploy import promtool
 from model.event_messages import EventParsed, QueueMessage
 from sandbox.ports import Ports
 from tests.support.controller.builders import World
+from tests.support.paths import ROOT
 from tests.unit.controller.test_startup import overdue
 from workflows.measures import HOOKS, OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
 
 HERE = Path(__file__).parent
-FILES = sorted((HERE.parents[1] / "deploy" / "alerts").glob("*.yaml"))
+FILES = sorted((ROOT / "deploy" / "alerts").glob("*.yaml"))
 METRIC = re.compile(r"\b(?:tenure|karpenter|temporal)_[a-z0-9_]+")
 BY = re.compile(r"\bby \(([^)]*)\)")
 Samples = Mapping[str, list[Mapping[str, str]]]
