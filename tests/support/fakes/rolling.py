@@ -1,5 +1,6 @@
 """A pool that a roll-out goes through, as activities find it, and a workflow at work on it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -33,10 +34,14 @@ class RollingPool:
     gates: list[str] = field(default_factory=list)
     blind: bool = False
     """Looks fail."""
+    held: asyncio.Event | None = None
+    """Looks wait for it."""
 
     @activity.defn
     async def look_at_rollout(self, asked: RolloutAsked) -> RolloutSeen:
         self.looks += 1
+        if self.held:
+            await self.held.wait()
         if self.blind:
             raise ApplicationError("the API server is away", non_retryable=True)
         return self.found.model_copy(update={"kept": self.told[-1].kept if self.told else ""})

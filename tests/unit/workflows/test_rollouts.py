@@ -1,5 +1,6 @@
 """The roll-out as a NodePool's workflow performs it: looks, gates, people, the way back; idle it costs nothing."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -225,6 +226,30 @@ async def test_rules_that_are_taken_away_end_it(waved: Rolling, skipping: Workfl
     assert waved.pool.told[-1].kept == ""
     await waved.handle.signal(RollingWorkflow.seen, seen(**WAVES, onFailure="rollBack"))
     await in_time(skipping, lambda: _wave_began(waved), seconds=5)
+
+
+async def test_rules_removed_during_a_look_are_followed_when_they_return(
+    waved: Rolling, skipping: WorkflowEnvironment
+) -> None:
+    changed = seen(**WAVES, onFailure="rollBack").model_copy(update={"generation": 2})
+    await waved.wish("n0", since=LONG_AGO)
+    await eventually(lambda: waved.has_permits(1))
+    before, waved.pool.held = waved.pool.looks, asyncio.Event()
+    await waved.handle.signal(RollingWorkflow.seen, changed)
+    await eventually(lambda: _looks(waved, before + 1))
+    await waved.handle.signal(RollingWorkflow.seen, PoolSeen(number=2))
+    waved.pool.held.set()
+    await eventually(lambda: _has_no_rollout(waved))
+    await waved.handle.signal(RollingWorkflow.seen, changed)
+    await in_time(skipping, lambda: _wave_began(waved), seconds=5)
+
+
+async def _has_no_rollout(one: Rolling) -> bool:
+    return (await one.state()).rollout == RolloutState()
+
+
+async def _looks(one: Rolling, number: int) -> bool:
+    return one.pool.looks == number
 
 
 async def test_another_node_of_a_pool_that_is_well_is_no_news_and_another_spec_is(
