@@ -16,20 +16,20 @@ setup:
 	@.ci/bootstrap
 
 controlplane: setup
-	@$(BIN)/python -c 'from sandbox.controlplane import find_or_build; find_or_build()'
+	@$(BIN)/python -c 'from tenure.sandbox.controlplane import find_or_build; find_or_build()'
 
 docs: setup ## The documents as a site, in build/site; every link is checked
 	@$(BIN)/mkdocs build --strict
 
 pictures: controlplane ## The screenshots of Temporal's UI in docs/pictures, taken anew by headless Chromium
-	@$(BIN)/python -m deploy.screenshots $(ARGS)
+	@$(BIN)/python -m tools.screenshots $(ARGS)
 
 demo: controlplane ## See nodes come and go on this machine (ARGS=--keep leaves all running)
 	@$(BIN)/tenure demo $(ARGS)
 
 tools: setup
-	@$(BIN)/python -c 'from sandbox.controlplane.tools import helm; helm()'
-	@-$(BIN)/python -m deploy.promtool
+	@$(BIN)/python -c 'from tenure.sandbox.controlplane.tools import helm; helm()'
+	@-$(BIN)/python -m tools.metrics.promtool
 
 # Tests in parallel: those that share a server form one group, which one xdist worker runs (see tests/conftest.py).
 PYTEST := $(BIN)/python -m pytest -q --dist loadgroup --durations=30
@@ -68,7 +68,7 @@ test-all: ## Run every tier, the others too when one fails
 check: setup build/audit ## Style, types, import contracts, fresh generated files, durations of unit tests, known weaknesses
 	@failed=0; \
 	for one in 'ruff check --quiet .' 'ruff format --check --quiet .' mypy 'lint-imports --no-cache --no-logo' \
-	           'python -m deploy.generate --check' 'python tools/check_test_durations.py' 'python -m deploy.audit'; do \
+	           'python -m tools.generate --check' 'python tools/check_test_durations.py' 'python -m tools.audit'; do \
 	    echo "-- $$one"; $(BIN)/$$one || failed=1; \
 	done; \
 	exit $$failed
@@ -78,15 +78,15 @@ build/audit: requirements/audit.txt | setup
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $< || { rm -rf $@; exit 1; }
 
 audit: setup build/audit ## Known weaknesses of the packages that are locked; asks PyPI's own service
-	@$(BIN)/python -m deploy.audit $(ARGS)
+	@$(BIN)/python -m tools.audit $(ARGS)
 
 sbom: build/audit ## What the worker is made of, as CycloneDX: build/sbom.json
 	@build/audit/bin/cyclonedx-py requirements requirements/worker.txt --output-reproducible -o build/sbom.json
 	@echo build/sbom.json
 
 bench: controlplane ## Measure plans, then end to end: seconds, prices, nodes, AWS calls, events, CPU, memory
-	@$(BIN)/python -m benchmarks.plan
-	@$(BIN)/python -m benchmarks.disrupt
+	@$(BIN)/python -m benchmarks.scheduling
+	@$(BIN)/python -m benchmarks.consolidation
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
 scenarios: controlplane ## The five promises, row by row: kept, broken, or no test yet (ROW=001-b TIMES=20: one, again and again)
@@ -100,7 +100,7 @@ POSTGRES := $(addprefix tests/,chaos/test_on_postgres.py chaos/test_upgraded.py 
     chaos/test_killed_in_a_drain.py scenarios/test_001_killed.py scenarios/test_001_one_node.py integration/test_drains.py)
 
 postgres: controlplane ## The main scenarios with a Temporal server on PostgreSQL, with mTLS and encryption
-	@$(BIN)/python -c 'from sandbox.controlplane.tools import TEMPORALS, temporal_server as build; [build(one) for one in TEMPORALS]'
+	@$(BIN)/python -c 'from tenure.sandbox.controlplane.tools import TEMPORALS, temporal_server as build; [build(one) for one in TEMPORALS]'
 	@$(BIN)/python -m pytest --temporal=postgres --encrypted $(POSTGRES) $(ARGS)
 
 clean: ## Remove .venv and everything else that was made here

@@ -18,51 +18,48 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
-import aws.adapters
-import kube.adapters
-from activities.gates import GateActivities
-from activities.hook_calls import HttpCalls
-from activities.hook_ports import HookPorts
-from activities.interruption_metrics import InterruptionMetrics
-from activities.interruptions import InterruptionActivities
-from activities.lives import Lives
-from activities.machines import KeptMachines
-from activities.open_groups import OpenGroups
-from activities.pauses import PauseActivities
-from activities.ports import Offerings
+import tenure.aws.adapters
+import tenure.kube.adapters.build
+from activities.interruption.activities import InterruptionActivities
+from activities.interruption.metrics import InterruptionMetrics
+from activities.nodeclaim.annotations import PauseActivities
+from activities.nodeclaim.hooks import HttpCalls
+from activities.nodepool.rollout import GateActivities
+from activities.planner_host import ShowingActivities, WatchActivities
+from activities.ports.core import Offerings
+from activities.ports.disruption import HookPorts
+from activities.ports.garbage_collection import UpkeepPorts
 from activities.registry import Ports, activities_of, deciding_of, drains_of, launches_of
-from activities.showing import ShowingActivities
-from activities.upkeep_ports import UpkeepPorts
-from activities.watch import WatchActivities
-from aws.settings import AwsSettings
-from controller import builds, gates, logs, memory, replicas
-from controller import temporal as temporal_service
-from controller.call_measures import CallMeasures
-from controller.health import Health, Readiness
-from controller.host import ClusterHost
-from controller.offering_gauges import meter_of
-from controller.others import Others
-from controller.refusals import refusal
-from controller.renewal import Renewal
-from controller.schedules import start_schedules
-from controller.search_attributes import register_attributes
-from controller.settings import HostSettings
-from controller.temporal_access import Security
-from kube.dns import dns_address
-from kube.pace import Pace
-from model.coordination import BatchWindow
-from model.faults import BadInput, Fault
-from scheduling.settings import PlanSettings
-from settings import Settings, SettingsError, help_text, load
+from activities.workflow_client import KeptMachines, Lives, OpenGroups
+from tenure.aws.settings import AwsSettings
+from tenure.controller import process
+from tenure.controller import settings as gates
+from tenure.controller.host import ClusterHost
+from tenure.controller.metrics.nodepools import meter_of
+from tenure.controller.metrics.planner import CallMeasures
+from tenure.controller.process import Health, Others, Readiness
+from tenure.controller.settings import HostSettings
+from tenure.controller.temporal import client as temporal_service
+from tenure.controller.temporal import worker_versioning
+from tenure.controller.temporal.certificates import Renewal
+from tenure.controller.temporal.connection import Security
+from tenure.controller.temporal.errors import refusal
+from tenure.controller.temporal.namespace import register_attributes, start_schedules
+from tenure.kube.adapters.cluster import dns_address
+from tenure.kube.client.rate_limiter import Pace
+from tenure.model.errors import BadInput, Fault
+from tenure.model.workflow_states import BatchWindow
+from tenure.scheduling.settings import PlanSettings
+from tenure.settings import Settings, SettingsError, help_text, load
 from workflows import ids
-from workflows.names import Names
-from workflows.registry import WORKFLOWS, runner
+from workflows.runner import WORKFLOWS, runner
+from workflows.visibility import Names
 
 log = structlog.get_logger("worker")
 
 PLANNING = 40
 """Activities of the plan queue at once: those that wait for the planner must keep no plan from being taken on, which is
-before all of them in its turn. More than commands are carried out together (`policy/passes.py`)."""
+before all of them in its turn. More than commands are carried out together (`tenure/policy/disruption/commands.py`)."""
 WORKFLOW_TASKS = 8
 """At once: workflow code holds the interpreter, and many replays together would trip the two-second limit."""
 CACHED_WORKFLOWS = 2000
@@ -83,8 +80,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return 0
     try:
         settings = load(arguments)
-        logs.configure(settings.log_level, settings.log_format)
-        memory.share_arenas()
+        process.configure(settings.log_level, settings.log_format)
+        process.share_arenas()
         asyncio.run(run(settings))
     except (SettingsError, BadInput) as error:
         print(f"tenure: {error}", file=sys.stderr)
@@ -120,7 +117,7 @@ async def run(settings: Settings) -> None:
     measures = CallMeasures(meter_of(temporal))
     cluster = await connect_kubernetes(settings, waited=measures.kubernetes)
     dns = await dns_address(cluster.client)
-    cloud = aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.heeded)
+    cloud = tenure.aws.adapters.build(aws_settings(settings, cluster_dns=dns), overlays=cluster.overlays.heeded)
     cloud.clients.waited, cloud.clients.throttled = measures.aws, measures.throttled
     renewing = asyncio.create_task(renewal.keep(temporal), name="renewal")
     try:
@@ -155,8 +152,8 @@ def security(settings: Settings) -> Security:
 async def serve(
     settings: Settings,
     temporal: Client,
-    cluster: kube.adapters.KubeAdapters,
-    cloud: aws.adapters.AwsAdapters,
+    cluster: tenure.kube.adapters.build.KubeAdapters,
+    cloud: tenure.aws.adapters.AwsAdapters,
     others: Others,
     readiness: Readiness,
 ) -> None:
@@ -190,11 +187,11 @@ async def serve(
         metrics=InterruptionMetrics(meter_of(temporal), queue=settings.interruption_queue),
     )
     name, build = settings.cluster_name, settings.temporal_worker_build_id
-    await builds.refuse_without(temporal, name, build)
+    await worker_versioning.refuse_without(temporal, name, build)
     worker = Worker(
         temporal,
         task_queue=ids.task_queue(name),
-        deployment_config=builds.versioned(name, build),
+        deployment_config=worker_versioning.versioned(name, build),
         workflows=WORKFLOWS,
         activities=[*activities_of(made), watch.watch_cluster],
         workflow_runner=runner(),
@@ -209,10 +206,10 @@ async def serve(
     )
     launches, drains = launch_worker(temporal, settings, made), drain_worker(temporal, settings, made)
     reading = asyncio.create_task(read_ahead(cloud.offerings), name="read-ahead")
-    giving_back = asyncio.create_task(memory.give_back(), name="memory")
-    counted = replicas.counted(temporal, launches.task_queue, cloud.clients.share)
+    giving_back = asyncio.create_task(process.give_back(), name="memory")
+    counted = worker_versioning.counted(temporal, launches.task_queue, cloud.clients.share)
     async with launches, drains, worker:
-        async with counted, builds.in_charge(temporal, name, build, readiness.wait_for):
+        async with counted, worker_versioning.in_charge(temporal, name, build, readiness.wait_for):
             await temporal_service.start_singletons(
                 temporal, name, window(settings), events=settings.interruption_queue
             )
@@ -238,7 +235,10 @@ async def read_ahead(offerings: Offerings) -> None:
 
 
 def ports(
-    settings: Settings, temporal: Client, cluster: kube.adapters.KubeAdapters, cloud: aws.adapters.AwsAdapters
+    settings: Settings,
+    temporal: Client,
+    cluster: tenure.kube.adapters.build.KubeAdapters,
+    cloud: tenure.aws.adapters.AwsAdapters,
 ) -> Ports:
     """Here mypy proves that the adapters fit the ports."""
     name = settings.cluster_name
@@ -284,7 +284,7 @@ def launch_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
     return Worker(
         temporal,
         task_queue=ids.launch_queue(settings.cluster_name),
-        deployment_config=builds.versioned(settings.cluster_name, settings.temporal_worker_build_id),
+        deployment_config=worker_versioning.versioned(settings.cluster_name, settings.temporal_worker_build_id),
         activities=launches_of(made),
         max_concurrent_activities=max(4, settings.activity_slots // 4),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
@@ -298,7 +298,7 @@ def drain_worker(temporal: Client, settings: Settings, made: Ports) -> Worker:
     return Worker(
         temporal,
         task_queue=ids.drain_queue(settings.cluster_name),
-        deployment_config=builds.versioned(settings.cluster_name, settings.temporal_worker_build_id),
+        deployment_config=worker_versioning.versioned(settings.cluster_name, settings.temporal_worker_build_id),
         activities=drains_of(made),
         max_concurrent_activities=DRAINS * settings.activity_slots,
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
@@ -325,11 +325,11 @@ async def plan_worker(
 
 async def connect_kubernetes(
     settings: Settings, *, waited: Callable[[float], None] = lambda seconds: None
-) -> kube.adapters.KubeAdapters:
+) -> tenure.kube.adapters.build.KubeAdapters:
     where = f"KUBECONFIG={settings.kubeconfig!r}" if settings.kubeconfig else "the service account"
     pace = Pace(settings.kube_client_qps, settings.kube_client_burst, waited=waited)
     try:
-        cluster = await kube.adapters.connect_all(settings.kubeconfig, pace=pace)
+        cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig, pace=pace)
     except Fault as fault:
         raise SettingsError(f"{where}: {fault.message}") from fault
     try:

@@ -7,27 +7,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from activities.absences import AbsenceActivities
-from activities.allowances import AllowanceActivities
-from activities.commands import CommandActivities
-from activities.cycling import CyclingActivities
-from activities.disrupting import DisruptingActivities
-from activities.disrupting_ports import DisruptionHost
-from activities.disruption import DisruptionActivities
-from activities.drain_ports import Budgets, DrainPorts, Rollouts
-from activities.draining import DrainActivities
-from activities.first_looks import FirstLooks
-from activities.gates import GateActivities
-from activities.hook_ports import HookPorts
-from activities.hooks import HookActivities
-from activities.interrupting import InterruptionActivities
-from activities.joining import JoiningActivities
-from activities.launching import LaunchActivities
-from activities.lives import Lives
-from activities.node_classes import NodeClassActivities
-from activities.pauses import Annotated, PauseActivities
-from activities.pools import PoolActivities
-from activities.ports import (
+from activities.capacity_reservations import ReservationActivities
+from activities.disruption import CommandActivities, DisruptionActivities
+from activities.garbage_collection.aws import InstanceUpkeep, LaunchUpkeep, TagUpkeep
+from activities.garbage_collection.base import Lists, RunUpkeep
+from activities.garbage_collection.kubernetes import ClaimUpkeep, LeaseUpkeep
+from activities.interruption.activities import InterruptingInterruptionActivities
+from activities.nodeclaim.annotations import AbsenceActivities, Annotated, PauseActivities
+from activities.nodeclaim.drain import DrainActivities
+from activities.nodeclaim.eviction import FirstLooks
+from activities.nodeclaim.hooks import HookActivities
+from activities.nodeclaim.instance import CyclingActivities, TerminationActivities
+from activities.nodeclaim.launch import LaunchActivities
+from activities.nodeclaim.recovery import RecallActivities
+from activities.nodeclaim.registration import JoiningActivities
+from activities.nodeclaim.repair import RepairActivities
+from activities.nodeclass import NodeClassActivities
+from activities.nodepool.budgets import AllowanceActivities
+from activities.nodepool.rollout import GateActivities, RolloutActivities
+from activities.nodepool.static_capacity import ReplicaActivities
+from activities.nodepool.status import PoolActivities
+from activities.planner_host import DisruptingActivities
+from activities.ports.core import (
     Claims,
     Events,
     Fleet,
@@ -40,21 +41,9 @@ from activities.ports import (
     Pools,
     Reservations,
 )
-from activities.recalling import RecallActivities
-from activities.repairing import RepairActivities
-from activities.replica_ports import Loads
-from activities.replicas import ReplicaActivities
-from activities.reservations import ReservationActivities
-from activities.rollouts import RolloutActivities
-from activities.termination import TerminationActivities
-from activities.upkeep_claims import ClaimUpkeep
-from activities.upkeep_instances import InstanceUpkeep
-from activities.upkeep_launches import LaunchUpkeep
-from activities.upkeep_leases import LeaseUpkeep
-from activities.upkeep_lists import Lists
-from activities.upkeep_ports import UpkeepPorts
-from activities.upkeep_runs import RunUpkeep
-from activities.upkeep_tags import TagUpkeep
+from activities.ports.disruption import Budgets, DisruptionHost, DrainPorts, HookPorts, Loads, Rollouts
+from activities.ports.garbage_collection import UpkeepPorts
+from activities.workflow_client import Lives
 
 
 @dataclass(frozen=True)
@@ -141,8 +130,10 @@ def _draining(ports: Ports, looks: FirstLooks) -> DrainActivities:
     return DrainActivities(ports.drained, qps=ports.qps, first_looks=looks)
 
 
-def _telling(ports: Ports, looks: FirstLooks) -> InterruptionActivities:
-    return InterruptionActivities(claims=ports.annotated, nodes=ports.nodes, events=ports.events, first_looks=looks)
+def _telling(ports: Ports, looks: FirstLooks) -> InterruptingInterruptionActivities:
+    return InterruptingInterruptionActivities(
+        claims=ports.annotated, nodes=ports.nodes, events=ports.events, first_looks=looks
+    )
 
 
 def _hooks(ports: Ports) -> HookActivities:

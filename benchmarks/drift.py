@@ -20,18 +20,18 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.harness import benchmark, in_sandbox, run
+from benchmarks.observers import PART, Claim, Eyes
 from benchmarks.report import machine
-from benchmarks.running import benchmark, in_sandbox, run
 from benchmarks.scale import node_pool, world
-from benchmarks.watching import PART, Claim, Eyes
-from cli.demo_acts import EXAMPLES, NAME
-from cli.exits import Failed, Refused, leave
-from cli.stage import Stage
-from kube.client import connect
-from kube.resources import EC2_NODE_CLASSES, NODE_POOLS
-from model import labels
-from sandbox.aws.control import AwsControl
-from sandbox.world import Sandbox
+from tenure.apis import labels
+from tenure.cli.demo.script import EXAMPLES, NAME
+from tenure.cli.exit_codes import Failed, Refused, leave
+from tenure.cli.sandbox.environment import Stage
+from tenure.kube.client.client import connect
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
+from tenure.sandbox.aws.admin.client import AwsControl
+from tenure.sandbox.environment import Sandbox
 
 STANDS, BROKEN = "stands", "broken"
 TYPES = {STANDS: "m6i.large", BROKEN: "c5.large"}

@@ -17,19 +17,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from benchmarks.filling import pods_wait
+from benchmarks.harness import Usage, benchmark, in_sandbox, run
 from benchmarks.report import machine
-from benchmarks.running import benchmark, in_sandbox, run
-from benchmarks.scale import DEPLOYMENT, costs, node_pool, world
-from benchmarks.usage import Usage
-from cli.aws_view import since
-from cli.demo_acts import EXAMPLES, NAME
-from cli.exits import leave
-from cli.stage import Stage
-from kube.resources import EC2_NODE_CLASSES, NODE_POOLS
-from model import labels
-from model.story import Phase
-from sandbox.world import Sandbox
+from benchmarks.scale import DEPLOYMENT, costs, node_pool, pods_wait, world
+from tenure.apis import labels
+from tenure.cli.demo.script import EXAMPLES, NAME
+from tenure.cli.exit_codes import leave
+from tenure.cli.sandbox.environment import Stage
+from tenure.cli.sandbox.probes import since
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_POOLS
+from tenure.model.nodeclaim_history import Phase
+from tenure.sandbox.environment import Sandbox
 from workflows import ids
 
 TYPE: Final = "m6i.large"

@@ -19,15 +19,14 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.filling import fill, pods_wait
+from benchmarks.harness import benchmark, in_sandbox, run
 from benchmarks.report import machine
-from benchmarks.running import benchmark, in_sandbox, run
-from benchmarks.scale import DEPLOYMENT, world
-from cli.exits import leave
-from cli.lives import NodeLife
-from cli.stage import Stage
-from kube.resources import NODE_CLAIMS, NODES
-from sandbox.world import Sandbox
+from benchmarks.scale import DEPLOYMENT, fill, pods_wait, world
+from tenure.cli.exit_codes import leave
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.sandbox.environment import Stage
+from tenure.kube.client.resources import NODE_CLAIMS, NODES
+from tenure.sandbox.environment import Sandbox
 from workflows import ids
 
 CALM = 15.0

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.usage import Usage
+from benchmarks.harness import Usage
 
 KARPENTER = {
     100: ("10.5", "15", "22-24"),

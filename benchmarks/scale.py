@@ -4,6 +4,8 @@
 
 The world is the one that Karpenter was measured in: nodes of at most 8 vCPU, an instance pending for 1 s, a boot of
 2 s, 2 s to shut down, WhenEmpty after 0 s, a budget of 100 %, the batch window at its defaults.
+
+Nodes of one pod each, for what is measured beside nodes that stand.
 """
 
 import json
@@ -18,21 +20,20 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from benchmarks.harness import Usage, benchmark, children_of, in_sandbox, measure, run
 from benchmarks.report import Step, as_json, report
-from benchmarks.running import benchmark, in_sandbox, run
-from benchmarks.usage import Usage, children_of, measure
-from cli.aws_view import since
-from cli.demo_acts import EXAMPLES, NAME
-from cli.exits import Failed, Refused, leave
-from cli.lives import NodeLife
-from cli.rights import RBAC, aws_arguments
-from cli.stage import Stage
-from cli.worker_metrics import line_of as line_of_failures
-from cli.worker_metrics import read_failed_tasks
-from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
-from model.labels import NODEPOOL
-from sandbox.plan import CRDS, Plan, Temporals
-from sandbox.world import Sandbox
+from tenure.apis import labels
+from tenure.apis.labels import NODEPOOL
+from tenure.cli.demo.script import EXAMPLES, NAME
+from tenure.cli.exit_codes import Failed, Refused, leave
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.sandbox.environment import Stage
+from tenure.cli.sandbox.probes import line_of as line_of_failures
+from tenure.cli.sandbox.probes import read_failed_tasks, since
+from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.spec import CRDS, Plan, Temporals
 
 PATIENCE = 300.0
 """Seconds for one step."""
@@ -216,3 +217,26 @@ def costs(stage: Stage) -> dict[str, Usage]:
 
 if __name__ == "__main__":
     leave(run(app, "benchmarks.scale"))
+
+
+ONE_POD_EACH = "m6i.large"
+"""Of its two CPUs a pod of the example takes more than half."""
+
+
+async def fill(stage: Stage, nodes: int) -> None:
+    """So many nodes, of a pod each. Raises `Failed`."""
+    pool = node_pool()
+    one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [ONE_POD_EACH]}
+    pool["spec"]["template"]["spec"]["requirements"].append(one_type)
+    await stage.apply(EXAMPLES / "ec2nodeclass.yaml", EXAMPLES / "deployment.yaml")
+    await stage.kube.apply(pool)
+    for kind in (EC2_NODE_CLASSES, NODE_POOLS):
+        await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)
+    print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
+    await stage.scale(nodes)
+    await stage.settled(partial(pods_wait, stage, nodes), what=f"{nodes} pods Running", seconds=120 + nodes)
+
+
+async def pods_wait(stage: Stage, count: int) -> str:
+    pods = stage.pods.count()
+    return "" if pods.running == pods.total == count else str(pods)

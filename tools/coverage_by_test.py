@@ -11,8 +11,8 @@ from pathlib import Path
 import coverage  # type: ignore[import-not-found,unused-ignore]
 import pytest
 
-DIRECTORY = Path(os.environ["COVERAGE_BY_TEST"])  # noqa: TID251
-PACKAGES = os.environ["COVERAGE_PACKAGES"].split(",")  # noqa: TID251
+DIRECTORY = Path(os.environ["COVERAGE_BY_TEST"])
+PACKAGES = os.environ["COVERAGE_PACKAGES"].split(",")
 
 recorder = coverage.Coverage(
     data_file=str(DIRECTORY / "coverage"), config_file=False, include=[f"{p}/*" for p in PACKAGES]

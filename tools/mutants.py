@@ -5,7 +5,7 @@ catches replacements that mostly raise TypeError, such as `+` by `@`. Both are l
 """
 
 import ast
-import random  # noqa: TID251
+import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -50,13 +50,13 @@ class Scratch:
             shutil.copytree(ROOT, self.copy, ignore=ignored, symlinks=True)
             (self.directory / "lib").mkdir()
             (self.directory / "lib" / "coverage").symlink_to(Path(coverage.__file__).parent)
-        _, imported = self.run(["-c", "import policy, workflows; print(policy.__file__, workflows.__file__)"])
+        _, imported = self.run(["-c", "import tenure, workflows; print(tenure.__file__, workflows.__file__)"])
         assert imported.count(str(self.copy)) == 2, f"the tests would not import the copy: {imported}"
 
     def run(self, command: list[str], timeout: float | None = None, **environment: str) -> tuple[int | None, str]:
         """The exit code, or None after the timeout, and the output."""
         path = f"{self.copy}:{self.directory / 'lib'}"
-        given = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environment  # noqa: TID251
+        given = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environment
         process = subprocess.Popen(
             ["nice", "-n", "19", str(self.python), *command],
             cwd=self.copy,

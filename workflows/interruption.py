@@ -13,10 +13,17 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 
-from activities.interruptions import InterruptionActivities
-from model.reading import InterruptionState, QueueAsked, QueueNamed, ReadingEnded, SourceState, StatusAsked
-from workflows import details, ids
-from workflows.options import READ, READ_WELL_AFTER, ROLL_AT_EVENTS, named
+from activities.interruption.activities import InterruptionActivities
+from tenure.model.interruption.records import (
+    InterruptionState,
+    QueueAsked,
+    QueueNamed,
+    ReadingEnded,
+    SourceState,
+    StatusAsked,
+)
+from workflows import current_details, ids
+from workflows.activity_options import READ, READ_WELL_AFTER, ROLL_AT_EVENTS, named
 
 LONGEST_PAUSE = 60
 """Seconds."""
@@ -136,7 +143,7 @@ class InterruptionWorkflow:
         self._describe()
 
     def _describe(self) -> None:
-        workflow.set_current_details(details.of_interruption(self._state))
+        workflow.set_current_details(current_details.of_interruption(self._state))
 
 
 def _given_up(*tasks: "asyncio.Future[Any]") -> None:

@@ -13,15 +13,23 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.launching import LaunchActivities
-from model.catalogue import UnavailableOffering
-from model.coordination import ProvisioningState
-from model.launches import DELETED, GroupOutcome, LaunchGroup, LaunchPrepared, LaunchRefused, LaunchRequest, Member
-from model.marks import latest
-from model.observations import Joining
-from model.plans import LaunchDraft
-from model.steps import ClaimRef, GroupAsked, GroupRefused, Prepared
-from workflows.options import CREATE_FLEET, PATCH, PREPARE, launch_options, named
+from activities.nodeclaim.launch import LaunchActivities
+from tenure.model.instance_types import UnavailableOffering
+from tenure.model.launch import (
+    DELETED,
+    GroupOutcome,
+    LaunchGroup,
+    LaunchPrepared,
+    LaunchRefused,
+    LaunchRequest,
+    Member,
+    latest,
+)
+from tenure.model.nodeclaim_requests import ClaimRef, GroupAsked, GroupRefused, Prepared
+from tenure.model.observations import Joining
+from tenure.model.provisioning import LaunchDraft
+from tenure.model.workflow_states import ProvisioningState
+from workflows.activity_options import CREATE_FLEET, PATCH, PREPARE, launch_options, named
 
 MOST_ATTEMPTS = 10
 """Each leaves out what the ones before were refused."""

@@ -1,7 +1,7 @@
 """A NodeClaim's whole life, one durable workflow: launch, register, initialize, ready, drain, terminate.
 
 The watch starts it by signal, whoever made the NodeClaim. Each phase is one file in `phases/` and answers with the
-phase that follows; `policy/lifecycle.py` has the table of what may follow what.
+phase that follows; `tenure/policy/lifecycle/transitions.py` has the table of what may follow what.
 """
 
 import asyncio
@@ -11,33 +11,36 @@ from datetime import datetime
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from model.disrupting import PermitRecalled
-from model.interruptions import Notices
-from model.launches import Launched
-from model.lifecycle import ClaimOutcome, ClaimState, Phase
-from model.messages import GroupAnswered, PermitAnswered
-from model.observations import ClaimSeen
-from model.story import Told
-from policy.interruption import drained_for, words
-from policy.repair import noted
-from workflows import details
-from workflows.answers import Answering
-from workflows.brakes import Braked
-from workflows.life import Life, RollOver
-from workflows.phases.away import note_absence, tell_absences
-from workflows.phases.beside import last_words
-from workflows.phases.braked import brake_of, give_back
+from tenure.model.disruption.commands import PermitRecalled
+from tenure.model.interruption.notices import Notices
+from tenure.model.launch import Launched
+from tenure.model.nodeclaim_history import Told
+from tenure.model.nodeclaim_state import ClaimOutcome, ClaimState, Phase
+from tenure.model.observations import ClaimSeen
+from tenure.model.signals import GroupAnswered, PermitAnswered
+from tenure.policy.interruption.decision import drained_for, words
+from tenure.policy.lifecycle.repair import noted
+from workflows import current_details
+from workflows.approvals import Answering
+from workflows.nodeclaim_context import Life, RollOver
+from workflows.pausable import Braked
+from workflows.phases.background_status import (
+    keep_time,
+    last_words,
+    note_absence,
+    tell_absences,
+    tell_drift,
+    tell_overdue,
+)
 from workflows.phases.drain import drain
-from workflows.phases.drifted import tell_drift
+from workflows.phases.failure import tell_replaced
 from workflows.phases.initialization import initialization
-from workflows.phases.interrupted import note_notices, settle, tell_notices
+from workflows.phases.interruption import note_notices, record_events, settle, tell_notices
 from workflows.phases.launch import launch
-from workflows.phases.overdue import keep_time, tell_overdue
+from workflows.phases.pause import brake_of, give_back
 from workflows.phases.ready import ready
-from workflows.phases.recall import stands
-from workflows.phases.recorded import record_events
+from workflows.phases.recovery import stands
 from workflows.phases.registration import registration
-from workflows.phases.replacing import tell_replaced
 from workflows.phases.termination import termination
 
 PHASES: dict[Phase, Callable[[Life], Awaitable[Phase]]] = {
@@ -154,7 +157,7 @@ class NodeClaimWorkflow(Braked, Answering):
 
     @workflow.query(description="Why the node is where it is, in words, and how it came there")
     def told(self) -> Told:
-        return details.told(self._life.state)
+        return current_details.told(self._life.state)
 
 
 def _cause(state: ClaimState, phase: Phase) -> str:
@@ -188,7 +191,7 @@ def _outcome(state: ClaimState) -> ClaimOutcome:
         instance_type=launched.instance_type if launched else "",
         story=state.story,
         why=state.identity.why,
-        events=details.announced(state),
-        drift=details.drift(state),
+        events=current_details.announced(state),
+        drift=current_details.drift(state),
         left=state.left,
     )

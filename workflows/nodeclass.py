@@ -5,12 +5,12 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.node_classes import NodeClassActivities
-from model.coordination import NodeClassState
-from model.observations import NodeClassSeen
-from model.steps import NodeClassAsked, NodeClassResolved
-from workflows import details
-from workflows.options import RESOLVE, named, roll_due
+from activities.nodeclass import NodeClassActivities
+from tenure.model.nodeclaim_requests import NodeClassAsked, NodeClassResolved
+from tenure.model.observations import NodeClassSeen
+from tenure.model.workflow_states import NodeClassState
+from workflows import current_details
+from workflows.activity_options import RESOLVE, named, roll_due
 
 FRESH_FOR = timedelta(minutes=5)
 """Between looks at AWS while all is well (reference 7.1)."""
@@ -132,4 +132,4 @@ class NodeClassWorkflow:
         self._state = self._state.model_copy(update=fields)
 
     def _describe(self) -> None:
-        workflow.set_current_details(details.of_node_class(self._state))
+        workflow.set_current_details(current_details.of_node_class(self._state))

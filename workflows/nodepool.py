@@ -10,26 +10,25 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.pools import PoolActivities
-from model.coordination import PoolState
-from model.disrupting import PermitRecalled
-from model.messages import PermitAsked, PermitWithdrawn
-from model.observations import PoolSeen
-from model.pauses import MirrorAsked
-from model.permits import BookAnswered, Went
-from model.registrations import StartEnded
-from model.steps import PoolAsked
-from policy.allowances import longest_rate
-from policy.pauses import again_at, found_in, holds, words
-from policy.record import merged
-from policy.registrations import added
-from workflows import details
+from activities.nodepool.status import PoolActivities
+from tenure.model.disruption.commands import PermitRecalled
+from tenure.model.disruption.permits import BookAnswered, Went
+from tenure.model.nodeclaim_requests import PoolAsked
+from tenure.model.observations import PoolSeen, StartEnded
+from tenure.model.operator_requests import MirrorAsked
+from tenure.model.signals import PermitAsked, PermitWithdrawn
+from tenure.model.workflow_states import PoolState
+from tenure.policy.disruption.limits import longest_rate
+from tenure.policy.disruption.permits import merged
+from tenure.policy.lifecycle.pauses import again_at, found_in, holds, words
+from tenure.policy.nodepool import added
+from workflows import current_details
+from workflows.activity_options import PATCH, named, roll_due
 from workflows.approvals import Approving
-from workflows.brakes import Brake, Braked
-from workflows.options import PATCH, named, roll_due
-from workflows.permits import Permits
-from workflows.replicas import Replicas
-from workflows.rollouts import Rollouts
+from workflows.disruption.permits import Permits
+from workflows.pausable import Brake, Braked
+from workflows.rollout import Rollouts
+from workflows.static_capacity import Replicas
 
 
 @workflow.defn
@@ -117,7 +116,7 @@ class NodePoolWorkflow(Braked, Approving):
 
     @workflow.query(description="Who holds disruption of its nodes: the pauses of the NodePool and of the cluster")
     def pauses(self) -> tuple[str, ...]:
-        return details.pauses(self._state, workflow.now())
+        return current_details.pauses(self._state, workflow.now())
 
     async def _news(self) -> None:
         """Sleep until something changed; while wishes wait, also until the budget is due for another look."""
@@ -188,4 +187,4 @@ class NodePoolWorkflow(Braked, Approving):
     def _describe(self) -> None:
         held, _ = self._held()
         waits_for = self._replicas.waits_for(held)
-        workflow.set_current_details(details.of_pool(self._state, held, waits_for, self._rollouts.words))
+        workflow.set_current_details(current_details.of_pool(self._state, held, waits_for, self._rollouts.words))

@@ -9,15 +9,15 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.watch import WatchActivities
-from model.coordination import BatchWindow, ProvisioningState
-from model.learnt import Learnt, LearntSeen
-from model.marks import latest
-from model.observations import DemandSeen, Joining, MarksSeen
-from model.plans import PlanOutcome, PlanRequest
-from workflows import details, ids
+from activities.planner_host import WatchActivities
+from tenure.model.discovered_capacity import Learnt, LearntSeen
+from tenure.model.launch import latest
+from tenure.model.observations import DemandSeen, Joining, MarksSeen
+from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.model.workflow_states import BatchWindow, ProvisioningState
+from workflows import current_details, ids
+from workflows.activity_options import PLAN, ROLL_AT_EVENTS, named
 from workflows.launch_groups import LaunchGroups
-from workflows.options import PLAN, ROLL_AT_EVENTS, named
 
 PLAN_AGAIN_IN = timedelta(seconds=2)
 PLAN_SLOWEST = timedelta(seconds=10)
@@ -149,4 +149,4 @@ class ProvisioningWorkflow:
         return due and not self._groups.busy
 
     def _describe(self) -> None:
-        workflow.set_current_details(details.of_provisioning(self._state))
+        workflow.set_current_details(current_details.of_provisioning(self._state))

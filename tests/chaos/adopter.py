@@ -6,8 +6,8 @@ import subprocess
 import sys
 from typing import Any
 
-from cli.worker_process import clean_environment
-from model import labels
+from tenure.apis import labels
+from tenure.cli.sandbox.worker_process import clean_environment
 from tests.support.product.objects import Object
 from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, condition
@@ -21,7 +21,7 @@ class Adopter:
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [sys.executable, "-m", "cli", "adopt", "-o", "json", *arguments],
+            [sys.executable, "-m", "tenure", "adopt", "-o", "json", *arguments],
             env=clean_environment() | self.product.own_sandbox.environment() | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from cli.lives import NodeLife
-from kube.resources import NODES
-from model.ids import instance_id_of
-from model.lifecycle import Phase
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.kube.client.resources import NODES
+from tenure.model.base import instance_id_of
+from tenure.model.nodeclaim_state import Phase
 from tests.support.product.objects import Object
 from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names, taints

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 from itertools import cycle, islice
 
-from kube.resources import NODE_CLAIMS, NODES
-from sandbox.nodes.rules import NotReady
+from tenure.kube.client.resources import NODE_CLAIMS, NODES
+from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.product.eventually import eventually
 from tests.support.product.scene import Scene, names
 

@@ -9,7 +9,7 @@ from typing import Self
 from temporalio.api.enums.v1 import EventType
 from temporalio.service import RPCError
 
-from cli.lives import name_of
+from tenure.cli.nodes.workflows import name_of
 from tests.support.product.product import OwnProduct
 
 LOOK_EVERY = 0.3

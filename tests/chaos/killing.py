@@ -6,7 +6,7 @@ import random
 import signal
 import time
 
-from sandbox.processes import PartFailed
+from tenure.sandbox.processes import PartFailed
 from tests.chaos.histories import Histories
 from tests.support.product.product import OwnProduct
 from tests.support.product.worker_harness import WorkerHarness

@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from kube.resources import EC2_NODE_CLASSES, NAMESPACES, NODE_CLAIMS, NODE_POOLS
-from model import labels
-from model.hashing import HASH_VERSION
+from tenure.apis import labels
+from tenure.apis.hash import HASH_VERSION
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NAMESPACES, NODE_CLAIMS, NODE_POOLS
 from tests.chaos.adopter import Adopter
 from tests.support.product import karpenter
 from tests.support.product.eventually import eventually, throughout

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
 
-from controller.builds import current_build
-from kube.resources import NODE_CLAIMS
+from tenure.controller.temporal.worker_versioning import current_build
+from tenure.kube.client.resources import NODE_CLAIMS
 from tests.support.product.drains import protect
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct

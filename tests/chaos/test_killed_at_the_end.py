@@ -3,8 +3,8 @@
 Two acts: instances that end at the same time go in one call, and a fault of one scenario would befall the other's.
 """
 
-from kube.resources import NODE_CLAIMS
-from model.lifecycle import Phase
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.nodeclaim_state import Phase
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object
 from tests.support.product.product import OwnProduct

@@ -1,6 +1,6 @@
 """The worker is killed in the middle of a drain that is held: nothing is forced, nothing is done twice."""
 
-from kube.resources import NODE_CLAIMS, WORKLOADS
+from tenure.kube.client.resources import NODE_CLAIMS, WORKLOADS
 from tests.support.product.drains import budget, budget_counts, budget_path, delete_under, protect
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import OwnProduct

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sandbox.faults import Answer
+from tenure.sandbox.fault_proxy import Answer
 from tests.chaos import books
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct

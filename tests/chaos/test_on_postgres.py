@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from temporalio.api.history.v1 import HistoryEvent
 
-from cli.exits import Refused
-from controller.temporal_access import Security
-from kube.resources import NODE_CLAIMS
-from model.lifecycle import Phase
-from sandbox.plan import Plan
-from sandbox.temporal_server import TemporalServer
+from tenure.cli.exit_codes import Refused
+from tenure.controller.temporal.connection import Security
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.nodeclaim_state import Phase
+from tenure.sandbox.spec import Plan
+from tenure.sandbox.temporal.server import TemporalServer
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from controller.nominations import VALID
-from kube.resources import NODE_CLAIMS, PODS
-from model import labels
-from model.lifecycle import Phase
-from sandbox.nodes.rules import SlowBoot
+from tenure.apis import labels
+from tenure.controller.cache.nominations import VALID
+from tenure.kube.client.resources import NODE_CLAIMS, PODS
+from tenure.model.nodeclaim_state import Phase
+from tenure.sandbox.nodes.fault_rules import SlowBoot
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 from temporalio.service import RPCError
 
-from kube.resources import NODE_CLAIMS
-from model.lifecycle import Phase
-from sandbox.plan import Plan
-from sandbox.world import Sandbox
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.nodeclaim_state import Phase
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.spec import Plan
 from tests.support.product.drains import protect
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import OwnProduct

@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 
-from kube.resources import NODE_CLAIMS
-from sandbox.controlplane.tools import TEMPORAL, TEMPORAL_BEFORE
-from sandbox.plan import Plan
-from sandbox.world import Sandbox
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.sandbox.controlplane.tools import TEMPORAL, TEMPORAL_BEFORE
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.spec import Plan
 from tests.support.product.drains import protect
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import OwnProduct

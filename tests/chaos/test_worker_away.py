@@ -4,7 +4,7 @@ import asyncio
 import re
 from functools import partial
 
-from kube.resources import NODE_CLAIMS, NODES
+from tenure.kube.client.resources import NODE_CLAIMS, NODES
 from tests.support.paths import ROOT
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import node_pool

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kube.resources import EC2_NODE_CLASSES
-from model import labels
-from sandbox.errors import ApiError
+from tenure.apis import labels
+from tenure.kube.client.resources import EC2_NODE_CLASSES
+from tenure.sandbox.errors import ApiError
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import node_class
 from tests.support.product.product import Product

@@ -34,7 +34,7 @@ def environment(place: Path) -> dict[str, str]:
 def start(place: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
     """`more`: what its environment has besides."""
     return subprocess.Popen(
-        [sys.executable, "-m", "cli", *arguments],
+        [sys.executable, "-m", "tenure", *arguments],
         cwd=ROOT,
         env=environment(place) | more,
         stdout=subprocess.PIPE,

@@ -4,16 +4,16 @@ import pytest
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError
 
-from kube.resources import NODE_CLAIMS
-from model import labels
-from model.commands import DisruptionState
+from tenure.apis import labels
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.disruption.commands import DisruptionState
 from tests.support.product.eventually import eventually
 from tests.support.product.halves import CONSOLIDATES, half_empty, one_is_left, small_pods
 from tests.support.product.objects import Object
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, condition, names
 from workflows import ids
-from workflows.cluster import ClusterWorkflow
+from workflows.disruption.cluster import ClusterWorkflow
 
 SCARCE = "c5.large"
 """That no other test of this act runs."""

@@ -2,15 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from kube.resources import NODE_CLAIMS, WORKLOADS
-from kube.rollouts import RESTARTED_AT
-from sandbox.nodes.rules import NotReady
-from tests.support.product.drains import (
-    delete_under,
-    protect,
-    started,
-    the_pod,
-)
+from tenure.kube.adapters.workloads import RESTARTED_AT
+from tenure.kube.client.resources import NODE_CLAIMS, WORKLOADS
+from tenure.sandbox.nodes.fault_rules import NotReady
+from tests.support.product.drains import delete_under, protect, started, the_pod
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, names

@@ -12,9 +12,9 @@ from typing import Any
 
 import boto3
 
-from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS
-from model import labels
-from model.hashing import HASH_VERSION
+from tenure.apis import labels
+from tenure.apis.hash import HASH_VERSION
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import DISCOVERY, Object, node_class
 from tests.support.product.product import OwnProduct, Product

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.api.enums.v1 import EventType
 
-from model.interruptions import Notice, Notices
+from tenure.model.interruption.notices import Notice, Notices
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
 from tests.support.product.queue import nothing_is_queued

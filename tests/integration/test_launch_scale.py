@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from math import ceil
 
-from kube.resources import NODE_CLAIMS
-from model import labels
-from sandbox.nodes.rules import NeverRegister
+from tenure.apis import labels
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.sandbox.nodes.fault_rules import NeverRegister
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import OF_TEST, node_claim
 from tests.support.product.product import OwnProduct, Product

@@ -4,9 +4,9 @@ import aiohttp
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.measures import MEASURES, TEMPORALS
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct
+from tools.metrics.catalog import MEASURES, TEMPORALS
 
 OF_A_LIFE = {
     "tenure_nodeclaims",

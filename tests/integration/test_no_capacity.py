@@ -3,7 +3,7 @@
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
-from model import labels
+from tenure.apis import labels
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import TWO_CPUS, node_pool
 from tests.support.product.product import OwnProduct, Product

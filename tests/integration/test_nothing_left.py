@@ -3,8 +3,8 @@
 from functools import partial
 from pathlib import Path
 
-from cli.rights import WORKER_KEY
-from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
+from tenure.cli.sandbox.worker_process import WORKER_KEY
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODE_POOLS, NODES
 from tests.integration.test_bad_input import GOOD
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import NODE_CLASS

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from model import labels
+from tenure.apis import labels
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, condition, reason

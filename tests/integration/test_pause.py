@@ -7,12 +7,12 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from cli.pause import Target, tell, wanted_pause
-from kube.resources import NAMESPACES, NODE_CLAIMS, NODES
-from model.drains import DrainState
-from model.labels import PAUSE
-from model.lifecycle import ClaimState
-from model.messages import Resume
+from tenure.apis.labels import PAUSE
+from tenure.cli.disruption.pause import Target, tell, wanted_pause
+from tenure.kube.client.resources import NAMESPACES, NODE_CLAIMS, NODES
+from tenure.model.disruption.drain import DrainState
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.signals import Resume
 from tests.support.product.drains import put_under, terminating_pod
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import OwnProduct, Product

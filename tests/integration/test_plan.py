@@ -1,12 +1,12 @@
 """What people are told of voluntary disruption on the real parts: why a node and a pod stay, and what would be done."""
 
-from cli.connection import Connection
-from cli.get import read
-from cli.history import read as history
-from cli.plan import look
-from cli.why import tell
-from kube.resources import NODES
-from model.labels import DO_NOT_DISRUPT
+from tenure.apis.labels import DO_NOT_DISRUPT
+from tenure.cli.disruption.plan import look
+from tenure.cli.nodes.get import read
+from tenure.cli.nodes.history import read as history
+from tenure.cli.nodes.why import tell
+from tenure.cli.temporal_client import Connection
+from tenure.kube.client.resources import NODES
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, names

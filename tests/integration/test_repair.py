@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Any
 
-from kube.resources import LIFECYCLE_POLICIES, NODES
-from sandbox.nodes.rules import NotReady, SetCondition
+from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODES
+from tenure.sandbox.nodes.fault_rules import NotReady, SetCondition
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import OwnProduct

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from model import labels
+from tenure.apis import labels
 from tests.scenarios.reserved import reserved
 from tests.support.product.eventually import PATIENCE, eventually
 from tests.support.product.product import Product

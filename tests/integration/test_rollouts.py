@@ -3,14 +3,14 @@
 from functools import partial
 from typing import Any
 
-from cli.approve import tell
-from model.rollouts import ApproveRollout
-from sandbox.nodes.rules import NeverRegister
+from tenure.cli.disruption.approve import tell
+from tenure.model.rollout import ApproveRollout
+from tenure.sandbox.nodes.fault_rules import NeverRegister
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import lifecycle_policy
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, names
-from workflows import attributes
+from workflows import search_attributes
 
 PATIENCE = 240.0
 """Seconds for nodes to be replaced one after the other."""
@@ -78,9 +78,9 @@ async def _are_left(scene: Scene, old: list[str], count: int) -> None:
 
 async def _a_command_waits(scene: Scene, words: str) -> None:
     """One that would take a node of this pool says so."""
-    query = f"WorkflowType = 'DisruptionWorkflow' AND {attributes.NODE_POOL.name} = '{scene.name}'"
+    query = f"WorkflowType = 'DisruptionWorkflow' AND {search_attributes.NODE_POOL.name} = '{scene.name}'"
     found = [one async for one in scene.product.temporal.list_workflows(query)]
-    said = [one.typed_search_attributes.get(attributes.BLOCKED_BY) or "" for one in found]
+    said = [one.typed_search_attributes.get(search_attributes.BLOCKED_BY) or "" for one in found]
     assert any(words in one for one in said), f"{scene.name}: commands are blocked by {said}"
 
 

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from kube.resources import NODE_CLAIMS, NODE_POOLS
-from model import labels
+from tenure.apis import labels
+from tenure.kube.client.resources import NODE_CLAIMS, NODE_POOLS
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object
 from tests.support.product.product import OwnProduct

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from activities.upkeep_lists import LATELY
-from kube.resources import NODE_CLAIMS
-from model import labels
+from activities.garbage_collection.base import LATELY
+from tenure.apis import labels
+from tenure.kube.client.resources import NODE_CLAIMS
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import OwnProduct, Product
 from tests.support.product.scene import Scene, names

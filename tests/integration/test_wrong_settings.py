@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.worker import command
-from cli.worker_process import clean_environment
+from tenure.cli.admin.servers import command
+from tenure.cli.sandbox.worker_process import clean_environment
 from tests.support.product.product import Product
 
 NOWHERE = "127.0.0.1:1"

@@ -5,10 +5,10 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.kinds import LifecycleRules
-from model.lifecycle import Phase
-from model.messages import Resume
-from model.observations import PoolSeen
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.observations import PoolSeen
+from tenure.model.signals import Resume
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, eventually, in_phase, in_time
 from tests.support.workflows.lives import BUSY, pause_for, pool, ready

@@ -5,9 +5,8 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.commands import DisruptionState
-from model.disrupting import Decided, Proposal, Replaced, ReplacementSaid, Stirred
-from model.faults import BadInput
+from tenure.model.disruption.commands import Decided, DisruptionState, Proposal, Replaced, ReplacementSaid, Stirred
+from tenure.model.errors import BadInput
 from tests.support.fakes.granter import GranterWorkflow, Grants
 from tests.support.fakes.worker import World
 from tests.support.workflows.commands import (
@@ -22,8 +21,8 @@ from tests.support.workflows.commands import (
 )
 from tests.support.workflows.eventually import eventually, in_time
 from workflows import ids
-from workflows.cluster import ClusterWorkflow
-from workflows.disruption import DisruptionWorkflow
+from workflows.disruption.cluster import ClusterWorkflow
+from workflows.disruption.command import DisruptionWorkflow
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 

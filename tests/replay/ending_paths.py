@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.lifecycle import Phase
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, in_phase, in_time
 from tests.support.workflows.lives import BUSY, born, pool, ready

@@ -6,8 +6,8 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.hooks import CallAnswer, JobFact
-from model.kinds import LifecycleRules
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.hooks import CallAnswer, JobFact
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, eventually, state_of
 from tests.support.workflows.lives import BUSY, delete, pool, ready

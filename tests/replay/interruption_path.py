@@ -6,9 +6,9 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import NotFound
-from model.reading import InterruptionState, QueueNamed
-from model.status_reports import FailedCheck, StatusReport
+from tenure.model.errors import NotFound
+from tenure.model.interruption.notices import FailedCheck, StatusReport
+from tenure.model.interruption.records import InterruptionState, QueueNamed
 from tests.support.fakes.interruptions import utc_now
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_time

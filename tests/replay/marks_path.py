@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import TryLater
+from tenure.model.errors import TryLater
 from tests.support.fakes.worker import World
 from tests.support.workflows.lives import emptied, pool, ready
 

@@ -12,22 +12,17 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.coordination import BatchWindow, ProvisioningState
-from model.faults import BadInput, TryLater
-from model.labels import LAUNCH_GROUP, NODEPOOL
-from model.launches import Member
-from model.lifecycle import Phase
-from model.messages import Pause, Resume
-from model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
-from model.plans import LaunchDraft, PlanOutcome
+from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.launch import Member
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
+from tenure.model.provisioning import LaunchDraft, PlanOutcome
+from tenure.model.signals import Pause, Resume
+from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tests.replay.away_path import nodeclaim_away
 from tests.replay.brake_path import nodeclaim_braked
-from tests.replay.disruption_paths import (
-    cluster_decides,
-    disruption_done,
-    disruption_not_permitted,
-    disruption_undone,
-)
+from tests.replay.disruption_paths import cluster_decides, disruption_done, disruption_not_permitted, disruption_undone
 from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
 from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
 from tests.replay.event_paths import (
@@ -63,11 +58,11 @@ from tests.support.workflows.lives import (
     ready,
 )
 from workflows import ids
+from workflows.cluster_watch import WatchWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioning import ProvisioningWorkflow
-from workflows.watch import WatchWorkflow
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 Path = Callable[[World, WorkflowEnvironment], Awaitable[Runs]]

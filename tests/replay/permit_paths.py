@@ -6,15 +6,15 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.commands import GiveUp
-from model.messages import PermitWithdrawn
-from model.rollouts import ApproveRollout
+from tenure.model.disruption.commands import GiveUp
+from tenure.model.rollout import ApproveRollout
+from tenure.model.signals import PermitWithdrawn
 from tests.support.fakes.worker import World
 from tests.support.workflows.commands import command, granting, in_step, nodes, proposal
 from tests.support.workflows.eventually import eventually, in_time
 from tests.unit.workflows import test_cluster_budget as budget
 from tests.unit.workflows import test_nodepool_rollout as rollout
-from workflows.disruption import DisruptionWorkflow
+from workflows.disruption.command import DisruptionWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
 Runs = dict[str, WorkflowHandle[Any, Any]]

@@ -5,10 +5,10 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.showing import ShowAsked
+from tenure.model.operator_requests import ShowAsked
 from tests.support.fakes.worker import World
 from workflows import ids
-from workflows.showing import ShowWorkflow
+from workflows.cluster_watch import ShowWorkflow
 
 
 async def show_question(fake: World, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:

@@ -6,9 +6,9 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import BadInput
-from model.messages import Resume
-from model.observations import PoolSeen
+from tenure.model.errors import BadInput
+from tenure.model.observations import PoolSeen
+from tenure.model.signals import Resume
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_time
 from tests.support.workflows.lives import pause_for

@@ -11,7 +11,7 @@ from temporalio.worker import Replayer
 from tests.replay.paths import PATHS
 from tests.replay.record import HISTORIES, missing
 from tests.support.paths import ROOT
-from workflows.registry import WORKFLOWS, runner
+from workflows.runner import WORKFLOWS, runner
 
 STORED = sorted(HISTORIES.glob("*.json"))
 

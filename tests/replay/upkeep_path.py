@@ -5,11 +5,11 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import BadInput
-from model.upkeep import UpkeepAsked
+from tenure.model.errors import BadInput
+from tenure.model.garbage_collection import UpkeepAsked
 from tests.support.fakes.worker import World
 from workflows import ids
-from workflows.upkeep import UpkeepWorkflow
+from workflows.garbage_collection import UpkeepWorkflow
 
 
 async def upkeep_run(fake: World, skipping: WorkflowEnvironment) -> dict[str, WorkflowHandle[Any, Any]]:

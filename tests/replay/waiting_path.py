@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.observations import PoolSeen
+from tenure.model.observations import PoolSeen
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, in_time
 from tests.support.workflows.lives import BUSY, delete, emptied, pool, ready

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-from kube.resources import EC2_NODE_CLASSES, NODES
-from model import labels
-from model.learnt import Learnt
-from model.quantity import parse_quantity
-from sandbox.nodes.rules import LessMemory
+from tenure.apis import labels
+from tenure.apis.quantity import parse_quantity
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODES
+from tenure.model.discovered_capacity import Learnt
+from tenure.sandbox.nodes.fault_rules import LessMemory
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object, node_class, pod_spec
 from tests.support.product.product import Product

@@ -4,8 +4,8 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from model.kinds.interruption_rules import InterruptionRules
-from model.lifecycle import ClaimState
+from tenure.apis.lifecyclepolicy_events import InterruptionRules
+from tenure.model.nodeclaim_state import ClaimState
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object, lifecycle_policy
 from tests.support.product.product import Product

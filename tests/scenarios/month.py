@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.faults import BadInput, Conflict, Fault, Throttled, TryLater
-from model.messages import Pause, Resume
-from model.outcomes import NodeState
+from tenure.apis import labels
+from tenure.model.errors import BadInput, Conflict, Fault, Throttled, TryLater
+from tenure.model.provider_results import NodeState
+from tenure.model.signals import Pause, Resume
 from tests.scenarios.month_watch import POLICY, Place, Watch
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import state_of

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from model import labels
-from model.base import Message
-from model.observations import PoolSeen
-from model.outcomes import NodeState
+from tenure.apis import labels
+from tenure.model.base import Message
+from tenure.model.observations import PoolSeen
+from tenure.model.provider_results import NodeState
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, idle
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -63,7 +63,7 @@ class Watch:
         return await self._tell_pool() or any(news)
 
     async def _tell_pool(self) -> bool:
-        """As `controller/rooms.py` and `controller/digests.py` would."""
+        """As `tenure/controller/signals/disruption_trigger.py` and `tenure/controller/signals/digests.py` would."""
         before, self._standing = self._standing, {place.name: self.standing(place) for place in self._places}
         news = {(before.get(name, ""), now) for name, now in self._standing.items()}
         gone = any(before[name] == "uses" for name in before.keys() - self._standing.keys())

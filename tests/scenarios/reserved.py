@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES
-from model import labels
+from tenure.apis import labels
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import TWO_CPUS, Object, node_class
 from tests.support.product.product import Product

@@ -8,10 +8,10 @@ from operator import itemgetter
 
 import pytest
 
-from kube.resources import NODES
-from model.lifecycle import Phase
-from sandbox.faults import Answer
-from sandbox.nodes.rules import NeverRegister, NotReady
+from tenure.kube.client.resources import NODES
+from tenure.model.nodeclaim_state import Phase
+from tenure.sandbox.fault_proxy import Answer
+from tenure.sandbox.nodes.fault_rules import NeverRegister, NotReady
 from tests.support.product.drains import drained_within, moments, terminating_pod
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import daemon_set, pod_spec, static_pod

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from sandbox.faults import Answer
+from tenure.sandbox.fault_proxy import Answer
 from tests.support.product.drains import drained_within
 from tests.support.product.eventually import eventually
 from tests.support.product.halves import CONSOLIDATES, half_empty, one_is_left, small_pods

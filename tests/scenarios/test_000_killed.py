@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.lifecycle import Phase
-from sandbox.faults import Cut, Delay
+from tenure.model.nodeclaim_state import Phase
+from tenure.sandbox.fault_proxy import Cut, Delay
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kube.inventory import NODE_LEASES
-from kube.resources import LEASES
+from tenure.kube.adapters.garbage_collection import NODE_LEASES
+from tenure.kube.client.resources import LEASES
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object
 from tests.support.product.product import Product

@@ -14,7 +14,7 @@ from tests.scenarios.month import Month
 from tests.scenarios.vigil import Vigil
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import World
-from workflows.timely import TimelyRunner
+from workflows.runner import TimelyRunner
 
 FAULTS = int(os.environ.get("TENURE_FAULTS", "100"))
 SEED = int(os.environ.get("TENURE_SEED", "1"))
@@ -31,15 +31,19 @@ FAULTS_A_STEP = 20
 async def test_in_a_month_of_faults_no_node_is_empty_for_long_without_a_reason_that_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in (("draining.LOOK_FIRST", 0.01), ("draining.LOOK_SLOWEST", 0.05), ("draining.SETTLED", 0.1)):
+    for name, value in (
+        ("nodeclaim.drain.LOOK_FIRST", 0.01),
+        ("nodeclaim.drain.LOOK_SLOWEST", 0.05),
+        ("nodeclaim.drain.SETTLED", 0.1),
+    ):
         monkeypatch.setattr(f"activities.{name}", value)
-    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     async with time_skipping() as skipping:
         fake = World(skipping.client)
         if RESTARTS:
             # What the sandbox of workflows finds it finds elsewhere too, and here it would be made for every task.
             fake = World(skipping.client, cached=0, runner=TimelyRunner(UnsandboxedWorkflowRunner()))
-            monkeypatch.setattr("workflows.options.ROLL_AT_EVENTS", SHORT)
+            monkeypatch.setattr("workflows.activity_options.ROLL_AT_EVENTS", SHORT)
         month = Month(fake, skipping, seed=SEED, places=PLACES, restarts=RESTARTS)
         async with month.playing():
             vigil = await _played(month)

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from controller.nominations import VALID
-from kube.resources import PODS
-from model.lifecycle import Phase
+from tenure.controller.cache.nominations import VALID
+from tenure.kube.client.resources import PODS
+from tenure.model.nodeclaim_state import Phase
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import pod_spec
 from tests.support.product.product import Product

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from kube.resources import NODES, PODS
-from model import labels
-from model.lifecycle import ClaimState, Phase
-from sandbox.nodes.rules import NotReady
+from tenure.apis import labels
+from tenure.kube.client.resources import NODES, PODS
+from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object, pod_spec
 from tests.support.product.product import Product

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model.labels import OVERDUE
-from model.lifecycle import Deadlines, Phase
-from model.pace import Expected, PhaseTimes
-from policy.overdue import blocked_by
-from policy.startup import unknown
+from tenure.apis.labels import OVERDUE
+from tenure.model.nodeclaim_state import Deadlines, Phase
+from tenure.model.provisioning import Expected, PhaseTimes
+from tenure.policy.lifecycle.deadlines import blocked_by
+from tenure.policy.lifecycle.initialization import unknown
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import in_phase, state_of

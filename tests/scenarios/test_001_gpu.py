@@ -2,8 +2,8 @@
 
 import pytest
 
-from kube.resources import PODS
-from sandbox.nodes.rules import NotReady
+from tenure.kube.client.resources import PODS
+from tenure.sandbox.nodes.fault_rules import NotReady
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import pod_spec
 from tests.support.product.product import Product

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.faults import Cut
+from tenure.sandbox.fault_proxy import Cut
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct
 from tests.support.product.scene import Scene, names

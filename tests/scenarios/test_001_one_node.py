@@ -4,11 +4,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cli.lives import NodeLife
-from kube.resources import PODS
-from model import labels
-from sandbox.nodes.rules import AddTaint, LateDevices, NeverRegister, NotReady, SlowReady
-from sandbox.nodes.userdata.join import Taint
+from tenure.apis import labels
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.kube.client.resources import PODS
+from tenure.sandbox.nodes.fault_rules import AddTaint, LateDevices, NeverRegister, NotReady, SlowReady
+from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import Object, pod_spec
 from tests.support.product.product import Product

@@ -5,18 +5,18 @@ from functools import partial
 
 import pytest
 
-from cli.startups import read, slowest
-from cli.stuck import find
-from controller.overdue_gauges import NAME
-from kube.resources import LIFECYCLE_POLICIES, NODE_CLAIMS
-from model import labels
-from sandbox.nodes.rules import AddTaint, NeverRegister, SlowReady
-from sandbox.nodes.userdata.join import Taint
+from tenure.apis import labels
+from tenure.cli.nodes.startups import read, slowest
+from tenure.cli.nodes.stuck import find
+from tenure.controller.metrics.nodeclaims import NAME
+from tenure.kube.client.resources import LIFECYCLE_POLICIES, NODE_CLAIMS
+from tenure.sandbox.nodes.fault_rules import AddTaint, NeverRegister, SlowReady
+from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import TWO_CPUS, lifecycle_policy
 from tests.support.product.product import Product
 from tests.support.product.scene import Scene, condition, reason
-from workflows.measures import STARTUP
+from workflows.metrics import STARTUP
 
 CILIUM = "node.cilium.io/agent-not-ready"
 TAINTS = tuple(Taint(key=CILIUM, value="true", effect=effect) for effect in ("NoExecute", "NoSchedule"))

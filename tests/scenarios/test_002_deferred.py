@@ -13,9 +13,9 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.interruptions import Notice
-from model.lifecycle import Phase
+import workflows.activity_options
+from tenure.model.interruption.notices import Notice
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, has_come, idle, in_time, latest, rolled, state_of
@@ -49,8 +49,8 @@ class Workers:
 
 @asynccontextmanager
 async def staged(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[World, WorkflowEnvironment, Workers]]:
-    monkeypatch.setattr("activities.draining.LOOK_FIRST", 0.01)
-    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
+    monkeypatch.setattr("activities.nodeclaim.drain.LOOK_FIRST", 0.01)
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     async with time_skipping() as skipping:
         fake = World(skipping.client, cached=0)
         workers = Workers(fake)
@@ -115,7 +115,7 @@ async def before_summer_ends(skipping: WorkflowEnvironment, now: datetime, *, da
 async def test_what_is_deferred_for_two_weeks_happens_once_and_on_time_through_14_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", FEW)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", FEW)
     async with staged(monkeypatch) as (fake, skipping, workers):
         change = await before_summer_ends(skipping, await skipping.get_current_time())
         handle = await ready_under(fake, skipping, scheduledChange=DEFER)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deploy.shipped import EVENTS_STACK
+from deploy.resources import EVENTS_STACK
 from tests.scenarios.announced import SOON, instance_of, name_of, running
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
@@ -45,7 +45,7 @@ async def tenure(product: Product, *arguments: str, key: str = "admin", **variab
         **variables,
     }
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cli", *arguments, "-o", "json"),
+        *(sys.executable, "-m", "tenure", *arguments, "-o", "json"),
         env={**os.environ, **told},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from kube.resources import NODE_CLAIMS
-from model.labels import NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.kube.client.resources import NODE_CLAIMS
 from tests.support.product.drains import budget, budget_counts, budget_path, timed
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import Product

@@ -4,23 +4,12 @@ from functools import partial
 
 import pytest
 
-from cli.approve import tell_node
-from cli.exits import Refused
-from cli.lives import NodeLife
-from model.labels import DO_NOT_DISRUPT
-from model.remembered import ApproveEvent, RejectEvent
-from tests.scenarios.announced import (
-    SOON,
-    announce,
-    count,
-    instance_of,
-    knows,
-    name_of,
-    running,
-    state_of,
-    stop,
-    warn,
-)
+from tenure.apis.labels import DO_NOT_DISRUPT
+from tenure.cli.disruption.approve import tell_node
+from tenure.cli.exit_codes import Refused
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.model.interruption.records import ApproveEvent, RejectEvent
+from tests.scenarios.announced import SOON, announce, count, instance_of, knows, name_of, running, state_of, stop, warn
 from tests.support.product.drains import protect
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import lifecycle_policy, pod_spec

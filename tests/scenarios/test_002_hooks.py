@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from cli.stuck import find
-from kube.resources import JOBS, NODE_CLAIMS
-from model import labels
-from model.hooks import HOOK_NODECLAIM, NAMESPACE
-from model.kinds.hook_rules import HookRules
+from tenure.apis import labels
+from tenure.apis.lifecyclepolicy_events import HookRules
+from tenure.cli.nodes.stuck import find
+from tenure.kube.client.resources import JOBS, NODE_CLAIMS
+from tenure.model.hooks import HOOK_NODECLAIM, NAMESPACE
 from tests.scenarios.announced import SOON, count, name_of, state_of
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import PAUSE, Object, lifecycle_policy

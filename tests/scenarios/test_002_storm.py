@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from model import labels
-from sandbox.errors import ApiError
-from sandbox.nodes.rules import SlowReady
+from tenure.apis import labels
+from tenure.sandbox.errors import ApiError
+from tenure.sandbox.nodes.fault_rules import SlowReady
 from tests.scenarios.announced import SOON, name_of, running, warn
 from tests.support.product.drains import budget, budget_counts
 from tests.support.product.eventually import eventually

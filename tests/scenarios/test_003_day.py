@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from aws.instances import instance_facts
-from model import labels
-from model.lifecycle import Phase
-from model.outcomes import InstanceFacts
-from model.upkeep import UpkeepAsked, UpkeepDone
+from tenure.apis import labels
+from tenure.aws.instance.instances import instance_facts
+from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.provider_results import InstanceFacts
 from tests.support.controller.builders import pool
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import World
@@ -17,7 +17,7 @@ from tests.support.workflows.eventually import state_of
 from tests.support.workflows.lives import BUSY, ready
 from tests.unit.controller.test_drift import Drifts, a_class
 from workflows import ids
-from workflows.upkeep import UpkeepWorkflow
+from workflows.garbage_collection import UpkeepWorkflow
 
 HOURS = 24
 LEFT = {

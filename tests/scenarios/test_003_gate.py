@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from kube.resources import NODE_CLAIMS
-from model import labels
+from tenure.apis import labels
+from tenure.kube.client.resources import NODE_CLAIMS
 from tests.scenarios.reserved import reserved
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct, Product

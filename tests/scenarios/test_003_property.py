@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from aws.adapters import AwsAdapters, build
-from aws.client import AwsClients
-from aws.settings import AwsSettings
-from model import labels
-from model.kinds import EC2NodeClass
-from model.launches import LaunchPrepared
-from sandbox.aws.control import AwsControl
-from sandbox.aws.iam.keyring import WORKER_KEY
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.adapters import AwsAdapters, build
+from tenure.aws.client.client import AwsClients
+from tenure.aws.settings import AwsSettings
+from tenure.model.launch import LaunchPrepared
+from tenure.sandbox.aws.admin.client import AwsControl
+from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.adapters.aws.conftest import control, endpoint  # noqa: F401 -- fixtures
 from tests.support.aws.builders import claim, node_class
 from tests.support.aws.steps import group_of
@@ -148,7 +148,7 @@ async def played(endpoint: str, control: AwsControl, monkeypatch: pytest.MonkeyP
     """Recorded once from a worker with the gate off, in a region of few instance types."""
     monkeypatch.setitem(os.environ, "AWS_ACCESS_KEY_ID", WORKER_KEY)
     monkeypatch.setitem(os.environ, "AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setattr("aws.throttle.TokenBucket.take", _at_once)
+    monkeypatch.setattr("tenure.aws.client.rate_limiter.TokenBucket.take", _at_once)
     told = AwsSettings(cluster_name="demo", region="us-west-2", endpoint_url=endpoint, pool_size=8)
     one = Played(AwsClients(told), told)
     await everything(one.cloud())

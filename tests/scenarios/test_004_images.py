@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aws.cluster import ClusterFacts
-from aws.families import FAMILIES
-from aws.image_aliases import parameters_of
-from aws.image_map import ImageMap, requirements_of
-from aws.images import Images
-from aws.type_labels import type_labels
-from model import labels
-from model.kinds.ec2nodeclass import ResolvedAmi
-from model.requirements import Requirements
-from sandbox.aws.ec2.types_data import all_types
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import ResolvedAmi
+from tenure.aws.amifamily.families import FAMILIES, parameters_of
+from tenure.aws.amifamily.images import ImageMap, Images, requirements_of
+from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.instancetype.info import type_labels
+from tenure.model.requirements import Requirements
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tests.support.aws.builders import REGION, info, node_class
 from tests.unit.aws.test_images import Cloud
 

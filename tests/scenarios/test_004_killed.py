@@ -4,15 +4,7 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
-from tests.scenarios.acts_of_learning import (
-    LARGE,
-    MIB,
-    REAL,
-    has_less,
-    is_learnt,
-    wants,
-    were_bought,
-)
+from tests.scenarios.acts_of_learning import LARGE, MIB, REAL, has_less, is_learnt, wants, were_bought
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct, Product
 from workflows import ids

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kube.resources import NODES
-from model import labels
-from model.quantity import parse_quantity
-from sandbox.nodes.rules import LessMemory
+from tenure.apis import labels
+from tenure.apis.quantity import parse_quantity
+from tenure.kube.client.resources import NODES
+from tenure.sandbox.nodes.fault_rules import LessMemory
 from tests.scenarios.acts_of_learning import (
     LARGE,
     MIB,

@@ -13,8 +13,8 @@ from typing import Final
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 
-from model.durations import parse_duration
-from model.lifecycle import Phase
+from tenure.apis.durations import parse_duration
+from tenure.model.nodeclaim_state import Phase
 from tests.scenarios.month import Month
 from tests.scenarios.month_watch import Place
 

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from cli.pause import Target, tell, wanted_pause
-from model import labels
-from model.messages import Resume
+from tenure.apis import labels
+from tenure.cli.disruption.pause import Target, tell, wanted_pause
+from tenure.model.signals import Resume
 from tests.support.product.drains import put_under, terminating_pod
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import Product

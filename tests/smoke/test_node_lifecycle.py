@@ -1,7 +1,7 @@
 """A node from its pending pod to its terminated instance."""
 
-from model import labels
-from model.lifecycle import Phase
+from tenure.apis import labels
+from tenure.model.nodeclaim_state import Phase
 from tests.support.product.drains import budget, budget_counts, budget_path
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.objects import pod_spec

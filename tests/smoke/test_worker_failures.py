@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cli.rights import WORKER_KEY
-from kube.resources import NODE_CLAIMS
+from tenure.cli.sandbox.worker_process import WORKER_KEY
+from tenure.kube.client.resources import NODE_CLAIMS
 from tests.support.product.drains import budget, budget_counts, budget_path
 from tests.support.product.eventually import eventually, throughout
 from tests.support.product.product import OwnProduct

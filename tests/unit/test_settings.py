@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from settings import GATES, Settings, SettingsError, help_text, load
+from tenure.settings import GATES, Settings, SettingsError, help_text, load
 
 
 @pytest.fixture(autouse=True)

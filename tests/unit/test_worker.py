@@ -12,8 +12,8 @@ import pytest
 import yaml
 from temporalio.service import RPCError, RPCStatusCode
 
-from model.faults import TryLater
-from settings import Settings
+from tenure.model.errors import TryLater
+from tenure.settings import Settings
 from tests.support.fakes.skipping import time_skipping
 from tests.support.paths import ROOT
 from tests.unit.controller.test_planning import Types
@@ -115,8 +115,8 @@ def test_what_temporal_refuses_at_the_start_is_one_line_and_exit_code_2(
         raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
 
     monkeypatch.setattr("worker.run", refused)
-    monkeypatch.setattr("worker.memory.share_arenas", lambda: None)
-    monkeypatch.setattr("worker.logs.configure", lambda *_: None)
+    monkeypatch.setattr("worker.process.share_arenas", lambda: None)
+    monkeypatch.setattr("worker.process.configure", lambda *_: None)
     assert main(["--cluster-name=demo", "--temporal-address=temporal:7233"]) == 2
     told = capsys.readouterr().err
     assert "Temporal at temporal:7233 refuses these credentials" in told and told.count("\n") == 1

@@ -2,7 +2,7 @@
 
 A drain without a termination grace period waits as long as a PodDisruptionBudget or a do-not-disrupt pod holds it,
 and says so; the deadline makes it overdue, never forceful. A LifecyclePolicy may have it escalate, or give up and go
-back to ready; `policy/drain.py` decides.
+back to ready; `tenure/policy/drain/decision.py` decides.
 """
 
 from functools import partial
@@ -12,21 +12,20 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 from temporalio.workflow import ActivityCancellationType
 
-from activities.draining import DrainActivities
-from model.drains import DrainState, GaveUp
-from model.kinds.lifecycle_rules import DrainRules
-from model.lifecycle import Phase
-from model.steps import DrainAsked, Drained, GiveUpAsked
-from policy.drain import DrainStep, again_at, decide_drain
-from policy.hooks import given_up
-from policy.ready import drain_rules
-from workflows.life import Life
-from workflows.options import DRAIN, PATCH, SELDOM, leaving, named
-from workflows.phases.braked import BRAKED, drain_held
-from workflows.phases.giving_up import ref
+from activities.nodeclaim.drain import DrainActivities
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.model.disruption.drain import DrainState, GaveUp
+from tenure.model.nodeclaim_requests import DrainAsked, Drained, GiveUpAsked
+from tenure.model.nodeclaim_state import Phase
+from tenure.policy.drain.decision import DrainStep, again_at, decide_drain
+from tenure.policy.hooks.decision import given_up
+from tenure.policy.lifecycle.ready import drain_rules
+from workflows.activity_options import DRAIN, PATCH, SELDOM, leaving, named, patience_of
+from workflows.nodeclaim_context import Life
+from workflows.phases.failure import ref
 from workflows.phases.hooks import run_hooks
-from workflows.phases.interrupted import called_off, forced, go_on, holding, is_overtaken, overtake
-from workflows.phases.patience import patience_of
+from workflows.phases.interruption import called_off, forced, go_on, holding, is_overtaken, overtake
+from workflows.phases.pause import BRAKED, drain_held
 from workflows.phases.ready import withdraw
 
 TOLD_ANEW = "drain-told-anew"

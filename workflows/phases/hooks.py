@@ -1,6 +1,7 @@
 """Hooks: what LifecyclePolicies have done before a drain, after it, and before the termination. Beside these phases.
 
-`policy/hooks.py` decides which is next, and what follows a failure. A node without hooks has no event of this. What
+`tenure/policy/hooks/decision.py` decides which is next, and what follows a failure. A node without hooks has no
+event of this. What
 came of one is in the life's state before anything follows from it, and is told in an event of Kubernetes.
 """
 
@@ -12,20 +13,30 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
-from activities.hooks import HookActivities
-from model.base import Value
-from model.hooks import HookAnswer, HookAsked, HookRun, Point
-from model.kinds.hook_rules import Hook
-from model.steps import Report
-from policy.hook_rules import hooks_of
-from policy.hook_words import is_at_one, job_name, key_of, subject, title, words
-from policy.hooks import HookStep, begun, bound, decide_hooks, ended, follows, passed, run_of, stopped, time_left
-from workflows import measures
-from workflows.interruptible import answered
-from workflows.life import Life
-from workflows.options import HOOK, PATCH, leaving, named
-from workflows.phases.giving_up import ref
-from workflows.phases.interrupted import forced
+from activities.nodeclaim.hooks import HookActivities
+from tenure.apis.lifecyclepolicy_events import Hook
+from tenure.model.base import Value
+from tenure.model.hooks import HookAnswer, HookAsked, HookRun, Point
+from tenure.model.nodeclaim_requests import Report
+from tenure.policy.hooks.decision import (
+    HookStep,
+    begun,
+    bound,
+    decide_hooks,
+    ended,
+    follows,
+    passed,
+    run_of,
+    stopped,
+    time_left,
+)
+from tenure.policy.hooks.messages import is_at_one, job_name, key_of, subject, title, words
+from tenure.policy.hooks.rules import hooks_of
+from workflows import metrics
+from workflows.activity_options import HOOK, PATCH, answered, leaving, named
+from workflows.nodeclaim_context import Life
+from workflows.phases.failure import ref
+from workflows.phases.interruption import forced
 
 SAID_IN = timedelta(seconds=30)
 """An event that cannot be written holds up nothing."""
@@ -148,7 +159,7 @@ async def _record(life: Life, point: Point, hook: Hook, answer: HookAnswer) -> N
     life.change(hooks=ended(life.state.hooks, point, hook.name, answer, life.now))
     run = run_of(life.state.hooks, point, hook.name)
     assert run is not None
-    measures.count_hook(life.state, run)
+    metrics.count_hook(life.state, run)
     life.show()
     report = Report(
         claim=ref(life), event=_event(run), message=_message(life, point, hook, run), warning=_is_failure(run)

@@ -9,18 +9,18 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from activities.disruption import DisruptionActivities
-from activities.joining import JoiningActivities
-from model import labels
-from model.lifecycle import Phase
-from model.steps import Report
-from policy.expiry import expiry_of, has_expired, is_under_budget
-from policy.interruption import Interrupted
-from policy.repair import Repair, decide_repair
-from policy.rules import action_of
-from workflows.life import Life
-from workflows.options import PATCH, named
-from workflows.phases.giving_up import disrupt, give_up, lost, ref
-from workflows.phases.interrupted import goes, leave, starting
+from activities.nodeclaim.registration import JoiningActivities
+from tenure.apis import labels
+from tenure.model.nodeclaim_requests import Report
+from tenure.model.nodeclaim_state import Phase
+from tenure.policy.interruption.decision import Interrupted
+from tenure.policy.lifecycle.deadlines import action_of
+from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget
+from tenure.policy.lifecycle.repair import Repair, decide_repair
+from workflows.activity_options import PATCH, named
+from workflows.nodeclaim_context import Life
+from workflows.phases.failure import disrupt, give_up, lost, ref
+from workflows.phases.interruption import goes, leave, starting
 from workflows.phases.repair import repair
 
 LOOK_AGAIN = timedelta(seconds=10)

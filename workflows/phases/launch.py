@@ -10,9 +10,9 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-from activities.launching import LaunchActivities
-from model import labels
-from model.launches import (
+from activities.nodeclaim.launch import LaunchActivities
+from tenure.apis import labels
+from tenure.model.launch import (
     DELETED,
     GroupOutcome,
     Launched,
@@ -21,16 +21,16 @@ from model.launches import (
     LaunchRefused,
     LaunchResult,
     Member,
+    latest,
 )
-from model.lifecycle import Phase
-from model.marks import latest
-from model.observations import Joining, MarksSeen
-from model.steps import ClaimRef, LaunchAsked
+from tenure.model.nodeclaim_requests import ClaimRef, LaunchAsked
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.observations import Joining, MarksSeen
 from workflows import ids
-from workflows.life import Life
-from workflows.options import CREATE_FLEET, PREPARE, launch_options, named
-from workflows.phases.giving_up import give_up
-from workflows.phases.recall import is_late, recall
+from workflows.activity_options import CREATE_FLEET, PREPARE, launch_options, named
+from workflows.nodeclaim_context import Life
+from workflows.phases.failure import give_up
+from workflows.phases.recovery import is_late, recall
 
 AGAIN_IN = timedelta(seconds=10)
 """Between attempts of a claim that launches itself."""

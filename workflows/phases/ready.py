@@ -1,6 +1,7 @@
 """Ready: the node runs pods. The longest phase, and the only one from which a node goes of Tenure's own accord.
 
-`policy/ready.py` decides; here the decision is performed, and between decisions nothing happens at all.
+`tenure/policy/lifecycle/ready.py` decides; here the decision is performed, and between decisions nothing happens at
+all.
 """
 
 from datetime import timedelta
@@ -10,26 +11,32 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
 from activities.disruption import DisruptionActivities
-from model import labels
-from model.drains import DrainState
-from model.lifecycle import Phase
-from model.messages import DisruptionReason, PermitAnswered, PermitAsked, PermitWithdrawn
-from model.steps import Disrupted, DisruptionAsked, Report
-from policy.drain import keeps
-from policy.expiry import expiry_of
-from policy.hook_rules import keeps as hooks_keep
-from policy.interruption import decide_interruption
-from policy.ready import EMPTY, EXPIRED, INTERRUPTED, PERMIT, Verdict, decide_ready, drain_rules
-from workflows.decision_measures import count_empty
-from workflows.interruptible import answered
-from workflows.life import Life
-from workflows.options import PATCH, named
-from workflows.phases.braked import is_held
-from workflows.phases.cycled import stop_and_start
-from workflows.phases.giving_up import dead, disrupt, lost, news, ref
-from workflows.phases.in_service import again_if_marked, put_back
-from workflows.phases.interrupted import holding, leave
+from tenure.apis import labels
+from tenure.model.disruption.drain import DrainState
+from tenure.model.nodeclaim_requests import Disrupted, DisruptionAsked, Report
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.signals import DisruptionReason, PermitAnswered, PermitAsked, PermitWithdrawn
+from tenure.policy.drain.decision import keeps
+from tenure.policy.hooks.rules import keeps as hooks_keep
+from tenure.policy.interruption.decision import decide_interruption
+from tenure.policy.lifecycle.ready import (
+    EMPTY,
+    EXPIRED,
+    INTERRUPTED,
+    PERMIT,
+    Verdict,
+    decide_ready,
+    drain_rules,
+    expiry_of,
+)
+from workflows.activity_options import PATCH, answered, named
+from workflows.disruption.metrics import count_empty
+from workflows.nodeclaim_context import Life
+from workflows.phases.failure import dead, disrupt, lost, news, ref
+from workflows.phases.interruption import holding, leave
+from workflows.phases.pause import again_if_marked, is_held, put_back
 from workflows.phases.repair import repair
+from workflows.phases.stop_start import stop_and_start
 
 _REASONS: Final[dict[str, DisruptionReason]] = {EXPIRED: EXPIRED, INTERRUPTED: INTERRUPTED}
 """Those for which the node goes whatever runs there."""

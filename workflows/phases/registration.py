@@ -10,14 +10,14 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
 from activities.disruption import DisruptionActivities
-from activities.joining import JoiningActivities
-from model import labels
-from model.lifecycle import Phase
-from model.steps import Report
-from workflows.life import Life
-from workflows.options import PATCH, named
-from workflows.phases.giving_up import give_up, ref
-from workflows.phases.interrupted import changed, goes, leave, starting
+from activities.nodeclaim.registration import JoiningActivities
+from tenure.apis import labels
+from tenure.model.nodeclaim_requests import Report
+from tenure.model.nodeclaim_state import Phase
+from workflows.activity_options import PATCH, named
+from workflows.nodeclaim_context import Life
+from workflows.phases.failure import give_up, ref
+from workflows.phases.interruption import changed, goes, leave, starting
 
 LOOK_AGAIN = timedelta(seconds=5)
 """The watch has seen a Node that the live read did not find: it is looked for again after this long, ..."""

@@ -1,4 +1,5 @@
-"""Repair: performs what `policy/repair.py` asks for a node that is unhealthy. Beside ready and initialization.
+"""Repair: performs what `tenure/policy/lifecycle/repair.py` asks for a node that is unhealthy. Beside ready and
+initialization.
 
 A reboot is waited for in the phase that the node is in: it goes through initialization when its machine is back.
 """
@@ -9,15 +10,15 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.disruption import DisruptionActivities
-from activities.repairing import RepairActivities
-from model import labels
-from model.repairs import RepairAsked, Repaired
-from model.steps import Report
-from policy import repair as policy
-from policy.repair import Repair, decide_repair
-from workflows.life import Life
-from workflows.options import PATCH, named
-from workflows.phases.giving_up import ref
+from activities.nodeclaim.repair import RepairActivities
+from tenure.apis import labels
+from tenure.model.node_health import RepairAsked, Repaired
+from tenure.model.nodeclaim_requests import Report
+from tenure.policy.lifecycle import repair as policy
+from tenure.policy.lifecycle.repair import Repair, decide_repair
+from workflows.activity_options import PATCH, named
+from workflows.nodeclaim_context import Life
+from workflows.phases.failure import ref
 
 
 async def repair(life: Life) -> bool:

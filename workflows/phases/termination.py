@@ -4,12 +4,12 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.termination import TerminationActivities
-from model.lifecycle import Phase
-from model.steps import TerminationAsked
-from workflows.life import Life
-from workflows.options import SELDOM, TERMINATE, leaving
-from workflows.phases.giving_up import ref
+from activities.nodeclaim.instance import TerminationActivities
+from tenure.model.nodeclaim_requests import TerminationAsked
+from tenure.model.nodeclaim_state import Phase
+from workflows.activity_options import SELDOM, TERMINATE, leaving
+from workflows.nodeclaim_context import Life
+from workflows.phases.failure import ref
 from workflows.phases.hooks import run_hooks
 
 

@@ -8,17 +8,17 @@ import pytest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from activities.open_groups import OpenGroups
-from model.coordination import ProvisioningState
-from model.faults import TryLater
-from model.launches import LaunchGroup, Member
+from activities.workflow_client import OpenGroups
+from tenure.model.errors import TryLater
+from tenure.model.launch import LaunchGroup, Member
+from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.cloud import REQUEST
 from tests.support.fakes.worker import World
 from tests.support.product.eventually import eventually
 from tests.support.product.shared_sandbox import SharedSandbox
 from workflows import ids
-from workflows.names import Names
 from workflows.provisioning import ProvisioningWorkflow
+from workflows.visibility import Names
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_without_any_workflow_no_group_is_open(fake: World) -> None:
 
 
 async def test_while_no_worker_answers_nobody_can_tell(fake: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.open_groups._PATIENCE", timedelta(seconds=0.5))
+    monkeypatch.setattr("activities.workflow_client._PATIENCE", timedelta(seconds=0.5))
     await provisioning(fake, "plan-1")
     with pytest.raises(TryLater, match="cannot be asked"):
         await OpenGroups(fake.client, Names(fake.cluster)).open({"plan-1"})

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from aws.adapters import AwsAdapters, build
-from aws.instance_types import Region
-from aws.settings import AwsSettings
-from sandbox.aws.control import AwsControl
-from sandbox.aws.iam.keyring import WORKER_KEY
+from tenure.aws.adapters import AwsAdapters, build
+from tenure.aws.instancetype.resolver import Region
+from tenure.aws.settings import AwsSettings
+from tenure.sandbox.aws.admin.client import AwsControl
+from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.support.paths import ROOT
 
 POLICIES = sorted((ROOT / "deploy" / "iam").glob("*.json"))
@@ -21,7 +21,7 @@ POLICIES = sorted((ROOT / "deploy" / "iam").glob("*.json"))
 
 @pytest.fixture(scope="session")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    command = [sys.executable, "-m", "sandbox.aws", "--port", "0", *(f"--policy={one}" for one in POLICIES)]
+    command = [sys.executable, "-m", "tenure.sandbox.aws", "--port", "0", *(f"--policy={one}" for one in POLICIES)]
     log = tmp_path_factory.mktemp("aws") / "stand-in.log"
     with (
         log.open("w") as errors,

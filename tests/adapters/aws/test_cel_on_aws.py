@@ -4,10 +4,10 @@ import base64
 from datetime import UTC, datetime
 from typing import Any
 
-from aws.instance_types import Region
-from model import labels
-from model.launches import LaunchPrepared
-from sandbox.aws.control import AwsControl
+from tenure.apis import labels
+from tenure.aws.instancetype.resolver import Region
+from tenure.model.launch import LaunchPrepared
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import claim, node_class
 from tests.support.aws.steps import outsider, resolved

@@ -8,14 +8,15 @@ from typing import Any
 import boto3
 import pytest
 
-from aws.doctor.account import Caller
-from aws.doctor.checks import AwsDoctor
-from aws.settings import AwsSettings
-from deploy.shipped import policy_statements
-from model.findings import Finding
-from model.kinds import EC2NodeClass, NodePool
-from sandbox.aws.control import AwsControl
-from sandbox.aws.iam.keyring import WORKER_KEY
+from deploy.resources import policy_statements
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodepool import NodePool
+from tenure.aws.doctor.account import Caller
+from tenure.aws.doctor.checks import AwsDoctor
+from tenure.aws.settings import AwsSettings
+from tenure.model.errors import Finding
+from tenure.sandbox.aws.admin.client import AwsControl
+from tenure.sandbox.aws.iam.credentials import WORKER_KEY
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import node_class
 from tests.support.aws.steps import resolved

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from aws import queue as queue_module
-from aws.adapters import AwsAdapters
-from model.event_messages import QueueMessage
-from model.faults import Forbidden, NotFound, Throttled
-from model.status_reports import StatusReport
-from sandbox.aws.control import AwsControl
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.interruption import sqs as queue_module
+from tenure.model.errors import Forbidden, NotFound, Throttled
+from tenure.model.interruption.notices import StatusReport
+from tenure.model.interruption.records import QueueMessage
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.support.aws.steps import outsider
 
 QUEUE = "demo"

@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 import yaml
 
-from aws.adapters import AwsAdapters
-from aws.families import family_of
-from aws.selection import requirements_of
-from aws.user_data import render
-from aws.user_data.bootstrap import bootstrap_of
-from model import labels
-from model.kinds import EC2NodeClass, NodeClaim, NodePool
-from sandbox.nodes.userdata import read_user_data
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.amifamily.families import family_of
+from tenure.aws.amifamily.user_data import render
+from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
+from tenure.aws.instance.filter import requirements_of
+from tenure.sandbox.nodes.userdata import read_user_data
 from tests.support.aws.builders import CLUSTER
 from tests.support.aws.steps import resolved
 from tests.support.paths import ROOT

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from aws.instance_types import Region
-from model.kinds import EC2NodeClass
-from model.outcomes import ConditionPatch
-from sandbox.aws.control import AwsControl
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instancetype.resolver import Region
+from tenure.model.provider_results import ConditionPatch
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import node_class
 from tests.support.aws.steps import group_of, outsider, prepared, resolved

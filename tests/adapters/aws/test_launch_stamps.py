@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from aws.adapters import AwsAdapters
-from aws.launch_facts import launch_facts
-from model import labels
-from model.hashing import HASH_VERSION, nodeclass_hash
-from model.kinds import EC2NodeClass
-from model.launches import FleetInstance
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION, nodeclass_hash
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instance.nodeclaim_status import launch_facts
+from tenure.model.launch import FleetInstance
 from tests.support.aws.builders import claim as a_claim
 from tests.support.aws.builders import node_class
 from tests.support.aws.steps import WANTED, group_of, prepared, resolved

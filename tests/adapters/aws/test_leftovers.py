@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.upkeep_launches import TEMPLATE_TAG
-from aws.adapters import AwsAdapters
-from aws.instance_types import Region
-from model import labels
-from model.faults import Forbidden
-from model.upkeep import TemplateMark
-from sandbox.aws.control import AwsControl
+from activities.garbage_collection.aws import TEMPLATE_TAG
+from tenure.apis import labels
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instancetype.resolver import Region
+from tenure.model.errors import Forbidden
+from tenure.model.garbage_collection import TemplateMark
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.steps import group_of, outsider, prepared, resolved
 

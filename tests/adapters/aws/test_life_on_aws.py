@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from aws.instance_types import Region
-from model import labels
-from model.catalogue import UnavailableOffering
-from model.faults import BadInput, Forbidden, Throttled, TryLater
-from model.launches import LaunchPrepared, LaunchRefused
-from sandbox.aws.control import AwsControl
+from tenure.apis import labels
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instancetype.resolver import Region
+from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
+from tenure.model.instance_types import UnavailableOffering
+from tenure.model.launch import LaunchPrepared, LaunchRefused
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import claim
 from tests.support.aws.steps import WANTED, again, group_of, outsider, prepared, resolved

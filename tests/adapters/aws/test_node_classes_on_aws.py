@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from model import labels
-from model.image_pins import ImagePin, terms_of
-from model.kinds import EC2NodeClass
-from sandbox.aws.control import AwsControl
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.adapters import AwsAdapters
+from tenure.model.rollout import ImagePin, terms_of
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import node_class
 from tests.support.aws.steps import WANTED, group_of, outsider, prepared, resolved

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from aws.adapters import AwsAdapters, build
-from aws.instance_types import Region, resolve_types
-from model import labels
-from model.facts import Expression
-from model.launches import LaunchPrepared
-from model.overlays import OverlayFact
-from sandbox.aws.control import AwsControl
+from tenure.apis import labels
+from tenure.aws.adapters import AwsAdapters, build
+from tenure.aws.instancetype.resolver import Region, resolve_types
+from tenure.model.facts import Expression
+from tenure.model.launch import LaunchPrepared
+from tenure.model.nodeoverlays import OverlayFact
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import SETTINGS, claim, node_class, resolved_status
 from tests.support.aws.builders import region as some_types

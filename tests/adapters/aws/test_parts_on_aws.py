@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from aws.node_class import AwsNodeClasses
-from model.kinds import EC2NodeClass
-from model.outcomes import ConditionPatch, Resolved
-from sandbox.aws.control import AwsControl
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.nodeclass.status import AwsNodeClasses
+from tenure.model.provider_results import ConditionPatch, Resolved
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.support.aws.builders import node_class
 from tests.support.aws.steps import outsider, resolved
 

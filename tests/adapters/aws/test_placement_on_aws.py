@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from aws.instance_types import Region
-from model import labels
-from model.kinds import EC2NodeClass
-from model.launches import FleetAnswer, LaunchRequest
-from model.outcomes import Resolved
-from sandbox.aws.control import AwsControl
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instancetype.resolver import Region
+from tenure.model.launch import FleetAnswer, LaunchRequest
+from tenure.model.provider_results import Resolved
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import claim, node_class
 from tests.support.aws.steps import group_of, outsider, prepared, resolved
@@ -128,7 +128,7 @@ async def test_types_that_cannot_stand_in_a_group_of_its_strategy_are_left_out(
 async def test_a_group_that_is_deleted_and_made_anew_is_found_again(
     control: AwsControl, region: Region, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aws.placement._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("tenure.aws.nodeclass.placement_groups._FRESH_SECONDS", 0.0)
     cloud = adapters(endpoint, region)
     first = group(endpoint)
     one = await resolved(cloud, placed())
@@ -145,7 +145,7 @@ async def test_a_group_that_is_deleted_and_made_anew_is_found_again(
 async def test_while_ec2_does_not_answer_the_last_group_stands(
     control: AwsControl, region: Region, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aws.placement._FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("tenure.aws.nodeclass.placement_groups._FRESH_SECONDS", 0.0)
     cloud = adapters(endpoint, region)
     made = group(endpoint)
     one = await resolved(cloud, placed())

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from aws.profiles import legacy_name
-from model.faults import Forbidden, NotFound
-from model.kinds import EC2NodeClass
-from sandbox.aws.control import AwsControl
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.nodeclass.instance_profiles import legacy_name
+from tenure.model.errors import Forbidden, NotFound
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import node_class
 from tests.support.aws.steps import outsider

@@ -2,9 +2,9 @@
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from model.faults import Forbidden
-from sandbox.aws.control import AwsControl
+from tenure.aws.adapters import AwsAdapters
+from tenure.model.errors import Forbidden
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.support.aws.steps import group_of, outsider, prepared, resolved
 
 

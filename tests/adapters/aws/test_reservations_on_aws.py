@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from aws.instance_types import Region
-from model import labels
-from model.faults import Throttled
-from model.kinds import EC2NodeClass, NodeClaim
-from model.launches import FleetAnswer, LaunchRefused, LaunchRequest
-from model.outcomes import InstanceFacts, LaunchFacts
-from sandbox.aws.control import AwsControl
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instancetype.resolver import Region
+from tenure.model.errors import Throttled
+from tenure.model.launch import FleetAnswer, LaunchRefused, LaunchRequest
+from tenure.model.provider_results import InstanceFacts, LaunchFacts
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.builders import claim, node_class
 from tests.support.aws.steps import group_of, outsider, prepared, resolved
@@ -249,7 +250,7 @@ async def test_rooms_are_what_ec2_says_and_are_asked_for_once_a_minute(cloud: Aw
 async def test_while_ec2_does_not_answer_the_last_counts_stand(
     control: AwsControl, region: Region, endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aws.reservations.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("tenure.aws.instancetype.capacity_reservations.FRESH_SECONDS", 0.0)
     cloud = adapters(endpoint, region, feature_gates={"ReservedCapacity": True})
     reservation = control.make_reservation(tags=TAGS, count=2)
     one = await resolved(cloud, selecting())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from model import labels
+from tenure.apis import labels
+from tenure.aws.adapters import AwsAdapters
 from tests.support.aws.builders import claim, node_class
 from tests.support.aws.steps import group_of, outsider, prepared, resolved
 

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aws.adapters import AwsAdapters
-from aws.instance_types import Region
-from model.faults import BadInput, TryLater
-from sandbox.aws.control import AwsControl
+from tenure.aws.adapters import AwsAdapters
+from tenure.aws.instancetype.resolver import Region
+from tenure.model.errors import BadInput, TryLater
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.adapters.aws.conftest import adapters
 from tests.support.aws.steps import prepared, resolved
 

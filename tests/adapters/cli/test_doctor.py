@@ -2,8 +2,8 @@
 
 import pytest
 
-from cli.doctor import examine
-from settings import Settings, load
+from tenure.cli.admin.doctor import examine
+from tenure.settings import Settings, load
 from tests.support.product.shared_sandbox import SharedSandbox
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from _pytest.capture import CaptureFixture
 
-from benchmarks.asking import state_of
-from cli.get import condition, read
-from cli.main import main
-from model.lifecycle import ClaimState
+from benchmarks.cli_latency import state_of
+from tenure.cli.main import main
+from tenure.cli.nodes.get import condition, read
+from tenure.model.nodeclaim_state import ClaimState
 from tests.support.cli.temporal_alone import standing, temporal_alone
 
 NOW = datetime.now(UTC)

@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 STAYS = """
 import os, signal, sys, time
 from pathlib import Path
-from cli.held import let_go
+from tenure.cli.sandbox.background import let_go
 log = Path(sys.argv[1])
 print("told to the terminal", flush=True)
 stayed = let_go(int(sys.argv[2].removeprefix("--tell=")), 7, log)
@@ -19,7 +19,7 @@ print("told to the log", os.getpid(), stayed, flush=True)
 time.sleep(60)
 """
 ENDS = "import sys; sys.exit(3)"
-PARENT = "import sys; from cli.held import held; sys.exit(held(sys.argv[1:]))"
+PARENT = "import sys; from tenure.cli.sandbox.background import held; sys.exit(held(sys.argv[1:]))"
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:

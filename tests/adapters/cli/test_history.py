@@ -9,13 +9,11 @@ import pytest
 from _pytest.capture import CaptureFixture
 from temporalio.client import Client, WorkflowHistory
 
-from benchmarks.asking import state_of
-from cli.archive import Archive, Folder
-from cli.connection import Connection
-from cli.exits import Refused
-from cli.export import export
-from cli.history import read, summary
-from cli.main import main
+from benchmarks.cli_latency import state_of
+from tenure.cli.exit_codes import Refused
+from tenure.cli.main import main
+from tenure.cli.nodes.history import Archive, Folder, export, read, summary
+from tenure.cli.temporal_client import Connection
 from tests.support.cli.temporal_alone import standing, temporal_alone
 
 NOW = datetime.now(UTC)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.drawn import console
-from cli.rebuild import as_json, summary, table_of
-from controller.rebuild import Astray
-from settings import Settings, load
+from tenure.cli.admin.rebuild import as_json, summary, table_of
+from tenure.cli.console import console
+from tenure.controller.rebuild import Astray
+from tenure.settings import Settings, load
 from tests.support.cli.temporal_alone import temporal_alone
 
 LOST = Astray(kind="NodeClaim", name="web-1", workflow="demo/nodeclaim/web-1/u")
@@ -71,7 +71,7 @@ def test_which_queue_of_events_will_be_read_is_said_since_only_settings_know_it(
 
 def test_without_a_cluster_it_is_one_line_and_exit_code_2(address: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "rebuild", "--dry-run", "-o", "json", "--temporal-address", address],
+        [sys.executable, "-m", "tenure", "rebuild", "--dry-run", "-o", "json", "--temporal-address", address],
         env=os.environ | {"CLUSTER_NAME": "demo", "KUBECONFIG": str(tmp_path / "none")},
         capture_output=True,
         text=True,

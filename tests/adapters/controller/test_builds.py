@@ -10,8 +10,8 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from controller import builds
-from model.faults import BadInput
+from tenure.controller.temporal import worker_versioning
+from tenure.model.errors import BadInput
 from tests.support.cli.temporal_alone import temporal_alone
 from tests.support.product.eventually import eventually
 from workflows import ids
@@ -57,9 +57,9 @@ async def at_work(temporal: Client, cluster: str, build: str) -> AsyncIterator[N
         workflows=[Counting],
         workflow_runner=UnsandboxedWorkflowRunner(),
         identity=build or "none",
-        deployment_config=builds.versioned(cluster, build),
+        deployment_config=worker_versioning.versioned(cluster, build),
     )
-    async with worker, builds.in_charge(temporal, cluster, build, lambda why: None):
+    async with worker, worker_versioning.in_charge(temporal, cluster, build, lambda why: None):
         yield
 
 
@@ -78,7 +78,7 @@ async def test_a_build_that_starts_takes_over_what_is_open(address: str, cluster
     async with at_work(temporal, cluster, "v1"):
         await eventually(lambda: taken("v1"))
         async with at_work(temporal, cluster, "v2"):
-            assert await builds.current_build(temporal, cluster) == "v2"
+            assert await worker_versioning.current_build(temporal, cluster) == "v2"
             await eventually(lambda: taken("v2"))
             await handle.signal(Counting.end)
             assert await handle.result() >= 3
@@ -95,24 +95,24 @@ async def takers(temporal: Client, workflow_id: str) -> list[str]:
 async def test_where_nobody_of_the_current_build_is_left_another_takes_over(
     address: str, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builds, "_EVERY", 1.0)
+    monkeypatch.setattr(worker_versioning, "_EVERY", 1.0)
     temporal = await Client.connect(address)
     async with at_work(temporal, cluster, "v1"):
         async with at_work(temporal, cluster, "v2"):
             await asyncio.sleep(3)
-            assert await builds.current_build(temporal, cluster) == "v2", "taken back while it is at work"
-        monkeypatch.setattr(builds, "is_alive", lambda poller, now: poller.identity == "v1")
+            assert await worker_versioning.current_build(temporal, cluster) == "v2", "taken back while it is at work"
+        monkeypatch.setattr(worker_versioning, "is_alive", lambda poller, now: poller.identity == "v1")
 
         async def back() -> None:
-            assert await builds.current_build(temporal, cluster) == "v1"
+            assert await worker_versioning.current_build(temporal, cluster) == "v1"
 
         await eventually(back)
 
 
 async def test_a_worker_without_a_build_stays_away_from_those_that_have_one(address: str, cluster: str) -> None:
     temporal = await Client.connect(address)
-    await builds.refuse_without(temporal, cluster, "")
+    await worker_versioning.refuse_without(temporal, cluster, "")
     async with at_work(temporal, cluster, "v1"):
-        await builds.refuse_without(temporal, cluster, "v2")
+        await worker_versioning.refuse_without(temporal, cluster, "v2")
         with pytest.raises(BadInput, match=r"TEMPORAL_WORKER_BUILD_ID is not set.*'v1'.*--unversioned"):
-            await builds.refuse_without(temporal, cluster, "")
+            await worker_versioning.refuse_without(temporal, cluster, "")

@@ -7,7 +7,7 @@ from temporalio.api.enums.v1 import EventType, TaskQueueKind
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from controller.temporal import free
+from tenure.controller.temporal.client import free
 from tests.support.product.shared_sandbox import SharedSandbox
 
 SCHEDULED = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED

@@ -15,21 +15,21 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
-from activities.interruption_ports import Leaving
-from activities.watch import WatchProgress
-from controller.host import ClusterHost
-from controller.nominations import VALID
-from controller.session import Session
-from controller.settings import HostSettings
-from kube.adapters import KubeAdapters, connect_all
-from kube.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, NODES, PODS
-from model.faults import Forbidden
-from model.interruptions import Notice
-from model.kinds import NodeClaim
-from model.observations import ClaimSeen, DemandSeen
-from model.outcomes import ConditionPatch
-from model.plans import PlanRequest
-from sandbox.faults import Answer
+from activities.planner_host import WatchProgress
+from activities.ports.interruption import Leaving
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.controller.cache.nominations import VALID
+from tenure.controller.host import ClusterHost
+from tenure.controller.session import Session
+from tenure.controller.settings import HostSettings
+from tenure.kube.adapters.build import KubeAdapters, connect_all
+from tenure.kube.client.resources import EC2_NODE_CLASSES, LEASES, NODE_POOLS, NODES, PODS
+from tenure.model.errors import Forbidden
+from tenure.model.interruption.notices import Notice
+from tenure.model.observations import ClaimSeen, DemandSeen
+from tenure.model.provider_results import ConditionPatch
+from tenure.model.provisioning import PlanRequest
+from tenure.sandbox.fault_proxy import Answer
 from tests.adapters.kube.test_other_kinds import node_class_json
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
@@ -365,7 +365,7 @@ async def are_open(shared_sandbox: SharedSandbox, path: str, count: int) -> bool
 async def test_a_plan_on_caches_that_are_too_old_is_refused(
     shared_sandbox: SharedSandbox, rights: KubeAdapters, temporal: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.host.FRESH_WITHIN", FRESH_WITHIN)
+    monkeypatch.setattr("tenure.controller.host.FRESH_WITHIN", FRESH_WITHIN)
     async with hosting(rights, temporal) as watch:
         await watch.until(lambda: ready_to_plan(watch))
         with shared_sandbox.faults.during(Answer(503), "pods.*watch=true"):
@@ -402,7 +402,7 @@ async def plans(watch: Hosting) -> bool:
 async def test_a_life_that_was_ended_by_hand_is_started_again(
     kube: KubeAdapters, rights: KubeAdapters, temporal: Client, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.resync.YOUNG", timedelta(0))
+    monkeypatch.setattr("tenure.controller.resync.YOUNG", timedelta(0))
     async with hosting(rights, temporal) as watch:
         claim = await kube.claims.create(NodeClaim.from_object(claim_json(names("ended"))))
         await watch.until(lambda: said(watch, claim, 1))

@@ -11,17 +11,16 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from controller.policies import PolicyPort
-from controller.rebuild import Astray, Rebuild, running
-from controller.settings import HostSettings
-from controller.snapshot import Snapshot
-from model.coordination import BatchWindow
-from model.lifecycle import ClaimState
+from tenure.controller.lifecycle_policies import PolicyPort
+from tenure.controller.rebuild import Astray, Rebuild, Snapshot, running
+from tenure.controller.settings import HostSettings
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.workflow_states import BatchWindow
 from tests.support.cli.temporal_alone import temporal_alone
 from tests.support.controller.builders import Json, claim, node, node_class, pod, pool
 from tests.support.product.eventually import eventually
 from workflows import ids
-from workflows.upkeep import TASKS
+from workflows.garbage_collection import TASKS
 
 WHOLE = {"watch", "provisioning", "cluster", "interruption"}
 

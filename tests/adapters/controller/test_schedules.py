@@ -18,15 +18,15 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 from temporalio.testing import ActivityEnvironment
 
-from activities.upkeep_runs import RunUpkeep
-from controller.schedules import remove_schedules, schedule, start_schedules
-from model.upkeep import RunRef, UpkeepDone
+from activities.garbage_collection.base import RunUpkeep
+from tenure.controller.temporal.namespace import remove_schedules, schedule, start_schedules
+from tenure.model.garbage_collection import RunRef, UpkeepDone
 from tests.support.fakes.worker import World
 from tests.support.product.eventually import eventually
 from tests.support.product.shared_sandbox import SharedSandbox
 from tests.support.workflows.eventually import scheduled
 from workflows import ids
-from workflows.upkeep import TASKS
+from workflows.garbage_collection import TASKS
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from kube.adapters import KubeAdapters, connect_all
-from kube.client import KubeClient, connect
+from tenure.kube.adapters.build import KubeAdapters, connect_all
+from tenure.kube.client.client import KubeClient, connect
 from tests.support.product.shared_sandbox import SharedSandbox
 
 

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.resources import NAMESPACES, NODES
-from model.faults import Forbidden
-from model.kinds import NodeClaim
-from model.labels import PAUSE
+from tenure.apis.labels import PAUSE
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import NAMESPACES, NODES
+from tenure.model.errors import Forbidden
 from tests.support.kube.builders import claim_json, node_json
 
 

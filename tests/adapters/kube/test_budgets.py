@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.resources import POD_DISRUPTION_BUDGETS, WORKLOADS
-from kube.rollouts import RESTARTED_AT
-from model.outcomes import DrainPod
-from policy.drain import surged
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.adapters.workloads import RESTARTED_AT
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import POD_DISRUPTION_BUDGETS, WORKLOADS
+from tenure.model.provider_results import DrainPod
+from tenure.policy.drain.decision import surged
 from tests.support.product.eventually import PATIENCE
 
 Unique = Callable[[str], str]

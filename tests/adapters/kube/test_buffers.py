@@ -4,12 +4,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.pod_facts import virtual_pod_fact
-from kube.resources import CAPACITY_BUFFERS, WORKLOADS
-from model.kinds import CapacityBuffer
-from policy.buffers import Unresolved, decide_conditions
+from tenure.apis.capacitybuffer import CapacityBuffer
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import CAPACITY_BUFFERS, WORKLOADS
+from tenure.kube.facts.pods import virtual_pod_fact
+from tenure.policy.capacity_buffer import Unresolved, decide_conditions
 
 Unique = Callable[[str], str]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

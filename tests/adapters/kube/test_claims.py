@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kube.adapters import KubeAdapters, build
-from kube.client import KubeClient
-from kube.resources import NODE_CLAIMS
-from model.faults import BadInput
-from model.kinds import NodeClaim
-from model.labels import TERMINATION_FINALIZER
-from model.outcomes import ConditionPatch
+from tenure.apis.labels import TERMINATION_FINALIZER
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.kube.adapters.build import KubeAdapters, build
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.errors import BadInput
+from tenure.model.provider_results import ConditionPatch
 from tests.support.kube.builders import claim_json
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

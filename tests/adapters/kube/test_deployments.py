@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from kube.client import KubeClient
-from kube.deployments import KubeDeployments, deployed
-from model.labels import REPLICAS_BEFORE
+from tenure.apis.labels import REPLICAS_BEFORE
+from tenure.kube.adapters.workloads import KubeDeployments, deployed
+from tenure.kube.client.client import KubeClient
 
 Json = dict[str, Any]
 Unique = Callable[[str], str]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.inventory import NODE_LEASES, claim_mark
-from kube.resources import LEASES, NODE_CLAIMS, NODES
-from model import labels
-from model.faults import Forbidden
+from tenure.apis import labels
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.adapters.garbage_collection import NODE_LEASES, claim_mark
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import LEASES, NODE_CLAIMS, NODES
+from tenure.model.errors import Forbidden
 from tests.support.kube.builders import claim_json, node_json
 
 Unique = Callable[[str], str]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.jobs import KEPT, job, job_fact
-from kube.resources import JOBS
-from model.faults import BadInput, Forbidden
-from model.hooks import HOOK_KEY, HOOK_NODE, NAMESPACE, JobFact, JobWanted
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.adapters.workloads import KEPT, job, job_fact
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import JOBS
+from tenure.model.errors import BadInput, Forbidden
+from tenure.model.hooks import HOOK_KEY, HOOK_NODE, NAMESPACE, JobFact, JobWanted
 
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "snapshot"}},

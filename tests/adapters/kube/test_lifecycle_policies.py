@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controller import gates
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.resources import LIFECYCLE_POLICIES
-from model.faults import BadInput
-from model.kinds import LifecyclePolicy
-from model.policies import PolicyVerdict
+from tenure.apis.lifecyclepolicy import LifecyclePolicy
+from tenure.controller import settings
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import LIFECYCLE_POLICIES
+from tenure.model.errors import BadInput
+from tenure.model.operator_requests import PolicyVerdict
 
 Unique = Callable[[str], str]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -53,8 +53,8 @@ async def test_a_verdict_is_written_with_the_worker_s_rights_and_once(
 async def test_a_kind_that_is_not_installed_is_named_at_the_start_with_what_to_do(
     kube: KubeAdapters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await gates.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))
+    await settings.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))
     missing = LIFECYCLE_POLICIES.__class__("tenure.sh/v1alpha1", "nosuchthings", "NoSuchThing")
-    monkeypatch.setattr(gates, "LIFECYCLE_POLICIES", missing)
+    monkeypatch.setattr(settings, "LIFECYCLE_POLICIES", missing)
     with pytest.raises(BadInput, match=r"nosuchthings .* cannot be listed: .*kubectl apply -f deploy/crds"):
-        await gates.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))
+        await settings.check(kube.client, dict.fromkeys(("NodeOverlay", "CapacityBuffer"), False))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.resources import NODES
-from model import labels
-from model.kinds import NodeClaim
+from tenure.apis import labels
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import NODES
 from tests.support.kube.builders import claim_json, node_json
 
 Unique = Callable[[str], str]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient, connect
-from kube.resources import EC2_NODE_CLASSES, EVENTS, LEASES, NODE_POOLS
-from model import labels
-from model.faults import BadInput
-from model.outcomes import ConditionPatch
+from tenure.apis import labels
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient, connect
+from tenure.kube.client.resources import EC2_NODE_CLASSES, EVENTS, LEASES, NODE_POOLS
+from tenure.model.errors import BadInput
+from tenure.model.provider_results import ConditionPatch
 from tests.support.kube.builders import pool_json
 
 Unique = Callable[[str], str]

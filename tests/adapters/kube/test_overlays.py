@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
-from controller import gates
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.errors import Json
-from kube.facts import overlay_fact
-from kube.resources import NODE_OVERLAYS
-from model.kinds import NodeOverlay
+from tenure.apis.nodeoverlay import NodeOverlay
+from tenure.controller import settings
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.errors import Json
+from tenure.kube.client.resources import NODE_OVERLAYS
+from tenure.kube.facts.objects import overlay_fact
 
 Unique = Callable[[str], str]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -66,7 +66,7 @@ async def test_one_that_makes_no_sense_is_never_heeded(kube: KubeAdapters, admin
 
 
 async def test_the_workers_rights_are_enough_for_every_gate(kube: KubeAdapters) -> None:
-    await gates.check(kube.client, {"NodeOverlay": True, "CapacityBuffer": True})
+    await settings.check(kube.client, {"NodeOverlay": True, "CapacityBuffer": True})
 
 
 def test_an_amount_that_is_none_is_said_of_the_overlay() -> None:

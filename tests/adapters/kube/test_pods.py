@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.pod_facts import pod_fact
-from kube.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
-from model.outcomes import DrainPod
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, VOLUME_ATTACHMENTS
+from tenure.kube.facts.pods import pod_fact
+from tenure.model.provider_results import DrainPod
 from tests.support.kube.builders import node_json, pod_json
 from tests.support.product.eventually import PATIENCE
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.resources import EVENTS
-from kube.turns import turns
-from model.kinds import NodeClaim
-from model.labels import NODECLAIM_CONDITIONS
-from model.outcomes import ConditionPatch
+from tenure.apis.labels import NODECLAIM_CONDITIONS
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.patches import turns
+from tenure.kube.client.resources import EVENTS
+from tenure.model.provider_results import ConditionPatch
 from tests.support.kube.builders import claim_json
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

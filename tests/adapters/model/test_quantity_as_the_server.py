@@ -2,7 +2,7 @@
 
 import random
 
-from model.quantity import Quantity, parse
+from tenure.apis.quantity import Quantity, parse
 from tests.adapters.model.kinds.server import Server
 
 SUFFIXES = ("", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "e0", "e3", "E-4", "e-9")

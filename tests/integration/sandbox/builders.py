@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from sandbox.errors import ApiError
-from sandbox.kubeapi import KubeApi
+from tenure.sandbox.errors import ApiError
+from tenure.sandbox.kube_client import KubeApi
 
 STRATEGIC = "application/strategic-merge-patch+json"
 PODS = "/api/v1/namespaces/default/pods"

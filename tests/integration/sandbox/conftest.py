@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from sandbox.kubeapi import KubeApi
-from sandbox.plan import Plan
-from sandbox.world import Sandbox
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.kube_client import KubeApi
+from tenure.sandbox.spec import Plan
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from sandbox.ports import Ports
-from sandbox.record import Record, is_running
+from tenure.sandbox.ports import Ports
+from tenure.sandbox.state_file import Record, is_running
 from tests.integration.sandbox.test_processes import alive, until_true
 from tests.support.paths import ROOT
 
 
 async def tenure(*arguments: str) -> Process:
-    command = [sys.executable, "-m", "cli", "sandbox", *arguments]
+    command = [sys.executable, "-m", "tenure", "sandbox", *arguments]
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
 
 
@@ -81,7 +81,7 @@ async def test_an_interrupt_ends_all_parts_and_nothing_is_left(tmp_path: Path, n
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_part_that_a_script_put_in_the_background_ends_as_well(tmp_path: Path, number: signal.Signals) -> None:
     """Without job control a shell's `&` starts it with SIGINT ignored."""
-    command = (sys.executable, "-m", "cli", "sandbox", "aws", f"--dir={tmp_path}")
+    command = (sys.executable, "-m", "tenure", "sandbox", "aws", f"--dir={tmp_path}")
     ignoring = (
         "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     )

@@ -2,8 +2,8 @@
 
 import subprocess
 
-from sandbox.controlplane import find_or_build
-from sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK
+from tenure.sandbox.controlplane import find_or_build
+from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK
 
 
 def test_the_binaries_are_of_the_versions_that_are_asked_for() -> None:

@@ -5,11 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sandbox.components import KUBELET, RUNS_PODS
-from sandbox.errors import ApiError
-from sandbox.kubeapi import KubeApi
-from sandbox.kubeconfig import read_kubeconfig
-from sandbox.world import Sandbox
+from tenure.sandbox.controlplane.commands import KUBELET, RUNS_PODS
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.errors import ApiError
+from tenure.sandbox.kube_client import KubeApi, read_kubeconfig
 from tests.integration.sandbox.builders import (
     PODS,
     STRATEGIC,

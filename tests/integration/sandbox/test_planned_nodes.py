@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.scenarios import Scenario, scenario
-from kube.client import connect
-from kube.facts import node_fact
-from kube.pod_facts import pod_fact
-from kube.pods import KubePods
-from model.catalogue import Catalogue, InstanceType, Offering
-from model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, ZONE, ZONE_ID
-from model.plans import Plan, PlannedClaim
-from sandbox.kubeapi import KubeApi
-from sandbox.world import Sandbox
-from scheduling.state import Change, ClusterState
+from benchmarks.workloads import Scenario, scenario
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, ZONE, ZONE_ID
+from tenure.kube.adapters.pods import KubePods
+from tenure.kube.client.client import connect
+from tenure.kube.facts.objects import node_fact
+from tenure.kube.facts.pods import pod_fact
+from tenure.model.instance_types import Catalogue, InstanceType, Offering
+from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.kube_client import KubeApi
+from tenure.scheduling.cluster_state import Change, ClusterState
 from tests.integration.sandbox.builders import PODS
 from tests.support.product.eventually import PATIENCE
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.launcher import AUTOGROUP
-from sandbox.processes import PartFailed, Process
+from tenure.sandbox.launcher import AUTOGROUP
+from tenure.sandbox.processes import PartFailed, Process
 from tests.support.paths import ROOT
 
 SLEEPS = "import time; print('began', flush=True); time.sleep(600)"
@@ -100,8 +100,8 @@ async def test_stopping_twice_does_no_harm(tmp_path: Path) -> None:
 
 PARENT = """
 import asyncio, pathlib, sys
-from sandbox.launcher import AUTOGROUP
-from sandbox.processes import Process
+from tenure.sandbox.launcher import AUTOGROUP
+from tenure.sandbox.processes import Process
 async def healthy(): return None
 async def main():
     part = Process("part", [sys.executable, "-c", sys.argv[2]], log=pathlib.Path(sys.argv[1]), health=healthy)

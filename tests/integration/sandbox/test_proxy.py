@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 import aiohttp
 import pytest
 
-from sandbox.certificates import Certificates, serving_context
-from sandbox.errors import ApiError
-from sandbox.faults import Answer, Cut, Delay, Faults, LoseAnswer
-from sandbox.kubeapi import KubeApi
-from sandbox.ports import Ports
-from sandbox.proxy import Proxy, Requests
-from sandbox.world import Sandbox
+from tenure.sandbox.certificates import Certificates, serving_context
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.errors import ApiError
+from tenure.sandbox.fault_proxy import Answer, Cut, Delay, Faults, LoseAnswer, Proxy, Requests
+from tenure.sandbox.kube_client import KubeApi
+from tenure.sandbox.ports import Ports
 from tests.integration.sandbox.builders import PODS, find, make_node, make_pod
 from tests.integration.sandbox.test_processes import until_true
 

@@ -12,11 +12,11 @@ import pytest
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
-from sandbox.errors import DirectoryInUse, NotRunning
-from sandbox.plan import Plan
-from sandbox.processes import PartFailed
-from sandbox.record import Record, is_running
-from sandbox.world import Sandbox
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.errors import DirectoryInUse, NotRunning
+from tenure.sandbox.processes import PartFailed
+from tenure.sandbox.spec import Plan
+from tenure.sandbox.state_file import Record, is_running
 from tests.integration.sandbox.test_processes import alive, until_true
 from tests.support.paths import ROOT
 from tests.support.product.shared_sandbox import SharedSandbox
@@ -87,8 +87,8 @@ def test_a_part_that_cannot_start_takes_the_rest_down_with_it(tmp_path: Path) ->
 
 OWNER = """
 import pathlib, sys, time
-from sandbox.plan import Plan
-from sandbox.world import Sandbox
+from tenure.sandbox.spec import Plan
+from tenure.sandbox.environment import Sandbox
 sandbox = Sandbox(pathlib.Path(sys.argv[1]), plan=Plan(parts=("temporal", "kubernetes"), manifests=())).start()
 print("up", flush=True)
 time.sleep(600)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmarks.cluster import NOW, cluster
-from benchmarks.disrupt import measure
-from benchmarks.karpenter import Karpenter
-from model.disruption import DisruptionRequest
+from benchmarks.cluster_generator import NOW, cluster
+from benchmarks.consolidation import measure
+from benchmarks.karpenter_models import Karpenter
+from tenure.model.disruption.planning import DisruptionRequest
 
 
 @pytest.mark.parametrize("seed", [1, 2])

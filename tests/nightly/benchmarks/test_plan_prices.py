@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bound import lower_bound, needed_nodes
-from benchmarks.greedy import greedy_price
-from benchmarks.plan import measure
-from benchmarks.scenarios import KINDS, scenario
-from cli.portable_types import read_types
+from benchmarks.karpenter_models import greedy_price
+from benchmarks.lower_bound import lower_bound, needed_nodes
+from benchmarks.scheduling import measure
+from benchmarks.workloads import KINDS, scenario
+from tenure.cli.simulate.portable_types import read_types
 
 
 @pytest.mark.parametrize("kind", ["equal", "plain", "ragged", "diverse", "crossed", "preferences", "mixed", "gpu"])

@@ -7,10 +7,10 @@ import sys
 import pytest
 from rich.console import Console
 
+from benchmarks.harness import Usage, all_stats, children_of, measure, trees
 from benchmarks.report import Step, report
 from benchmarks.scale import node_pool, sizes_of
-from benchmarks.usage import Usage, all_stats, children_of, measure, trees
-from cli.exits import Refused
+from tenure.cli.exit_codes import Refused
 
 BURN = """
 import time

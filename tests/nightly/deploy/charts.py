@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from sandbox.controlplane.tools import helm
+from tenure.sandbox.controlplane.tools import helm
 from tests.support.paths import ROOT
 
 CHART = ROOT / "deploy" / "charts" / "tenure"

@@ -15,17 +15,17 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from temporalio.runtime import Runtime, TelemetryConfig
 
-from activities.interruption_metrics import InterruptionMetrics
-from controller.awaited import NOT_BOUND
-from controller.overdue_gauges import OverdueGauges
-from controller.temporal import metrics_at
-from deploy import promtool
-from model.event_messages import EventParsed, QueueMessage
-from sandbox.ports import Ports
+from activities.interruption.metrics import InterruptionMetrics
+from tenure.controller.cache.expected_pods import NOT_BOUND
+from tenure.controller.metrics.nodeclaims import OverdueGauges
+from tenure.controller.temporal.client import metrics_at
+from tenure.model.interruption.records import EventParsed, QueueMessage
+from tenure.sandbox.ports import Ports
 from tests.support.controller.builders import World
 from tests.support.paths import ROOT
 from tests.unit.controller.test_startup import overdue
-from workflows.measures import HOOKS, OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
+from tools.metrics import promtool
+from workflows.metrics import HOOKS, OVERDUE, ROLLOUTS, STARTUP, STARTUP_BUCKETS
 
 HERE = Path(__file__).parent
 FILES = sorted((ROOT / "deploy" / "alerts").glob("*.yaml"))

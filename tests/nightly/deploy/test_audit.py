@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy import audit
+from tools import audit
 
 WELL: dict[str, Any] = {"name": "boto3", "version": "1.40", "vulns": []}
 SKIPPED = {"name": "yarl", "skip_reason": "Dependency not found on PyPI"}

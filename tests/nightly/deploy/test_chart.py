@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.health import Health
-from deploy.settings_schema import NOT_VALUES
-from deploy.shipped import rbac_documents
-from sandbox.ports import Ports
-from settings import AWS_GATES, GATES, Settings, load
+from deploy.resources import rbac_documents
+from tenure.controller.process import Health
+from tenure.sandbox.ports import Ports
+from tenure.settings import AWS_GATES, GATES, Settings, load
 from tests.nightly.deploy.charts import (
     ALL,
     BUILD_SECONDS,
@@ -32,6 +31,7 @@ from tests.nightly.deploy.charts import (
     run,
 )
 from tests.support.paths import ROOT
+from tools.docs.settings import NOT_VALUES
 from worker import GRACE
 
 pytestmark = pytest.mark.timeout(BUILD_SECONDS)

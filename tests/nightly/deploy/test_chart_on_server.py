@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sandbox.errors import ApiError
-from sandbox.kubeapi import KubeApi
-from sandbox.world import Sandbox
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.errors import ApiError
+from tenure.sandbox.kube_client import KubeApi
 from tests.nightly.deploy.charts import (
     ALL,
     BUILD_SECONDS,

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from cfnlint.api import lint_all
 
-from deploy import worker_role
-from deploy.shipped import EVENTS_STACK
+from deploy.resources import EVENTS_STACK
+from tools import cloudformation_role
 
 
-@pytest.mark.parametrize("template", [EVENTS_STACK, worker_role.FILE], ids=lambda template: template.stem)
+@pytest.mark.parametrize("template", [EVENTS_STACK, cloudformation_role.FILE], ids=lambda template: template.stem)
 def test_template_has_no_lint_error(template: Path) -> None:
     found = [one for one in lint_all(template.read_text()) if not one.rule.id.startswith("I")]
     assert [str(one) for one in found] == []

@@ -9,8 +9,8 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from deploy.dashboard import FILE
 from tests.nightly.deploy.test_alerts import checked
+from tools.metrics.dashboard import FILE
 
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
 

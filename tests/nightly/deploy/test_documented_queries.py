@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 from temporalio.client import Client
 
-from benchmarks.asking import state_of
-from deploy.pages import QUERIES
+from benchmarks.cli_latency import state_of
 from tests.support.cli.temporal_alone import standing, temporal_alone
 from tests.support.paths import ROOT
+from tools.docs.reference import QUERIES
 
 PAGE = ROOT / "docs" / "temporal-ui.md"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from settings import Settings
+from tenure.settings import Settings
 from tests.nightly.deploy.dockerfile import FILE, IGNORED, Replay, context, stages
 from tests.support.paths import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 MKDOCS = Path(sys.executable).with_name("mkdocs")
-NOT_IN_SITE = ("README.md", "CONTRIBUTING.md", "deploy/iam/README.md", "sandbox/aws/README.md")
+NOT_IN_SITE = ("README.md", "CONTRIBUTING.md", "deploy/iam/README.md", "tenure/sandbox/aws/README.md")
 
 
 def test_site_builds_in_strict_mode(tmp_path: Path) -> None:

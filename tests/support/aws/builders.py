@@ -3,19 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from aws.capacity import Machine
-from aws.cluster import ClusterFacts
-from aws.families import FAMILIES
-from aws.instance_types import Region
-from aws.kubelet import Kubelet
-from aws.price_estimates import estimate
-from aws.prices import PriceBook
-from aws.settings import AwsSettings
-from aws.type_info import TypeInfo
-from model import labels
-from model.kinds import EC2NodeClass, NodeClaim
-from model.launches import LaunchGroup, LaunchOverride, LaunchRequest, Member
-from sandbox.aws.ec2.types_data import all_types
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.instancetype.capacity import Machine
+from tenure.aws.instancetype.info import TypeInfo
+from tenure.aws.instancetype.pricing import PriceBook
+from tenure.aws.instancetype.resolver import Region
+from tenure.aws.instancetype.static_prices import estimate
+from tenure.aws.kubelet.config import Kubelet
+from tenure.aws.settings import AwsSettings
+from tenure.model.launch import LaunchGroup, LaunchOverride, LaunchRequest, Member
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 
 REGION = "us-west-2"
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")

@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 
 import boto3
 
-from aws.adapters import AwsAdapters
-from model import labels
-from model.faults import Throttled, TryLater
-from model.kinds import EC2NodeClass, NodeClaim
-from model.launches import LaunchGroup, LaunchPrepared, LaunchRequest, Member
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.aws.adapters import AwsAdapters
+from tenure.model.errors import Throttled, TryLater
+from tenure.model.launch import LaunchGroup, LaunchPrepared, LaunchRequest, Member
 from tests.support.aws.builders import claim, node_class
 
 T = TypeVar("T")

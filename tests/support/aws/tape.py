@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from aws.client import AwsClients
+from tenure.aws.client.client import AwsClients
 
 Answer = dict[str, Any]
 _FLEETING = ("StartTime", "ClientToken")

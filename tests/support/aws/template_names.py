@@ -3,13 +3,13 @@
 import sys
 from typing import Any
 
-from aws.families import family_of
-from aws.launch_template_data import launch_template
-from aws.tags import node_tags
-from aws.user_data import render
-from aws.user_data.bootstrap import bootstrap_of
-from model import labels
-from model.kinds import EC2NodeClass
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.amifamily.families import family_of
+from tenure.aws.amifamily.user_data import render
+from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
+from tenure.aws.instance.launch_templates import launch_template
+from tenure.aws.tags import node_tags
 from tests.support.aws.builders import CLUSTER, SETTINGS, claim, node_class, resolved_status
 
 TAGS = {"team": "a", "cost-center": "b", "owner": "c"}

@@ -7,11 +7,11 @@ from pathlib import Path
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from benchmarks.asking import seen, start
-from cli.connection import Connection
-from model.lifecycle import ClaimState
-from sandbox.plan import Plan
-from sandbox.world import Sandbox
+from benchmarks.cli_latency import seen, start
+from tenure.cli.temporal_client import Connection
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.spec import Plan
 
 
 def temporal_alone(folder: Path) -> Iterator[str]:

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from controller.away import Away
-from controller.caches import Caches
-from kube.listwatch import Delta
-from model.facts import ClaimFact, NodeFact
+from tenure.controller.cache.availability import Away
+from tenure.controller.cache.cluster_cache import Caches
+from tenure.kube.client.list_watch import Delta
+from tenure.model.facts import ClaimFact, NodeFact
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

@@ -11,9 +11,9 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from controller.planner_child import _answer
-from scheduling.settings import PlanSettings
-from scheduling.state import ClusterState
+from tenure.controller.planning.planner_child import _answer
+from tenure.scheduling.cluster_state import ClusterState
+from tenure.scheduling.settings import PlanSettings
 
 
 class ThreadContext:

@@ -2,8 +2,8 @@
 
 from temporalio import workflow
 
-from model.disrupting import PermitRecalled
-from model.messages import PermitAnswered
+from tenure.model.disruption.commands import PermitRecalled
+from tenure.model.signals import PermitAnswered
 
 
 @workflow.defn

@@ -5,11 +5,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from model import labels
-from model.catalogue import UnavailableOffering
-from model.faults import Fault
-from model.kinds import EC2NodeClass, NodeClaim, NodePool
-from model.launches import (
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
+from tenure.model.discovered_capacity import Learnt
+from tenure.model.errors import Fault
+from tenure.model.instance_types import UnavailableOffering
+from tenure.model.launch import (
     FleetAnswer,
     FleetError,
     FleetInstance,
@@ -20,8 +23,7 @@ from model.launches import (
     LaunchRefused,
     LaunchRequest,
 )
-from model.learnt import Learnt
-from model.outcomes import ConditionPatch, InstanceFacts, LaunchFacts, Resolved
+from tenure.model.provider_results import ConditionPatch, InstanceFacts, LaunchFacts, Resolved
 from tests.support.fakes.faulty import Faulty
 
 REQUEST = LaunchRequest(

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from model.disrupting import DecideAsked, Decided, ReplaceAsked, Replaced
-from model.labels import NODEPOOL, PLAN, REPLACES
+from tenure.apis.labels import NODEPOOL, PLAN, REPLACES
+from tenure.model.disruption.commands import DecideAsked, Decided, ReplaceAsked, Replaced
 from tests.support.fakes.faulty import Faulty
 from tests.support.fakes.kubernetes import FakeClaims
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.drain_ports import DrainPorts
-from model.drains import BudgetFact, Rollout
-from model.outcomes import DrainPod
+from activities.ports.disruption import DrainPorts
+from tenure.model.disruption.drain import BudgetFact, Rollout
+from tenure.model.provider_results import DrainPod
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.faulty import Faulty
 from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodes, FakePods

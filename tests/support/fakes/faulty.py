@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
 
-from model.faults import Fault
+from tenure.model.errors import Fault
 
 
 @dataclass(kw_only=True)

@@ -5,9 +5,9 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.client import WorkflowHandle
 
-from model.base import Message
-from model.disrupting import PermitRecalled
-from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn
+from tenure.model.base import Message
+from tenure.model.disruption.commands import PermitRecalled
+from tenure.model.signals import PermitAnswered, PermitAsked, PermitWithdrawn
 
 
 class Grants(Message):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.hooks import CallAnswer, JobFact, JobWanted
+from tenure.model.hooks import CallAnswer, JobFact, JobWanted
 from tests.support.fakes.faulty import Faulty
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from temporalio.common import MetricMeter
 
-from activities.drain_ports import DrainPorts
-from activities.interruption_metrics import InterruptionMetrics
-from activities.interruption_ports import Leaving, Standing
-from activities.interruptions import InterruptionActivities
-from model.event_messages import EventParsed, QueueMessage, Said
-from model.interruptions import Notice
-from model.status_reports import StatusReport
+from activities.interruption.activities import InterruptionActivities
+from activities.interruption.metrics import InterruptionMetrics
+from activities.ports.disruption import DrainPorts
+from activities.ports.interruption import Leaving, Standing
+from tenure.model.interruption.notices import Notice, StatusReport
+from tenure.model.interruption.records import EventParsed, QueueMessage, Said
 from tests.support.fakes.drains import drain_ports
 from tests.support.fakes.faulty import Faulty
 

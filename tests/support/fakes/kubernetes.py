@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from model import labels
-from model.kinds import EC2NodeClass, NodeClaim, NodePool
-from model.outcomes import ConditionPatch, DrainPod, Eviction, NodeState
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
+from tenure.model.provider_results import ConditionPatch, DrainPod, Eviction, NodeState
 from tests.support.fakes.faulty import Faulty
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)

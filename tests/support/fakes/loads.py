@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from model.replicas import MovedPod, NodeLoad
+from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tests.support.fakes.faulty import Faulty
 from tests.support.fakes.kubernetes import FakePods
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from activities.watch import WatchProgress
-from model.plans import PlanOutcome, PlanRequest
-from model.showing import ShowAsked, Shown
+from activities.planner_host import WatchProgress
+from tenure.model.operator_requests import ShowAsked, Shown
+from tenure.model.provisioning import PlanOutcome, PlanRequest
 from tests.support.fakes.faulty import Faulty
 
 

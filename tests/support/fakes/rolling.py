@@ -12,12 +12,12 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from model.coordination import PoolState
-from model.messages import PermitAsked
-from model.observations import PoolSeen
-from model.rollouts import Gate, GateAnswer, PinAsked, RolloutAsked, RolloutSeen, RolloutTold
+from tenure.model.observations import PoolSeen
+from tenure.model.rollout import Gate, GateAnswer, PinAsked, RolloutAsked, RolloutSeen, RolloutTold
+from tenure.model.signals import PermitAsked
+from tenure.model.workflow_states import PoolState
 from tests.support.fakes.rolling_workflow import RollingWorkflow
-from workflows.registry import runner
+from workflows.runner import runner
 
 QUEUE = "rolling"
 

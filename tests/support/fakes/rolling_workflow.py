@@ -5,14 +5,13 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from model.coordination import Permit, PoolCount, PoolState
-from model.messages import PermitAsked
-from model.observations import PoolSeen
-from model.registrations import StartEnded
-from policy.budgets import Allowance
-from policy.registrations import added
+from tenure.model.observations import PoolSeen, StartEnded
+from tenure.model.signals import PermitAsked
+from tenure.model.workflow_states import Permit, PoolCount, PoolState
+from tenure.policy.disruption.budgets import Allowance
+from tenure.policy.nodepool import added
 from workflows.approvals import Approving
-from workflows.rollouts import Rollouts
+from workflows.rollout import Rollouts
 
 
 @workflow.defn

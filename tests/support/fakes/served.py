@@ -7,8 +7,8 @@ from datetime import timedelta
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
-from sandbox.temporal import binary
-from workflows.attributes import DEADLINE, KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, PRICE
+from tenure.sandbox.temporal.dev_server import binary
+from workflows.search_attributes import DEADLINE, KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, PRICE
 
 
 @asynccontextmanager

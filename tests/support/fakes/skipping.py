@@ -14,7 +14,7 @@ from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 
 from tests.support.workflows.lost_queries import RepeatLostQueries
-from workflows import attributes
+from workflows import search_attributes
 
 KINDS = {
     "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
@@ -35,7 +35,7 @@ async def time_skipping(converter: DataConverter = pydantic_data_converter) -> A
         test_server_existing_path=path,
         test_server_startup_timeout=timedelta(seconds=60),
     ) as environment:
-        wanted = {name: KINDS[kind] for name, kind in attributes.ALL.items()}
+        wanted = {name: KINDS[kind] for name, kind in search_attributes.ALL.items()}
         await environment.client.operator_service.add_search_attributes(
             AddSearchAttributesRequest(namespace=environment.client.namespace, search_attributes=wanted)
         )

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from kube.inventory import claim_mark, node_class_mark
-from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
+from tenure.kube.adapters.garbage_collection import claim_mark, node_class_mark
+from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
 from tests.support.fakes.faulty import Faulty
 from tests.support.fakes.kubernetes import FakeClaims, FakeNodeClasses, FakeNodes
 

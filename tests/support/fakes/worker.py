@@ -10,19 +10,17 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker, WorkflowRunner
 
-from activities.gates import GateActivities
-from activities.hook_ports import HookPorts
-from activities.lives import Lives
-from activities.machines import KeptMachines
-from activities.pauses import PauseActivities
+from activities.nodeclaim.annotations import PauseActivities
+from activities.nodepool.rollout import GateActivities
+from activities.planner_host import ShowingActivities, WatchActivities
+from activities.ports.disruption import HookPorts
+from activities.ports.garbage_collection import UpkeepPorts
 from activities.registry import Ports, activities_of, deciding_of, drains_of, launches_of
-from activities.showing import ShowingActivities
-from activities.upkeep_ports import UpkeepPorts
-from activities.watch import WatchActivities
-from model.kinds import NodeClaim
-from model.lifecycle import ClaimOutcome, ClaimState, Deadlines
-from model.observations import ClaimSeen
-from model.pace import Expected
+from activities.workflow_client import KeptMachines, Lives
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.nodeclaim_state import ClaimOutcome, ClaimState, Deadlines
+from tenure.model.observations import ClaimSeen
+from tenure.model.provisioning import Expected
 from tests.support.fakes.asker import AskerWorkflow
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeReservations, FakeResolver
 from tests.support.fakes.disrupting import FakeDisruption
@@ -44,10 +42,9 @@ from tests.support.fakes.planning import FakeHost
 from tests.support.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
 from tests.support.workflows.eventually import idle
 from workflows import ids
-from workflows.names import Names
 from workflows.nodeclaim import NodeClaimWorkflow
-from workflows.registry import WORKFLOWS, runner
-from workflows.visible import claim_start
+from workflows.runner import WORKFLOWS, runner
+from workflows.visibility import Names, claim_start
 
 SHORTLY = 20.0
 """Real seconds; nobody may be at work."""

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from cli.lives import NodeLife
-from kube.resources import NODE_CLAIMS, PODS
-from model.kinds.lifecycle_rules import DrainRules
-from model.labels import DO_NOT_DISRUPT
-from model.lifecycle import Phase
+from tenure.apis.labels import DO_NOT_DISRUPT
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.kube.client.resources import NODE_CLAIMS, PODS
+from tenure.model.nodeclaim_state import Phase
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object, lifecycle_policy, pod_spec
 from tests.support.product.scene import Scene

@@ -8,7 +8,7 @@ from typing import TypeVar
 import aiohttp
 from temporalio.service import RPCError, RPCStatusCode
 
-from sandbox.errors import ApiError
+from tenure.sandbox.errors import ApiError
 
 T = TypeVar("T")
 PATIENCE = 150.0

@@ -15,8 +15,8 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 import pytest_asyncio
 
-from sandbox.plan import Plan
-from sandbox.world import Sandbox
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.spec import Plan
 from tests.support.product import settings
 from tests.support.product.eventually import eventually
 from tests.support.product.product import OwnProduct, Product

@@ -16,8 +16,8 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
-from kube.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES, WORKLOADS
-from model import labels
+from tenure.apis import labels
+from tenure.kube.client.resources import EC2_NODE_CLASSES, NODE_CLAIMS, NODES, WORKLOADS
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import Object
 from tests.support.product.product import MERGE, OwnProduct

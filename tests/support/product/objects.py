@@ -6,7 +6,7 @@ Everything of one test bears one name: the NodePool's, which its pods select nod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from model import labels
+from tenure.apis import labels
 
 Object = dict[str, Any]
 NODE_CLASS = "shared"

@@ -21,19 +21,18 @@ from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
-from cli.connection import Connection
-from cli.lives import Lives
-from cli.rights import service_account
-from cli.worker_process import clean_environment
-from controller.schedules import remove_schedules
-from kube.resources import EC2_NODE_CLASSES
-from sandbox.aws.control import AwsControl
-from sandbox.errors import ApiError
-from sandbox.faults import Faults
-from sandbox.kubeapi import KubeApi
-from sandbox.nodes.control import NodesControl
-from sandbox.ports import Ports
-from sandbox.world import Sandbox
+from tenure.cli.nodes.workflows import Lives
+from tenure.cli.sandbox.worker_process import clean_environment, service_account
+from tenure.cli.temporal_client import Connection
+from tenure.controller.temporal.namespace import remove_schedules
+from tenure.kube.client.resources import EC2_NODE_CLASSES
+from tenure.sandbox.aws.admin.client import AwsControl
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.errors import ApiError
+from tenure.sandbox.fault_proxy import Faults
+from tenure.sandbox.kube_client import KubeApi
+from tenure.sandbox.nodes.control_api import NodesControl
+from tenure.sandbox.ports import Ports
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import NODE_CLASS, node_class
 from tests.support.product.scene import Scene
@@ -91,7 +90,7 @@ class Product:
     async def tenure(self, *arguments: str) -> tuple[int, Any]:
         """The exit code of a command that has the worker's settings and rights, and what it says as JSON."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "cli", *arguments, "-o", "json"),
+            *(sys.executable, "-m", "tenure", *arguments, "-o", "json"),
             env=clean_environment() | self.sandbox.environment() | {"KUBECONFIG": str(self._kubeconfig)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 
-from cli.lives import NodeLife
-from kube.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
-from model import labels
-from model.lifecycle import ClaimState
-from sandbox.faults import Fault as ApiFault
-from sandbox.nodes.rules import Match, Rule, Trouble
+from tenure.apis import labels
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.kube.client.resources import EVENTS, NODE_CLAIMS, NODE_POOLS, NODES, PODS
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.sandbox.fault_proxy import Fault as ApiFault
+from tenure.sandbox.nodes.fault_rules import Match, Rule, Trouble
 from tests.support.product.eventually import eventually
 from tests.support.product.objects import OF_TEST, Object, deployment, node_claim, node_pool
 from tests.support.product.shared_sandbox import FaultRule

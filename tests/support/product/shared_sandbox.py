@@ -20,13 +20,13 @@ from typing import Any, Protocol, Self, cast
 from filelock import FileLock
 from temporalio.client import Client
 
-from cli.rights import RBAC, aws_arguments
-from controller.temporal_access import Security
-from sandbox.faults import Fault, Rule
-from sandbox.kubernetes import Endpoint
-from sandbox.plan import CRDS, Plan, Temporals
-from sandbox.ports import Ports
-from sandbox.world import Sandbox
+from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
+from tenure.controller.temporal.connection import Security
+from tenure.sandbox.controlplane.kubernetes import Endpoint
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.fault_proxy import Fault, Rule
+from tenure.sandbox.ports import Ports
+from tenure.sandbox.spec import CRDS, Plan, Temporals
 from tests.support.product.worker_harness import SETTINGS, WorkerAddresses, WorkerHarness
 
 START_TIMEOUT_SECONDS = 240.0

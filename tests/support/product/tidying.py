@@ -12,9 +12,9 @@ import boto3
 from temporalio.client import ScheduleActionExecutionStartWorkflow
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.upkeep_lists import LATELY
-from model import labels
-from model.upkeep import UpkeepDone
+from activities.garbage_collection.base import LATELY
+from tenure.apis import labels
+from tenure.model.garbage_collection import UpkeepDone
 from tests.support.product.eventually import eventually
 from tests.support.product.product import Product
 from workflows import ids

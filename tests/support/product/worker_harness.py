@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.rights import WORKER_KEY
-from cli.worker_process import WorkerProcess
-from sandbox.ports import Ports
+from tenure.cli.sandbox.worker_process import WORKER_KEY, WorkerProcess
+from tenure.sandbox.ports import Ports
 from tests.support.product.eventually import PATIENCE
 
 SETTINGS = {"BATCH_IDLE_DURATION": "500ms", "LOG_LEVEL": "info"}

@@ -6,14 +6,13 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from model.commands import CommandOver, CommandState
-from model.disrupting import Proposal, ReplacementSaid
-from model.disruption import Leaving
-from model.labels import DISRUPTED_TAINT_KEY, DISRUPTION_REASON
+from tenure.apis.labels import DISRUPTED_TAINT_KEY, DISRUPTION_REASON
+from tenure.model.disruption.commands import CommandOver, CommandState, Proposal, ReplacementSaid
+from tenure.model.disruption.planning import Leaving
 from tests.support.fakes.granter import Granter, GranterWorkflow, Grants
 from tests.support.fakes.worker import World
 from workflows import ids
-from workflows.disruption import DisruptionWorkflow
+from workflows.disruption.command import DisruptionWorkflow
 
 Command = WorkflowHandle[DisruptionWorkflow, CommandOver]
 

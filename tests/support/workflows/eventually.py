@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from model.lifecycle import ClaimOutcome, ClaimState, Phase
+from tenure.model.nodeclaim_state import ClaimOutcome, ClaimState, Phase
 from tests.support.product.eventually import NO_ANSWER
 from workflows.nodeclaim import NodeClaimWorkflow
 

@@ -6,11 +6,11 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.coordination import NodeClassState, PoolState
-from model.kinds import NodeClaim
-from model.lifecycle import Phase
-from model.messages import Pause
-from model.observations import NodeClassSeen, PoolSeen
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.observations import NodeClassSeen, PoolSeen
+from tenure.model.signals import Pause
+from tenure.model.workflow_states import NodeClassState, PoolState
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, in_phase
 from workflows import ids

@@ -4,8 +4,8 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.interruptions import EventKind, Notice, Notices
-from model.kinds import LifecycleRules
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.interruption.notices import EventKind, Notice, Notices
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle
 from tests.support.workflows.lives import BUSY, ready

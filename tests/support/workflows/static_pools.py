@@ -6,9 +6,9 @@ from typing import Any
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowHandle
 
-from model.coordination import PoolState
-from model.labels import PLAN
-from model.observations import PoolSeen
+from tenure.apis.labels import PLAN
+from tenure.model.observations import PoolSeen
+from tenure.model.workflow_states import PoolState
 from tests.support.fakes.worker import SHORTLY, World
 from tests.support.workflows.eventually import eventually, idle
 from workflows import ids

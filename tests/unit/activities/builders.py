@@ -6,25 +6,24 @@ from typing import Any, TypeVar
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.allowances import AllowanceActivities
-from activities.commands import CommandActivities
-from activities.disruption import DisruptionActivities
-from activities.draining import DrainActivities
-from activities.joining import JoiningActivities
-from activities.launching import LaunchActivities
-from activities.lives import Lives
-from activities.node_classes import NodeClassActivities
-from activities.pools import PoolActivities
-from activities.repairing import RepairActivities
-from activities.replicas import ReplicaActivities
-from activities.termination import TerminationActivities
-from model.kinds import NodeClaim
-from model.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
-from model.launches import Member
-from model.learnt import Learnt
-from model.messages import GroupAnswered
-from model.outcomes import InstanceFacts
-from model.steps import ClaimRef
+from activities.disruption import CommandActivities, DisruptionActivities
+from activities.nodeclaim.drain import DrainActivities
+from activities.nodeclaim.instance import TerminationActivities
+from activities.nodeclaim.launch import LaunchActivities
+from activities.nodeclaim.registration import JoiningActivities
+from activities.nodeclaim.repair import RepairActivities
+from activities.nodeclass import NodeClassActivities
+from activities.nodepool.budgets import AllowanceActivities
+from activities.nodepool.static_capacity import ReplicaActivities
+from activities.nodepool.status import PoolActivities
+from activities.workflow_client import Lives
+from tenure.apis.labels import DISRUPTED_TAINT_KEY, TERMINATION_FINALIZER
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.discovered_capacity import Learnt
+from tenure.model.launch import Member
+from tenure.model.nodeclaim_requests import ClaimRef
+from tenure.model.provider_results import InstanceFacts
+from tenure.model.signals import GroupAnswered
 from tests.support.fakes.cloud import FakeFleet, FakeInstances, FakeResolver
 from tests.support.fakes.drains import FakeBudgets, FakeRollouts, drain_ports
 from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes, FakePods, FakePools

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from model.coordination import Permit
-from model.kinds.disruption_rules import DisruptionRules
-from model.labels import NODEPOOL, PAUSE, ZONE
-from model.permits import AllowanceAsked
-from policy.budgets import Allowance
+from tenure.apis.labels import NODEPOOL, PAUSE, ZONE
+from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
+from tenure.model.disruption.permits import AllowanceAsked
+from tenure.model.workflow_states import Permit
+from tenure.policy.disruption.budgets import Allowance
 from tests.unit.activities.builders import Scene, performed
 
 

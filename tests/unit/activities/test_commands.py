@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from model.commands import CommandActed, CommandAsked
-from model.disruption import Leaving
-from model.faults import TryLater
-from model.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, REPLACES
+from tenure.apis.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, REPLACES
+from tenure.model.disruption.commands import CommandActed, CommandAsked
+from tenure.model.disruption.planning import Leaving
+from tenure.model.errors import TryLater
 from tests.unit.activities.builders import Scene, performed
 
 COMMAND = "demo/disruption/1"

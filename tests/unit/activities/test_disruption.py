@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.faults import BadInput, TryLater
-from model.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
-from model.steps import DisruptionAsked, Report
+from tenure.apis.labels import DISRUPTION_REASON, DO_NOT_DISRUPT, NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.nodeclaim_requests import DisruptionAsked, Report
 from tests.unit.activities.builders import REF, Scene, performed
 
 EMPTY = DisruptionAsked(claim=REF, reason="Empty")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from model.drains import DrainVerdict
-from model.faults import BadInput, Forbidden, Throttled, TryLater
-from model.kinds.lifecycle_rules import DrainRules
-from model.labels import NODECLAIM_TERMINATION_TIMESTAMP
-from model.steps import DrainAsked, Drained, GiveUpAsked
+from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.model.disruption.drain import DrainVerdict
+from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
+from tenure.model.nodeclaim_requests import DrainAsked, Drained, GiveUpAsked
 from tests.unit.activities.builders import REF, Scene, performed
 from tests.unit.activities.test_draining import AT_ONCE, going
 
@@ -137,13 +137,13 @@ async def test_a_deadline_that_comes_nearer_during_the_drain_is_kept(scene: Scen
 async def test_a_deadline_is_written_once_however_seldom_the_claim_is_read(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.drain_stay.REFRESH", 60.0)
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.REFRESH", 60.0)
     scene.running()
     scene.claims.found["a"]["spec"]["terminationGracePeriod"] = "1h"
     scene.pods.place("node-a", "web")
     scene.pods.blocked["web"] = REFUSED
     await scene.nodes.delete("node-a")
-    monkeypatch.setattr("activities.draining.SETTLED", 0.05)
+    monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 0.05)
     await verdict(scene, asked())
     assert scene.events.reasons("a").count("TerminationGracePeriodExpiring") == 1
 
@@ -187,7 +187,7 @@ async def test_a_node_counts_as_drained_only_some_seconds_after_its_taint(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A scheduler that has not seen the taint yet may still bind a pod, which is evicted too."""
-    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 1.0)
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 1.0)
     going(scene)
     asyncio.get_running_loop().call_later(0.05, lambda: scene.pods.place("node-a", "late"))
     began = datetime.now(UTC)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.labels import NODECLAIM_TERMINATION_TIMESTAMP
-from model.steps import DrainAsked, Drained
+from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.model.nodeclaim_requests import DrainAsked, Drained
 from tests.unit.activities.builders import REF, Scene, performed
 
 ASKED = DrainAsked(claim=REF)

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from activities.draining import LOOK_COSTS, DrainActivities
-from activities.ports import DrainPod, Eviction
-from model.steps import ClaimRef, DrainAsked
+from activities.nodeclaim.drain import LOOK_COSTS, DrainActivities
+from activities.ports.core import DrainPod, Eviction
+from tenure.model.nodeclaim_requests import ClaimRef, DrainAsked
 from tests.unit.activities.builders import PROVIDER, Scene, performed
 
 NODES = 30
@@ -18,7 +18,7 @@ PATIENCE = 0.8
 async def test_held_drains_leave_most_of_the_api_servers_request_rate_to_others(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.draining.SETTLED", 60.0)
+    monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 60.0)
     names = [f"n{number}" for number in range(NODES)]
     draining, pods = DrainActivities(scene.drained, qps=QPS), scene.pods
     for name in names:
@@ -45,7 +45,7 @@ async def test_held_drains_leave_most_of_the_api_servers_request_rate_to_others(
 async def test_pods_of_all_nodes_are_told_to_go_before_any_nodeclaim_is_deleted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, stuck: bool
 ) -> None:
-    monkeypatch.setattr("activities.first_looks.OTHERS_FIRST", 5.0)
+    monkeypatch.setattr("activities.nodeclaim.eviction.OTHERS_FIRST", 5.0)
     names = [f"n{number}" for number in range(20)]
     draining, pods, done = _draining(scene), scene.pods, list[str]()
     for name in names:

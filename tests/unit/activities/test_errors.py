@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.errors import as_application_error, faults_mapped, not_yet
-from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
+from activities.runtime import as_application_error, faults_mapped, not_yet
+from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
 TABLE: dict[type[Fault], tuple[bool, timedelta | None]] = {
     Throttled: (True, None),

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from activities.evacuating import WITHIN, Evacuation, NodeEvacuation
-from activities.interruption_ports import Leaving
-from model.faults import BadInput, Fault, Throttled, TryLater
-from model.outcomes import DrainPod, Eviction
-from model.steps import DrainAsked
+from activities.nodeclaim.eviction import WITHIN, Evacuation, NodeEvacuation
+from activities.ports.interruption import Leaving
+from tenure.model.errors import BadInput, Fault, Throttled, TryLater
+from tenure.model.nodeclaim_requests import DrainAsked
+from tenure.model.provider_results import DrainPod, Eviction
 from tests.unit.activities.builders import REF, Scene, performed
 
 

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from activities.gates import GateActivities
-from model.rollouts import Gate, GateAnswer
+from activities.nodepool.rollout import GateActivities
+from tenure.model.rollout import Gate, GateAnswer
 from tests.unit.activities.builders import performed
 
 VECTOR = {"resultType": "vector", "result": [{"metric": {}, "value": [1.0, "3"]}, {"metric": {}, "value": [1.0, "7"]}]}

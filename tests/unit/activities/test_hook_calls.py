@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from activities.hook_calls import HttpCalls
-from model.faults import TryLater
-from model.hooks import CallAnswer
+from activities.nodeclaim.hooks import HttpCalls
+from tenure.model.errors import TryLater
+from tenure.model.hooks import CallAnswer
 
 
 class Service:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.hook_ports import HookPorts
-from activities.hooks import HookActivities, grace_end
-from model.hooks import CallAnswer, HookAnswer, HookAsked, HookSubject
-from model.kinds.hook_rules import Hook
-from model.labels import NODECLAIM_TERMINATION_TIMESTAMP, TERMINATION_FINALIZER
+from activities.nodeclaim.hooks import HookActivities, grace_end
+from activities.ports.disruption import HookPorts
+from tenure.apis.labels import NODECLAIM_TERMINATION_TIMESTAMP, TERMINATION_FINALIZER
+from tenure.apis.lifecyclepolicy_events import Hook
+from tenure.model.hooks import CallAnswer, HookAnswer, HookAsked, HookSubject
 from tests.support.fakes.hooks import FakeCalls, FakeJobs
 from tests.unit.activities.builders import REF, Scene
 

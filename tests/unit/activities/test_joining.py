@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from model.faults import Conflict
-from model.labels import INITIALIZED, REGISTERED, TERMINATION_FINALIZER, UNREGISTERED_TAINT_KEY
-from model.steps import Registered
+from tenure.apis.labels import INITIALIZED, REGISTERED, TERMINATION_FINALIZER, UNREGISTERED_TAINT_KEY
+from tenure.model.errors import Conflict
+from tenure.model.nodeclaim_requests import Registered
 from tests.support.fakes.kubernetes import BORN
 from tests.unit.activities.builders import PROVIDER, REF, Scene, performed
 

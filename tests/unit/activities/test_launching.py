@@ -5,9 +5,11 @@ from contextlib import suppress
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from model.faults import TryLater
-from model.kinds import EC2NodeClass, NodeClaim
-from model.launches import (
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.errors import TryLater
+from tenure.model.instance_types import PoolSlice
+from tenure.model.launch import (
     DELETED,
     FleetAnswer,
     FleetError,
@@ -18,9 +20,8 @@ from model.launches import (
     LaunchRefused,
     Member,
 )
-from model.plans import LaunchDraft
-from model.pool_slices import PoolSlice
-from model.steps import ClaimRef, GroupAsked, GroupRefused, LaunchAsked
+from tenure.model.nodeclaim_requests import ClaimRef, GroupAsked, GroupRefused, LaunchAsked
+from tenure.model.provisioning import LaunchDraft
 from tests.support.fakes.cloud import REQUEST
 from tests.unit.activities.builders import Scene, performed
 

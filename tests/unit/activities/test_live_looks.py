@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from model.labels import DO_NOT_DISRUPT
-from model.steps import DisruptionAsked, DrainAsked
+from tenure.apis.labels import DO_NOT_DISRUPT
+from tenure.model.nodeclaim_requests import DisruptionAsked, DrainAsked
 from tests.unit.activities.builders import REF, Scene, performed
 
 EMPTY = DisruptionAsked(claim=REF, reason="Empty")

@@ -3,10 +3,10 @@
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from model import labels
-from model.faults import Forbidden, Throttled
-from model.outcomes import ConditionPatch
-from model.steps import NodeClassAsked, NodeClassResolved
+from tenure.apis import labels
+from tenure.model.errors import Forbidden, Throttled
+from tenure.model.nodeclaim_requests import NodeClassAsked, NodeClassResolved
+from tenure.model.provider_results import ConditionPatch
 from tests.unit.activities.builders import Scene, performed
 
 ASKED = NodeClassAsked(name="default")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from activities.patience import LONGEST, patiently
-from model.faults import Forbidden, Throttled, TryLater
+from activities.runtime import LONGEST, patiently
+from tenure.model.errors import Forbidden, Throttled, TryLater
 
 
 class Clock:

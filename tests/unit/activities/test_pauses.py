@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from activities.pauses import PauseActivities
-from model.labels import PAUSE
-from model.pauses import MirrorAsked
+from activities.nodeclaim.annotations import PauseActivities
+from tenure.apis.labels import PAUSE
+from tenure.model.operator_requests import MirrorAsked
 from tests.support.fakes.kubernetes import FakeNamespaces
 from tests.unit.activities.builders import Scene, performed
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from model.labels import NODEPOOL
-from model.permits import AllowanceAsked
-from model.steps import PoolAsked
+from tenure.apis.labels import NODEPOOL
+from tenure.model.disruption.permits import AllowanceAsked
+from tenure.model.nodeclaim_requests import PoolAsked
 from tests.unit.activities.builders import Scene, performed
 
 ASKED = PoolAsked(name="default")

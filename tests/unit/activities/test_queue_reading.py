@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities import queue_reading
-from activities.evacuating import Evacuation
-from activities.interruption_ports import Leaving
-from activities.queue_reading import POLLS, QueueReading
-from model.event_messages import EventParsed
-from model.faults import Forbidden, NotFound, TryLater
-from model.outcomes import DrainPod, Eviction
+from activities.interruption import queue_consumer
+from activities.interruption.queue_consumer import POLLS, QueueReading
+from activities.nodeclaim.eviction import Evacuation
+from activities.ports.interruption import Leaving
+from tenure.model.errors import Forbidden, NotFound, TryLater
+from tenure.model.interruption.records import EventParsed
+from tenure.model.provider_results import DrainPod, Eviction
 from tests.support.fakes.drains import drain_ports
 from tests.support.fakes.interruptions import FakeInterruptions, rebalance, scheduled
 from tests.support.fakes.kubernetes import FakeNodes, FakePods
@@ -50,7 +50,7 @@ class Scene(FakeInterruptions):
         self.queue.send(f"i-{number}")
 
     async def sleep(self, seconds: float) -> None:
-        if seconds != queue_reading.LOOK_EVERY:
+        if seconds != queue_consumer.LOOK_EVERY:
             self.pauses.append(seconds)
         await asyncio.sleep(0)
 
@@ -220,7 +220,7 @@ async def test_pods_that_have_to_go_at_once_are_told_before_the_life_is_and_it_h
 
 
 async def test_of_a_storm_all_pods_are_told_before_any_life_is(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_reading, "LATER_BY", float("inf"))
+    monkeypatch.setattr(queue_consumer, "LATER_BY", float("inf"))
     scene.nodes.gate = asyncio.Event()
     for number in range(500):
         scene.takes(number)
@@ -315,8 +315,8 @@ async def test_what_has_time_is_gathered_and_told_together_while_much_is_in_the_
 @pytest.fixture
 def without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has time is gathered for as long as polls come back full."""
-    monkeypatch.setattr("activities.queue_reading.GATHERED", 10**9)
-    monkeypatch.setattr("activities.queue_reading.GATHERED_FOR", 10.0**9)
+    monkeypatch.setattr("activities.interruption.queue_consumer.GATHERED", 10**9)
+    monkeypatch.setattr("activities.interruption.queue_consumer.GATHERED_FOR", 10.0**9)
 
 
 @pytest.mark.usefixtures("without_end")
@@ -371,7 +371,7 @@ async def test_what_nobody_could_be_told_may_be_gone_and_then_it_is_read_again(s
     async with scene.read():
         await scene.until(lambda: len(scene.pauses) > 3)
         assert "read queue" not in scene.metrics.counts
-        scene.now += queue_reading.FORGOTTEN
+        scene.now += queue_consumer.FORGOTTEN
         await scene.until(lambda: scene.metrics.counts.get("read queue", 0) > 0)
 
 

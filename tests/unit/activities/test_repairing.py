@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from model import labels
-from model.faults import Fault, Forbidden, Throttled, TryLater
-from model.repairs import RepairAsked
+from tenure.apis import labels
+from tenure.model.errors import Fault, Forbidden, Throttled, TryLater
+from tenure.model.node_health import RepairAsked
 from tests.unit.activities.builders import PROVIDER, Scene, performed
 
 COUNTING = (("Ready", "False"), ("KernelReady", "False"))

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from model import labels
-from model.faults import TryLater
-from model.replicas import MovedPod, ReplicasAsked, ReplicasKept
+from tenure.apis import labels
+from tenure.model.errors import TryLater
+from tenure.model.extra_capacity import MovedPod, ReplicasAsked, ReplicasKept
 from tests.support.fakes.kubernetes import NODE_CLASS
 from tests.unit.activities.builders import Scene, performed
 
@@ -142,7 +142,7 @@ async def test_a_pool_that_is_gone_or_not_static_is_left_alone(scene: Scene) -> 
 
 
 async def test_a_large_pool_takes_several_steps_of_one_plan(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.replicas.MOST_MADE", 3)
+    monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 3)
     scene.pools.add("default", replicas=7)
     steps = [await keep(scene) for _ in range(3)]
     assert [(one.created, one.more) for one in steps] == [(3, True), (3, True), (1, False)]

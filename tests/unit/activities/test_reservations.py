@@ -6,11 +6,11 @@ from typing import Any, Literal
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.reservations import ReservationActivities
-from model import labels
-from model.faults import Forbidden, TryLater
-from model.outcomes import InstanceFacts
-from model.upkeep import UpkeepAsked, UpkeepDone
+from activities.capacity_reservations import ReservationActivities
+from tenure.apis import labels
+from tenure.model.errors import Forbidden, TryLater
+from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
+from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.cloud import FakeInstances, FakeReservations
 from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodes
 

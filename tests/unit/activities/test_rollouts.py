@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from activities.rollouts import RolloutActivities
-from model import labels
-from model.hashing import HASH_VERSION, nodepool_hash
-from model.image_pins import pin_in_force
-from model.kinds import EC2NodeClass
-from model.rollouts import News, PinAsked, RolloutAsked, RolloutSeen, RolloutTold
+from activities.nodepool.rollout import RolloutActivities
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION, nodepool_hash
+from tenure.model.rollout import News, PinAsked, RolloutAsked, RolloutSeen, RolloutTold, pin_in_force
 from tests.unit.activities.builders import Scene, performed
 
 ASKED = RolloutAsked(name="default", pods=True)

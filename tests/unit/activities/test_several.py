@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from activities.several import AT_ONCE, each
-from model.faults import TryLater
+from activities.runtime import AT_ONCE, each
+from tenure.model.errors import TryLater
 
 
 async def test_answers_come_in_the_order_of_the_things_whichever_was_first() -> None:

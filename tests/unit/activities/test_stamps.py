@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from model import labels
-from model.faults import Conflict
-from model.hashing import HASH_VERSION, nodeclass_hash, nodepool_hash
-from model.kinds import EC2NodeClass
-from model.steps import NodeClassAsked, PoolAsked
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION, nodeclass_hash, nodepool_hash
+from tenure.model.errors import Conflict
+from tenure.model.nodeclaim_requests import NodeClassAsked, PoolAsked
 from tests.unit.activities.builders import Scene, performed
 
 POOL, CLASS = PoolAsked(name="default"), NodeClassAsked(name="default")

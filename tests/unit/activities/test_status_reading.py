@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.status_reading import StatusReading
-from model.faults import Forbidden, NotFound, TryLater
-from model.interruptions import Notice
-from model.reading import QueueAsked, ReadingEnded, StatusAsked
-from model.status_reports import FailedCheck, OpenNotice, StatusReport
+from activities.interruption.instance_status import StatusReading
+from tenure.model.errors import Forbidden, NotFound, TryLater
+from tenure.model.interruption.notices import FailedCheck, Notice, OpenNotice, StatusReport
+from tenure.model.interruption.records import QueueAsked, ReadingEnded, StatusAsked
 from tests.support.fakes.interruptions import FakeInterruptions
 from tests.unit.activities.builders import performed
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.tally import Counting
-from model.event_records import Tally
-from model.reading import QueueAsked
+from activities.interruption.metrics import Counting
+from tenure.model.interruption.records import QueueAsked, Tally
 from tests.support.fakes.interruptions import FakeInterruptions
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,7 +34,7 @@ def test_a_heartbeat_that_says_something_else_is_a_new_beginning() -> None:
 
 
 async def test_the_reading_of_the_queue_tells_it_with_each_heartbeat(monkeypatch: Any) -> None:
-    monkeypatch.setattr("activities.heartbeats.EVERY", 0.01)
+    monkeypatch.setattr("activities.runtime.EVERY", 0.01)
     fake, environment = FakeInterruptions(), ActivityEnvironment()
     beats: list[Tally] = []
     environment.on_heartbeat = lambda *details: beats.append(details[0])

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.termination import LOOK_SLOWEST
-from model.faults import NotFound, TryLater
-from model.steps import ClaimRef, TerminationAsked
+from activities.nodeclaim.instance import LOOK_SLOWEST
+from tenure.model.errors import NotFound, TryLater
+from tenure.model.nodeclaim_requests import ClaimRef, TerminationAsked
 from tests.unit.activities.builders import PROVIDER, REF, Scene, performed
 
 ASKED = TerminationAsked(claim=REF, reason="Deleted")
@@ -53,8 +53,8 @@ async def test_looks_at_an_instance_that_lingers_become_rarer_up_to_a_limit(
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr("activities.termination.LOOK_EVERY", 1.0)
-    monkeypatch.setattr("activities.termination.asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr("activities.nodeclaim.instance.LOOK_EVERY", 1.0)
+    monkeypatch.setattr("activities.nodeclaim.instance.asyncio", SimpleNamespace(sleep=sleep))
     deleted(scene)
     scene.instances.lingers = 8
     await performed(scene.ending.terminate_node, ASKED)

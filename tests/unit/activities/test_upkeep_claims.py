@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.faults import TryLater
-from model.labels import REGISTERED_CONDITION, TERMINATION_FINALIZER
+from tenure.apis.labels import REGISTERED_CONDITION, TERMINATION_FINALIZER
+from tenure.model.errors import TryLater
 from tests.unit.activities.upkeep_world import Tidied, run, run_twice
 
 JOINED = {REGISTERED_CONDITION: "True"}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from model.faults import Forbidden, TryLater
-from model.outcomes import InstanceFacts
+from tenure.model.errors import Forbidden, TryLater
+from tenure.model.provider_results import InstanceFacts
 from tests.support.properties import examples
 from tests.unit.activities.upkeep_world import CLUSTER, Tidied, run
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.faults import Forbidden
-from model.upkeep import ProfileMark, TemplateMark
+from tenure.model.errors import Forbidden
+from tenure.model.garbage_collection import ProfileMark, TemplateMark
 from tests.unit.activities.upkeep_world import Tidied, run
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from activities.upkeep_leases import LeaseUpkeep
-from model.faults import TryLater
-from model.upkeep import LeaseMark, UpkeepDone
+from activities.garbage_collection.kubernetes import LeaseUpkeep
+from tenure.model.errors import TryLater
+from tenure.model.garbage_collection import LeaseMark, UpkeepDone
 from tests.support.fakes.upkeep import FakeInventory
 from tests.unit.activities.upkeep_world import Tidied
 from tests.unit.activities.upkeep_world import run as run_task

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from activities import upkeep_lists
-from activities.upkeep_lists import Lists, Shared
-from model.faults import Throttled
+from activities.garbage_collection import base
+from activities.garbage_collection.base import Lists, Shared
+from tenure.model.errors import Throttled
 from tests.unit.activities.upkeep_world import Tidied, run
 
 
@@ -36,7 +36,7 @@ async def test_who_needs_it_fresh_reads_it_and_the_others_have_that() -> None:
 
 
 async def test_it_is_kept_for_a_short_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep_lists, "LATELY", 0.01)
+    monkeypatch.setattr(base, "LATELY", 0.01)
     shared = Shared(Reading().read)
     assert await shared.lately() == [1]
     await asyncio.sleep(0.05)

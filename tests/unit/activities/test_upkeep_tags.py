@@ -2,8 +2,8 @@
 
 import pytest
 
-from model import labels
-from model.faults import Forbidden, TryLater
+from tenure.apis import labels
+from tenure.model.errors import Forbidden, TryLater
 from tests.unit.activities.upkeep_world import CLUSTER, Tidied, run
 
 DONE = {labels.TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}

@@ -4,8 +4,8 @@ from typing import Any
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.watch import WatchActivities, WatchProgress
-from model.plans import PlanOutcome, PlanRequest
+from activities.planner_host import WatchActivities, WatchProgress
+from tenure.model.provisioning import PlanOutcome, PlanRequest
 from tests.support.fakes.planning import FakeHost
 from tests.unit.activities.builders import performed
 

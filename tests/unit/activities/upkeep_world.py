@@ -6,14 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.upkeep_claims import ClaimUpkeep
-from activities.upkeep_instances import InstanceUpkeep
-from activities.upkeep_launches import TEMPLATE_TAG, LaunchUpkeep
-from activities.upkeep_lists import Lists
-from activities.upkeep_tags import TagUpkeep
-from model import labels
-from model.outcomes import InstanceFacts
-from model.upkeep import UpkeepAsked, UpkeepDone
+from activities.garbage_collection.aws import TEMPLATE_TAG, InstanceUpkeep, LaunchUpkeep, TagUpkeep
+from activities.garbage_collection.base import Lists
+from activities.garbage_collection.kubernetes import ClaimUpkeep
+from tenure.apis import labels
+from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
+from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeClaims, FakeEvents, FakeNodeClasses, FakeNodes
 from tests.support.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from model.faults import Fault
-from sandbox.aws.ec2.types_data import all_types
+from tenure.model.errors import Fault
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tests.support.aws.builders import ZONES
 
 R = TypeVar("R")

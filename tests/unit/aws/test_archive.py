@@ -4,8 +4,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from aws.archive import Bucket
-from model.faults import Fault
+from tenure.aws.client.s3_archive import Bucket
+from tenure.model.errors import Fault
 
 
 def test_what_was_put_is_there_under_the_prefix_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:

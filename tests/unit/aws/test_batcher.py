@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from aws.batcher import Batcher
-from model.faults import Throttled
+from tenure.aws.client.batching import Batcher
+from tenure.model.errors import Throttled
 
 
 class Counter:

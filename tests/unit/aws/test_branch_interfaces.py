@@ -2,7 +2,7 @@
 
 import pytest
 
-from aws.branch_interfaces import branch_interfaces
+from tenure.aws.instancetype.network_limits import branch_interfaces
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,22 @@ from typing import Any
 
 import pytest
 
-from aws.capacity import MIB, capacity_of, eni_limited_pods, pods_of, storage_of
-from aws.families import GIB
-from aws.overhead import kube_reserved, overhead_of, reserved_millicores, threshold
-from aws.type_info import TypeInfo
-from model import labels
-from model.catalogue import InstanceType
-from sandbox.aws.ec2.types_data import all_types
+from tenure.apis import labels
+from tenure.aws.amifamily.families import GIB
+from tenure.aws.instancetype.capacity import (
+    MIB,
+    capacity_of,
+    eni_limited_pods,
+    kube_reserved,
+    overhead_of,
+    pods_of,
+    reserved_millicores,
+    storage_of,
+    threshold,
+)
+from tenure.aws.instancetype.info import TypeInfo
+from tenure.model.instance_types import InstanceType
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tests.support.aws.builders import SETTINGS, machine
 
 

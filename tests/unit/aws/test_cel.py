@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from aws.cel import ExpressionError, Variables, expression
-from aws.instance_types import resolve_types
-from aws.kubelet_computed import ComputedKubelet
-from aws.settings import NODECLASS_CEL
-from aws.validation import why_not_evaluated
-from model import labels
+from tenure.apis import labels
+from tenure.aws.instancetype.resolver import resolve_types
+from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError, Variables, expression
+from tenure.aws.nodeclass.validation import why_not_evaluated
+from tenure.aws.settings import NODECLASS_CEL
 from tests.support.aws.builders import SETTINGS, info, machine, node_class, region, resolved_status
 
 FACTS = Variables(vcpus=4, memory_mib=16384, default_enis=4, ips_per_eni=15, max_pods=58, instance_type="m5.xlarge")

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from aws.capacity import Machine
-from aws.compatibility import why_incompatible
-from aws.instance_types import resolve_types
+from tenure.aws.instancetype.capacity import Machine
+from tenure.aws.instancetype.resolver import resolve_types, why_incompatible
 from tests.support.aws.builders import SETTINGS, machine, node_class, region, resolved_status
 
 FIRST = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aws.doctor.quotas import class_of
+from tenure.aws.doctor.account import class_of
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from aws.client import AwsClients
-from aws.doctor.events import check_events
-from model.faults import Fault, Forbidden, NotFound
-from model.findings import Finding
-from model.interruptions import EventKind
+from tenure.aws.client.client import AwsClients
+from tenure.aws.doctor.checks import check_events
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound
+from tenure.model.interruption.notices import EventKind
 
 REGION, ACCOUNT = "eu-west-1", "123456789012"
 QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:demo"

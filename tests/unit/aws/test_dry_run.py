@@ -5,15 +5,21 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from aws.dry_run_choice import Choice, choose
-from aws.dry_run_requests import create_fleet, create_template, run_instances, trial_template
-from aws.dry_run_verdict import Undecided, Wrong, verdict_of
-from aws.errors import fault_of
-from aws.families import FAMILIES
-from aws.launch_template_data import LaunchTemplate, launch_template
-from model import labels
-from model.faults import BadInput, Fault, Forbidden, Throttled, TryLater
-from model.kinds import NodePool
+from tenure.apis import labels
+from tenure.apis.nodepool import NodePool
+from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.client.errors import fault_of
+from tenure.aws.instance.launch_templates import LaunchTemplate, launch_template
+from tenure.aws.nodeclass.dry_run import Undecided, Wrong, verdict_of
+from tenure.aws.nodeclass.dry_run_request import (
+    Choice,
+    choose,
+    create_fleet,
+    create_template,
+    run_instances,
+    trial_template,
+)
+from tenure.model.errors import BadInput, Fault, Forbidden, Throttled, TryLater
 from tests.support.aws.builders import SETTINGS, node_class, region, resolved_status
 
 TAGS = {"kubernetes.io/cluster/demo": "owned", "karpenter.sh/nodepool": "general"}

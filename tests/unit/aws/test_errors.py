@@ -3,9 +3,9 @@
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ParamValidationError
 
-from aws.errors import INSUFFICIENT, fault_of, names_missing_profile
-from aws.launch_errors import create_error_reason, how_to_mend, rank
-from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
+from tenure.aws.client.errors import INSUFFICIENT, fault_of, names_missing_profile
+from tenure.aws.instance.launch_errors import create_error_reason, how_to_mend, rank
+from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
 
 
 def answered(code: str, status: int = 400, message: str = "") -> ClientError:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aws.event_messages import parse
-from model.event_messages import EventParsed
-from model.interruptions import KARPENTERS_KINDS, Notice
-from sandbox.aws import messages
-from sandbox.aws.settings import SimSettings
+from tenure.aws.interruption.parser import parse
+from tenure.model.interruption.notices import KARPENTERS_KINDS, Notice
+from tenure.model.interruption.records import EventParsed
+from tenure.sandbox.aws.services import eventbridge
+from tenure.sandbox.aws.settings import SimSettings
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 SENT = NOW + timedelta(seconds=3)
@@ -26,7 +26,7 @@ def read(message: dict[str, Any], **changed: Any) -> EventParsed:
 
 
 def health(*ids: str, **detail: Any) -> dict[str, Any]:
-    return messages.health_event(WORLD, NOW, list(ids), **{"startTime": STARTS, **detail})
+    return eventbridge.health_event(WORLD, NOW, list(ids), **{"startTime": STARTS, **detail})
 
 
 def only(parsed: EventParsed) -> Notice:
@@ -38,24 +38,24 @@ def only(parsed: EventParsed) -> Notice:
 @pytest.mark.parametrize(
     "message, kind, name, code",
     [
-        (messages.spot_interruption(WORLD, NOW, ONE), "spotInterruption", "spot_interrupted", "terminate"),
+        (eventbridge.spot_interruption(WORLD, NOW, ONE), "spotInterruption", "spot_interrupted", "terminate"),
         (
-            messages.reservation_interruption(WORLD, NOW, ONE),
+            eventbridge.reservation_interruption(WORLD, NOW, ONE),
             "capacityReservationInterruption",
             "capacity_reservation_interrupted",
             "terminate",
         ),
-        (messages.rebalance(WORLD, NOW, ONE), "rebalanceRecommendation", "rebalance_recommendation", ""),
-        (messages.state_change(WORLD, NOW, ONE, "stopping"), "instanceStopping", "instance_stopped", "stopping"),
-        (messages.state_change(WORLD, NOW, ONE, "stopped"), "instanceStopping", "instance_stopped", "stopped"),
+        (eventbridge.rebalance(WORLD, NOW, ONE), "rebalanceRecommendation", "rebalance_recommendation", ""),
+        (eventbridge.state_change(WORLD, NOW, ONE, "stopping"), "instanceStopping", "instance_stopped", "stopping"),
+        (eventbridge.state_change(WORLD, NOW, ONE, "stopped"), "instanceStopping", "instance_stopped", "stopped"),
         (
-            messages.state_change(WORLD, NOW, ONE, "shutting-down"),
+            eventbridge.state_change(WORLD, NOW, ONE, "shutting-down"),
             "instanceTerminating",
             "instance_terminated",
             "shutting-down",
         ),
         (
-            messages.state_change(WORLD, NOW, ONE, "terminated"),
+            eventbridge.state_change(WORLD, NOW, ONE, "terminated"),
             "instanceTerminating",
             "instance_terminated",
             "terminated",
@@ -118,9 +118,9 @@ def test_a_repeat_has_the_same_id_and_another_stop_has_not() -> None:
     def ids(make: Any, *more: str) -> set[str]:
         return {only(read(make(WORLD, at, ONE, *more))).id for at in (NOW, later)}
 
-    assert len(ids(messages.spot_interruption)) == len(ids(messages.rebalance)) == 1
-    assert len(ids(messages.state_change, "terminated")) == 1
-    assert len(ids(messages.state_change, "stopped")) == 2
+    assert len(ids(eventbridge.spot_interruption)) == len(ids(eventbridge.rebalance)) == 1
+    assert len(ids(eventbridge.state_change, "terminated")) == 1
+    assert len(ids(eventbridge.state_change, "stopped")) == 2
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_is_no_envelope_is_malformed(body: str, dropped: str) -> None:
     ],
 )
 def test_an_envelope_that_is_not_what_it_should_be(changed: dict[str, Any], dropped: str) -> None:
-    found = read(messages.spot_interruption(WORLD, NOW, ONE), **changed)
+    found = read(eventbridge.spot_interruption(WORLD, NOW, ONE), **changed)
     assert (found.dropped, found.at) == (dropped, NOW)
 
 
@@ -166,8 +166,8 @@ def test_an_envelope_that_is_not_what_it_should_be(changed: dict[str, Any], drop
         health(ONE, eventTypeCategory="accountNotification"),
         health(),
         health("vol-0123"),
-        messages.state_change(WORLD, NOW, ONE, "running"),
-        messages.state_change(WORLD, NOW, ONE, "pending"),
+        eventbridge.state_change(WORLD, NOW, ONE, "running"),
+        eventbridge.state_change(WORLD, NOW, ONE, "pending"),
     ],
 )
 def test_a_known_kind_about_something_else_is_unwanted(message: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def test_a_known_kind_about_something_else_is_unwanted(message: dict[str, Any]) 
 
 
 def test_without_a_time_it_happened_when_it_was_sent() -> None:
-    assert only(read(messages.rebalance(WORLD, NOW, ONE), time=None)).at == SENT
+    assert only(read(eventbridge.rebalance(WORLD, NOW, ONE), time=None)).at == SENT
 
 
 JSON = st.recursive(

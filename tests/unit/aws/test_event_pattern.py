@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from aws.doctor.event_pattern import KINDS, events_of, matches, named
-from aws.event_messages import parse
-from model.interruptions import EventKind
+from tenure.aws.doctor.eventbridge import KINDS, events_of, matches, named
+from tenure.aws.interruption.parser import parse
+from tenure.model.interruption.notices import EventKind
 
 SPOT = events_of("spotInterruption", account="123456789012", region="eu-west-1")[0]
 MAINTENANCE = events_of("scheduledChange")[0]

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from aws.client import AwsClients
-from aws.fleet_calls import FleetCalls
-from aws.instances import AwsInstances
-from aws.launch_templates import LaunchTemplates
-from aws.network import FreeAddresses
-from aws.reservation_counts import Counts
-from aws.unavailable import Unavailable
+from tenure.aws.client.client import AwsClients
+from tenure.aws.instance.create_fleet import FleetCalls
+from tenure.aws.instance.instances import AwsInstances
+from tenure.aws.instance.launch_templates import LaunchTemplates
+from tenure.aws.instancetype.capacity_reservations import Counts
+from tenure.aws.instancetype.unavailable_offerings import Unavailable
+from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
 from tests.support.aws.builders import group
 
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from aws.fleet_request import create_fleet_request, fleet_answer
-from aws.launch_facts import launch_facts
-from aws.network import FoundSubnet, FreeAddresses
-from model import labels
-from model.catalogue import InstanceType
-from model.kinds.ec2nodeclass import ResolvedSubnet
-from model.launches import FleetInstance
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import ResolvedSubnet
+from tenure.aws.instance.create_fleet import create_fleet_request, fleet_answer
+from tenure.aws.instance.nodeclaim_status import launch_facts
+from tenure.aws.nodeclass.subnets_and_security_groups import FoundSubnet, FreeAddresses
+from tenure.model.instance_types import InstanceType
+from tenure.model.launch import FleetInstance
 from tests.support.aws.builders import claim, group, node_class, resolved_status
 
 CHOSEN = {"InstanceType": "m5.large", "SubnetId": "subnet-a", "AvailabilityZone": "us-west-2a", "ImageId": "ami-1"}

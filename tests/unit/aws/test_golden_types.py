@@ -7,13 +7,12 @@ rounded up, less 11 MiB a pod, 255 MiB and 100 MiB (64 MiB more on arm64); cores
 
 import pytest
 
-from aws.branch_interfaces import branch_interfaces
-from aws.capacity import MIB, capacity_of
-from aws.families import FAMILIES, GIB
-from aws.overhead import overhead_of
-from aws.type_labels import TYPE_KEYS, type_labels
-from model import labels
-from model.catalogue import InstanceType
+from tenure.apis import labels
+from tenure.aws.amifamily.families import FAMILIES, GIB
+from tenure.aws.instancetype.capacity import MIB, capacity_of, overhead_of
+from tenure.aws.instancetype.info import TYPE_KEYS, type_labels
+from tenure.aws.instancetype.network_limits import branch_interfaces
+from tenure.model.instance_types import InstanceType
 from tests.support.aws.builders import REGION, info, machine
 
 PREFIX = "karpenter.k8s.aws/instance-"

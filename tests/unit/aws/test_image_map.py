@@ -5,15 +5,13 @@ from functools import cache
 
 import pytest
 
-from aws.families import FAMILIES, family_of_alias
-from aws.image_aliases import parameters_of
-from aws.image_map import ImageMap, requirements_of
-from aws.type_info import TypeInfo
-from aws.type_labels import type_labels
-from model import labels
-from model.kinds.ec2nodeclass import ResolvedAmi
-from model.requirements import Requirements
-from sandbox.aws.ec2.types_data import all_types
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import ResolvedAmi
+from tenure.aws.amifamily.families import FAMILIES, family_of_alias, parameters_of
+from tenure.aws.amifamily.images import ImageMap, requirements_of
+from tenure.aws.instancetype.info import TypeInfo, type_labels
+from tenure.model.requirements import Requirements
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
 from tests.support.aws.builders import REGION, info
 
 ALIASES = ("al2@latest", "al2023@latest", "bottlerocket@latest", "windows2022@latest", "windows2025@latest")

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from aws.cluster import ClusterFacts
-from aws.image_aliases import AliasError, parameters_of
-from aws.images import Images
-from aws.node_class_parts import Parts
-from model import labels
-from model.faults import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
-from model.image_pins import ImagePin, terms_of
-from model.kinds import EC2NodeClass
-from model.kinds.ec2nodeclass import ResolvedAmi
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedAmi
+from tenure.aws.amifamily.families import AliasError, parameters_of
+from tenure.aws.amifamily.images import Images
+from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.nodeclass.status import Parts
+from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled, TryLater
+from tenure.model.rollout import ImagePin, terms_of
 from tests.support.aws.builders import node_class
 from tests.unit.aws.fakes import Named
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aws.instances import instance_facts
+from tenure.aws.instance.instances import instance_facts
 
 RAW: dict[str, Any] = {
     "InstanceId": "i-1",

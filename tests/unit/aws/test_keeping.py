@@ -1,6 +1,6 @@
 """What is kept for a while, and how calls are held back: clocks and buckets."""
 
-from aws.cache import Expiring
+from tenure.aws.client.batching import Expiring
 
 
 class Clock:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from aws.families import FAMILIES
-from aws.kubelet_rules import why_malformed, why_unsupported
+from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.kubelet.validation import why_malformed, why_unsupported
 
 WHOLE: dict[str, Any] = {
     "clusterDNS": ["10.0.1.100"],

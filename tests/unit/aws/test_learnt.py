@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from aws.instance_types import ResolvedTypes, resolve_types
-from aws.launch_facts import launch_facts
-from aws.selection import select
-from model.launches import FleetInstance
-from model.learnt import Learnt, under
+from tenure.aws.instance.filter import select
+from tenure.aws.instance.nodeclaim_status import launch_facts
+from tenure.aws.instancetype.resolver import ResolvedTypes, resolve_types
+from tenure.model.discovered_capacity import Learnt, under
+from tenure.model.launch import FleetInstance
 from tests.support.aws.builders import SETTINGS, ZONES, claim, node_class, region, resolved_status
 
 MIB = 1 << 20

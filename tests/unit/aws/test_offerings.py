@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from aws.client import AwsClients
-from aws.offerings import AwsOfferings
-from aws.price_estimates import estimate
-from aws.prices import PriceBook, PricesRead, read_on_demand, read_spot
-from aws.reservations import Reservations
-from aws.settings import AwsSettings
-from model import labels
-from model.faults import TryLater
+from tenure.apis import labels
+from tenure.aws.client.client import AwsClients
+from tenure.aws.instancetype.capacity_reservations import Reservations
+from tenure.aws.instancetype.pricing import PriceBook, PricesRead, read_on_demand, read_spot
+from tenure.aws.instancetype.provider import AwsOfferings
+from tenure.aws.instancetype.static_prices import estimate
+from tenure.aws.settings import AwsSettings
+from tenure.model.errors import TryLater
 from tests.support.aws.builders import SETTINGS, ZONES, info, node_class, resolved_status
 from tests.unit.aws.fakes import FakeClients, NoGroups, NoShifts, all_answers, product
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aws.price_estimates import estimate, larges_in
+from tenure.aws.instancetype.static_prices import estimate, larges_in
 from tests.support.aws.builders import info
 
 # Public on-demand prices of Linux in us-east-1, dollars an hour.

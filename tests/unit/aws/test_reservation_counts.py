@@ -4,10 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aws.reservation_counts import Counts
-from aws.reservations import FoundReservation
-from model.kinds.ec2nodeclass import ResolvedCapacityReservation
-from model.launches import FleetAnswer, FleetError, FleetInstance
+from tenure.apis.ec2nodeclass import ResolvedCapacityReservation
+from tenure.aws.instancetype.capacity_reservations import Counts, FoundReservation
+from tenure.model.launch import FleetAnswer, FleetError, FleetInstance
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from aws.instance_types import Region, ResolvedTypes, resolve_types
-from aws.placement import PlacementGroup
-from aws.selection import Selection, select
-from model import labels
-from model.kinds import NodeClaim
-from model.kinds.ec2nodeclass import ResolvedCapacityReservation
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import ResolvedCapacityReservation
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.aws.instance.filter import Selection, select
+from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
+from tenure.aws.nodeclass.placement_groups import PlacementGroup
 from tests.support.aws.builders import SETTINGS, ZONES, claim, node_class, region, resolved_status
 
 ON_DEMAND = (labels.CAPACITY_TYPE, "In", "on-demand")

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from aws.image_map import ImageMap
-from aws.instance_types import Region, ResolvedTypes, resolve_types
-from aws.selection import MOST_TYPES, Selection, select
-from model import labels
-from model.kinds import NodeClaim
-from model.kinds.ec2nodeclass import ResolvedAmi
-from model.requirements import RequirementError
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import ResolvedAmi
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.aws.amifamily.images import ImageMap
+from tenure.aws.instance.filter import MOST_TYPES, Selection, select
+from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
+from tenure.model.requirements import RequirementError
 from tests.support.aws.builders import SETTINGS, ZONES, claim, node_class, region, resolved_status
 
 CPU = "karpenter.k8s.aws/instance-cpu"

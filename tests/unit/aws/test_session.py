@@ -9,9 +9,9 @@ from botocore.utils import parse_timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aws.doctor.quotas import _vcpus
-from aws.instances import instance_facts
-from aws.session import OF_AN_INSTANCE, moment, session
+from tenure.aws.client.client import OF_AN_INSTANCE, moment, session
+from tenure.aws.doctor.account import _vcpus
+from tenure.aws.instance.instances import instance_facts
 
 SERVICES = ("ec2", "eks", "iam", "pricing", "sqs", "ssm", "sts")
 ZONES = st.integers(-12, 14).map(lambda hours: timezone(timedelta(hours=hours)))

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from aws.errors import INSUFFICIENT
-from aws.families import FAMILIES
-from aws.fleet_request import create_fleet_request, fleet_answer
-from aws.launch_template_data import Place, Target, launch_template
-from aws.settings import AwsSettings
-from model.catalogue import Market
-from model.launches import LaunchGroup
+from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.client.errors import INSUFFICIENT
+from tenure.aws.instance.create_fleet import create_fleet_request, fleet_answer
+from tenure.aws.instance.launch_templates import Place, Target, launch_template
+from tenure.aws.settings import AwsSettings
+from tenure.model.instance_types import Market
+from tenure.model.launch import LaunchGroup
 from tests.support.aws.builders import SETTINGS, group, node_class, resolved_status
 
 ON = AwsSettings(cluster_name="demo", region="us-west-2", feature_gates={"ReservedCapacity": True})

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aws.throttle import READS, WRITES, Buckets, Rate, TokenBucket, rate_of
+from tenure.aws.client.rate_limiter import READS, WRITES, Buckets, Rate, TokenBucket, rate_of
 
 
 class Clock:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from aws.instance_types import ResolvedTypes
-from aws.placement import PlacementGroup
-from aws.type_cache import TypeCache, key_of
-from model.kinds import EC2NodeClass
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.instancetype.provider import TypeCache, key_of
+from tenure.aws.instancetype.resolver import ResolvedTypes
+from tenure.aws.nodeclass.placement_groups import PlacementGroup
 from tests.support.aws.builders import node_class, resolved_status
 
 MATTERS: list[dict[str, Any]] = [

@@ -1,8 +1,8 @@
 """The labels of instance types: Karpenter's names and values."""
 
-from aws.families import FAMILIES
-from aws.type_labels import type_labels
-from model import labels
+from tenure.apis import labels
+from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.instancetype.info import type_labels
 from tests.support.aws.builders import REGION, info
 
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from aws.fleet_request import fleet_answer
-from aws.unavailable import Marks, Unavailable
-from model.catalogue import UnavailableOffering
-from model.launches import FleetError
-from model.marks import UNAVAILABLE_FOR, latest, marks_of
+from tenure.aws.instance.create_fleet import fleet_answer
+from tenure.aws.instancetype.unavailable_offerings import Marks, Unavailable
+from tenure.model.instance_types import UnavailableOffering
+from tenure.model.launch import UNAVAILABLE_FOR, FleetError, latest, marks_of
 from tests.support.aws.builders import group
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

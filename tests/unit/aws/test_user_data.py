@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from aws.families import FAMILIES
-from aws.launch_template_data import launch_template
-from aws.user_data import Bootstrap, UserDataError, render
-from aws.user_data.bootstrap import bootstrap_of, kubelet_may_set
-from model import labels
-from sandbox.nodes.userdata import read_user_data
+from tenure.apis import labels
+from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.amifamily.user_data import Bootstrap, UserDataError, render
+from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of, kubelet_may_set
+from tenure.aws.instance.launch_templates import launch_template
+from tenure.sandbox.nodes.userdata import read_user_data
 from tests.support.aws.builders import CLUSTER, SETTINGS, claim, node_class, resolved_status
 
 TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}

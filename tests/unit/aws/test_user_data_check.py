@@ -2,8 +2,8 @@
 
 import pytest
 
-from aws.families import FAMILIES
-from aws.user_data_check import LIMIT, why_near_limit, why_unreadable
+from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.amifamily.user_data.validation import LIMIT, why_near_limit, why_unreadable
 
 SHELL = "#!/bin/bash\necho hello\n"
 MIME = """MIME-Version: 1.0

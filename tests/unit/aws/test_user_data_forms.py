@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from aws.cluster import ClusterFacts
-from aws.families import FAMILIES
-from aws.user_data import Bootstrap, UserDataError, render
-from aws.user_data.bootstrap import bootstrap_of
-from model import labels
+from tenure.apis import labels
+from tenure.aws.amifamily.families import FAMILIES
+from tenure.aws.amifamily.user_data import Bootstrap, UserDataError, render
+from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
+from tenure.aws.eks_cluster import ClusterFacts
 from tests.support.aws.builders import CLUSTER, claim, node_class
 
 SHELL = "#!/bin/bash\necho 'Grüße' # and so on\n"

@@ -8,15 +8,15 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from aws.client import AwsClients
-from aws.cluster import ClusterFacts, Clusters
-from aws.instance_types import Region
-from aws.offerings import AwsOfferings
-from aws.settings import NODECLASS_CEL
-from aws.validating import DEPENDENCIES, Validated, Validation
-from model.faults import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
-from model.kinds import EC2NodeClass
-from model.outcomes import ConditionPatch
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.client.client import AwsClients
+from tenure.aws.eks_cluster import ClusterFacts, Clusters
+from tenure.aws.instancetype.provider import AwsOfferings
+from tenure.aws.instancetype.resolver import Region
+from tenure.aws.nodeclass.validation import DEPENDENCIES, Validated, Validation
+from tenure.aws.settings import NODECLASS_CEL
+from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
+from tenure.model.provider_results import ConditionPatch
 from tests.support.aws.builders import CLUSTER, SETTINGS, node_class, region, resolved_status
 from tests.unit.aws.fakes import Named
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from aws.families import FAMILIES
-from aws.image_aliases import AliasError, parameters_of
-from aws.validation import why_invalid, why_tags
-from model import labels
+from tenure.apis import labels
+from tenure.aws.amifamily.families import FAMILIES, AliasError, parameters_of
+from tenure.aws.nodeclass.validation import why_invalid, why_tags
 from tests.support.aws.builders import CLUSTER, node_class
 
 

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from _pytest.capture import CaptureFixture
 
-from aws.profiles import ProfileInUse
-from cli.adoption import of_classes, of_controller, of_nodes, of_objects
-from cli.drawn import draw
-from cli.foreseen import Report, as_json, as_tables
-from cli.main import main
-from controller.shadow import Foreseen, Taken
-from kube.deployments import Deployed
-from kube.leases import LeaseSeen
-from model import labels
-from model.findings import Finding, has_problem
-from model.outcomes import ConditionPatch, Resolved
-from policy.adoption import decide_first_phase
-from policy.drift import Drift
-from settings import load
+from tenure.apis import labels
+from tenure.aws.nodeclass.instance_profiles import ProfileInUse
+from tenure.cli.adopt.checks import of_classes, of_controller, of_nodes, of_objects
+from tenure.cli.adopt.preview import Report, as_json, as_tables
+from tenure.cli.console import draw
+from tenure.cli.main import main
+from tenure.controller.adoption_preview import Foreseen, Taken
+from tenure.kube.adapters.cluster import LeaseSeen
+from tenure.kube.adapters.workloads import Deployed
+from tenure.model.errors import Finding, has_problem
+from tenure.model.provider_results import ConditionPatch, Resolved
+from tenure.policy.disruption.drift import Drift
+from tenure.policy.lifecycle.adoption import decide_first_phase
+from tenure.settings import load
 from tests.support.controller.builders import Json, at, claim_fact, node_class, node_fact, pool
 from tests.unit.policy.drifting import instance
 

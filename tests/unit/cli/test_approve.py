@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from cli.approve import tell, tell_node
-from cli.exits import Refused
-from cli.main import main
-from model.kinds.rollout_rules import RolloutRules
-from model.observations import PoolSeen
-from model.remembered import ApproveEvent, RejectEvent
-from model.rollouts import ApproveRollout, Image, RejectRollout, Target
+from tenure.apis.lifecyclepolicy_disruption import RolloutRules
+from tenure.cli.disruption.approve import tell, tell_node
+from tenure.cli.exit_codes import Refused
+from tenure.cli.main import main
+from tenure.model.interruption.records import ApproveEvent, RejectEvent
+from tenure.model.observations import PoolSeen
+from tenure.model.rollout import ApproveRollout, Image, RejectRollout, Target
 from tests.support.fakes.rolling import Rolling, RollingPool, rolling
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import World
@@ -86,7 +86,7 @@ async def test_a_roll_back_without_a_way_back_is_refused(waiting: Rolling, skipp
 
 
 async def test_without_a_worker_nothing_is_said(skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.telling.ANSWER_WITHIN", timedelta(seconds=0.5))
+    monkeypatch.setattr("tenure.cli.temporal_updates.ANSWER_WITHIN", timedelta(seconds=0.5))
     await skipping.client.start_workflow("NodePoolWorkflow", id="c/nodepool/web", task_queue="nobody")
     with pytest.raises(Refused, match="no worker answered within"):
         await tell(skipping.client, "c", ApproveRollout(plan="web-000000", by="ann"))
@@ -95,7 +95,7 @@ async def test_without_a_worker_nothing_is_said(skipping: WorkflowEnvironment, m
 async def test_a_node_that_waits_for_approval_is_approved_by_name(
     skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.drain_stay.MIN_DRAIN", 0.0)
+    monkeypatch.setattr("activities.nodeclaim.drain_pass.MIN_DRAIN", 0.0)
     async with World(skipping.client).working() as fake:
         node = await ready_under(fake, skipping, scheduledChange={"action": "waitForApproval"})
         with pytest.raises(Refused, match=r"no event that waits for approval.*`tenure events a` says"):

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.aws_view import AwsView, Instances, since
-from sandbox.aws.control import AwsControl
+from tenure.cli.sandbox.probes import AwsView, Instances, since
+from tenure.sandbox.aws.admin.client import AwsControl
 
 CALLS = {
     "ec2:CreateLaunchTemplate": {"count": 3, "errors": 1, "codes": {"RequestLimitExceeded": 1}},

@@ -11,11 +11,11 @@ from temporalio.client import Client, WorkflowExecution, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 from typer.main import get_command
 
-from cli.connection import Connection
-from cli.exits import Refused
-from cli.main import VERBS, app, main
-from cli.telling import answered
-from model.commands import GiveUp
+from tenure.cli.exit_codes import Refused
+from tenure.cli.main import VERBS, app, main
+from tenure.cli.temporal_client import Connection
+from tenure.cli.temporal_updates import answered
+from tenure.model.disruption.commands import GiveUp
 
 ASKING = ("approve", "events", "get", "give-up", "pause", "plan", "reject", "resume", "stuck", "why")
 

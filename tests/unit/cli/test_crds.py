@@ -7,9 +7,9 @@ import pytest
 import yaml
 from _pytest.capture import CaptureFixture
 
-from cli.main import main
-from deploy.shipped import crd_files
-from model.faults import Forbidden
+from deploy.resources import crd_files
+from tenure.cli.main import main
+from tenure.model.errors import Forbidden
 
 NAMES = [file.stem.partition("_")[2] + "." + file.stem.partition("_")[0] for file in crd_files()]
 
@@ -35,7 +35,7 @@ def serve(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
     async def connect(_: str) -> Server:
         return server
 
-    monkeypatch.setattr("cli.crds.connect", connect)
+    monkeypatch.setattr("tenure.cli.admin.crds.connect", connect)
 
 
 def test_every_kind_is_printed_as_yaml_that_kubectl_takes(capsys: CaptureFixture[str]) -> None:

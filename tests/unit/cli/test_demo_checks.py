@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cli.demo_checks import Facts, broken
+from tenure.cli.demo.script import Facts, broken
 
 
 def good() -> Facts:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from _pytest.capture import CaptureFixture
 
-from cli import main as cli_main
-from cli.findings import summary
-from kube.doctor import rights_of
-from model.findings import Finding, ok, problem
+from tenure.cli import main as cli_main
+from tenure.cli.console import summary
+from tenure.kube.doctor import rights_of
+from tenure.model.errors import Finding, ok, problem
 
 
 @pytest.fixture(autouse=True)

@@ -4,12 +4,13 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
-from cli.doctor import ignored
-from kube.adapters import KubeAdapters
-from model.faults import Forbidden
-from model.kinds import LifecycleRules, NodePool
-from model.lifecycle import Deadlines
-from model.policies import PolicyFact
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.apis.nodepool import NodePool
+from tenure.cli.admin.doctor import ignored
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.model.errors import Forbidden
+from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.operator_requests import PolicyFact
 
 RULES = LifecycleRules.model_validate({"interruption": {"rebalanceRecommendation": {"action": "ignore"}}})
 WEB, DATABASES = (

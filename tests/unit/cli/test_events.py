@@ -20,14 +20,13 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
-from cli import main as cli_main
-from cli.connection import Connection
-from cli.events import as_json, chosen, outcome, show, span_of
-from cli.exits import Refused
-from cli.heard import Hearing
-from cli.lives import NodeLife
-from model.event_records import MEMO, EventRecord, Tally
-from workflows import attributes, ids
+from tenure.cli import main as cli_main
+from tenure.cli.exit_codes import Refused
+from tenure.cli.nodes.events import Hearing, as_json, chosen, outcome, show, span_of
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.temporal_client import Connection
+from tenure.model.interruption.records import MEMO, EventRecord, Tally
+from workflows import ids, search_attributes
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY = NOW - timedelta(hours=24)
@@ -54,9 +53,14 @@ class Cluster:
         if records:
             [payload] = await pydantic_data_converter.encode([[one.model_dump(mode="json") for one in records]])
             memo.fields[MEMO].CopyFrom(payload)
-        shown = {attributes.PHASE: "Ready", attributes.NODE_POOL: "web", attributes.NODE_NAME: f"node-{name}"}
+        shown = {
+            search_attributes.PHASE: "Ready",
+            search_attributes.NODE_POOL: "web",
+            search_attributes.NODE_NAME: f"node-{name}",
+        }
         pairs = [
-            SearchAttributePair(key, value) for key, value in (shown | {attributes.INSTANCE_ID: f"i-{name}"}).items()
+            SearchAttributePair(key, value)
+            for key, value in (shown | {search_attributes.INSTANCE_ID: f"i-{name}"}).items()
         ]
         self.found.append(
             WorkflowExecution(

@@ -5,11 +5,11 @@ from typing import get_args
 
 import pytest
 
-from cli.columns import columns
-from cli.exits import Refused
-from cli.get import PhaseName, condition, listing, shown
-from cli.lives import NodeLife
-from model.lifecycle import Phase
+from tenure.cli.exit_codes import Refused
+from tenure.cli.nodes.get import PhaseName, condition, listing, shown
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.output import columns
+from tenure.model.nodeclaim_state import Phase
 
 NOW = datetime.now(UTC)
 

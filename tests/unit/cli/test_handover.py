@@ -8,22 +8,21 @@ from typing import Any, cast
 
 import pytest
 
-from cli import handover
-from cli.exits import Failed
-from cli.foreseen import Place
-from cli.handover import REASON, Handed, Handover
-from cli.lives import NodeLife
-from kube.adapters import KubeAdapters
-from kube.client import KubeClient
-from kube.leases import KubeLeases
-from kube.namespaces import KubeNamespaces
-from kube.resources import LEASES, NAMESPACES, NODE_CLAIMS, WORKLOADS
-from model import labels
-from model.hashing import HASH_VERSION
-from model.lifecycle import Phase
-from model.messages import Pause
-from policy.pauses import found_in, write_pause
-from settings import load
+from tenure.apis import labels
+from tenure.apis.hash import HASH_VERSION
+from tenure.cli.adopt import handover
+from tenure.cli.adopt.handover import REASON, Handed, Handover
+from tenure.cli.adopt.preview import Place
+from tenure.cli.exit_codes import Failed
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.adapters.cluster import KubeLeases, KubeNamespaces
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import LEASES, NAMESPACES, NODE_CLAIMS, WORKLOADS
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.signals import Pause
+from tenure.policy.lifecycle.pauses import found_in, write_pause
+from tenure.settings import load
 from tests.support.controller.builders import Json, claim
 from tests.support.product.karpenter import STAMPS, deployment
 from workflows import ids

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowHistory
 
-from cli.archive import archive
-from cli.calls import calls
-from cli.exits import Refused
-from cli.happened import happened
+from tenure.cli.exit_codes import Refused
+from tenure.cli.nodes.history import archive
+from tenure.cli.nodes.timeline import calls, happened
 from tests.replay.record import HISTORIES
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cli.karpenter_settings import Row, compared, findings_of, inherited
-from kube.deployments import Deployed
+from tenure.cli.adopt.karpenter_settings import Row, compared, findings_of, inherited
+from tenure.kube.adapters.workloads import Deployed
 
 CHART = {
     "CLUSTER_NAME": "demo",

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from _pytest.capture import CaptureFixture
 
-from cli.exits import Refused
-from cli.kept import stories
-from cli.main import main
+from tenure.cli.exit_codes import Refused
+from tenure.cli.main import main
+from tenure.cli.nodes.exported_histories import stories
 from tests.replay.record import HISTORIES
 
 

@@ -9,13 +9,13 @@ from temporalio.client import WorkflowExecution
 from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
-from cli.late import Late, command_of, rollout_of
+from tenure.cli.nodes.stuck import Late, command_of, rollout_of
 from tests.unit.cli.test_lives import START, execution
-from workflows import attributes, ids
+from workflows import ids, search_attributes
 
 
 def shown(workflow_id: str, **values: Any) -> WorkflowExecution:
-    pairs = [SearchAttributePair(getattr(attributes, name), value) for name, value in values.items()]
+    pairs = [SearchAttributePair(getattr(search_attributes, name), value) for name, value in values.items()]
     attrs = TypedSearchAttributes(pairs)
     return dataclasses.replace(execution("x", Status.RUNNING), id=workflow_id, typed_search_attributes=attrs)
 

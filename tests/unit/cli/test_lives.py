@@ -8,8 +8,8 @@ from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from cli.lives import life_of, merge, name_of
-from workflows import attributes, ids
+from tenure.cli.nodes.workflows import life_of, merge, name_of
+from workflows import ids, search_attributes
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -36,10 +36,10 @@ def execution(
         task_queue="demo",
         typed_search_attributes=TypedSearchAttributes(
             [
-                SearchAttributePair(attributes.PHASE, phase),
-                SearchAttributePair(attributes.OVERDUE, True),
-                SearchAttributePair(attributes.DEADLINE, START),
-                SearchAttributePair(attributes.INSTANCE_ID, "i-0a"),
+                SearchAttributePair(search_attributes.PHASE, phase),
+                SearchAttributePair(search_attributes.OVERDUE, True),
+                SearchAttributePair(search_attributes.DEADLINE, START),
+                SearchAttributePair(search_attributes.INSTANCE_ID, "i-0a"),
             ]
         ),
         workflow_type="NodeClaimWorkflow",

@@ -10,8 +10,8 @@ import pytest
 from _pytest.capture import CaptureFixture
 from typer.main import get_command
 
-from cli import main as cli_main
-from cli.exits import Failed, Refused, code_of
+from tenure.cli import main as cli_main
+from tenure.cli.exit_codes import Failed, Refused, code_of
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def test_an_interrupt_ends_with_130_and_says_nothing(
     def interrupted() -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cli.version.installed", interrupted)
+    monkeypatch.setattr("tenure.cli.main.installed", interrupted)
     assert cli_main.main(["version"]) == 130
     assert capsys.readouterr().err == ""
 
@@ -101,8 +101,16 @@ def test_what_did_not_become_true_is_1_and_what_was_refused_is_2() -> None:
 @pytest.mark.parametrize("command", ["get", "why"])
 def test_who_asks_one_question_waits_for_no_kinds_policies_or_tables(command: str) -> None:
     """Half the time until an answer is the import of modules."""
-    program = f"import sys, cli.main, cli.{command}; print(*sys.modules)"
+    program = f"import sys, tenure.cli.main, tenure.cli.nodes.{command}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert f"cli.{command}" in loaded
-    heavy = ("model.lifecycle", "model.kinds", "policy", "activities", "kubernetes", "boto3", "rich.console")
+    assert f"tenure.cli.nodes.{command}" in loaded
+    heavy = (
+        "tenure.model.nodeclaim_state",
+        "tenure.apis.nodepool",
+        "tenure.policy",
+        "activities",
+        "kubernetes",
+        "boto3",
+        "rich.console",
+    )
     assert [one for one in heavy if one in loaded] == []

@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 from temporalio.client import Client
 
-from cli.connection import Connection
-from cli.exits import Refused
-from cli.pause import Target, myself, tell, wanted_pause
-from cli.paused import Paused, name_of, table_of
-from model.coordination import PoolState
-from model.messages import Pause
-from policy.pauses import found_in, problem_of, write_pause
+from tenure.cli.disruption.pause import Target, myself, tell, wanted_pause
+from tenure.cli.exit_codes import Refused
+from tenure.cli.nodes.stuck import Paused, name_of, paused_table_of
+from tenure.cli.temporal_client import Connection
+from tenure.model.signals import Pause
+from tenure.model.workflow_states import PoolState
+from tenure.policy.lifecycle.pauses import found_in, problem_of, write_pause
 from tests.support.fakes.skipping import time_skipping
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -73,7 +73,9 @@ def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:
     found = [name_of(one, "demo") for one in ("demo/cluster", "demo/nodepool/gpu", "demo/nodeclaim/gpu-x/abcdef12")]
     assert found == ["the cluster", "NodePool gpu", "NodeClaim gpu-x"]
     console = Console(file=io.StringIO(), width=200)
-    console.print(table_of([Paused("NodePool gpu", Pause(by="ann", reason="why", until=NOW)), Paused("the cluster")]))
+    console.print(
+        paused_table_of([Paused("NodePool gpu", Pause(by="ann", reason="why", until=NOW)), Paused("the cluster")])
+    )
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "is paused by ann until 2026-06-01T12:00:00Z: why" in said and "its workflow does not answer" in said
 
@@ -81,7 +83,7 @@ def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:
 async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cli.telling.ANSWER_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr("tenure.cli.temporal_updates.ANSWER_WITHIN", timedelta(seconds=1))
     async with time_skipping() as server:
 
         async def client(_: Connection) -> Client:
@@ -101,6 +103,6 @@ async def test_where_no_worker_answers_a_signal_is_sent_and_an_unknown_name_is_r
             for event in (await handle.fetch_history()).events
         ]
         assert "pause_disruption" in signals
-        monkeypatch.setattr("cli.telling.ANSWER_WITHIN", timedelta(seconds=60))
+        monkeypatch.setattr("tenure.cli.temporal_updates.ANSWER_WITHIN", timedelta(seconds=60))
         with pytest.raises(Refused, match="--nodepool other: no workflow demo/nodepool/other runs"):
             await tell(connection, Target(pool="other"), "pause", wanted)

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 
-from cli.lives import NodeLife
-from cli.plan import as_table
-from cli.shown import as_json, lines_of
-from cli.story import Story
-from model.disruption import Exclusion, NodeVerdict
-from model.showing import Shown, ShownCommand
+from tenure.cli.disruption.plan import as_table
+from tenure.cli.nodes.timeline import Story
+from tenure.cli.nodes.why import as_json, lines_of
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.model.disruption.planning import Exclusion, NodeVerdict
+from tenure.model.operator_requests import Shown, ShownCommand
 
 SINGLE = ShownCommand(
     reason="Underutilized",

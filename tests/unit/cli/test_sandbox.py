@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from _pytest.capture import CaptureFixture
 
-from cli.main import main
-from cli.sandbox import default_directory, kept_demo, running_in
-from model.faults import NotFound, TryLater
-from sandbox.record import DirectoryLock, Record
+from tenure.cli.main import main
+from tenure.cli.sandbox.command import default_directory, kept_demo, running_in
+from tenure.model.errors import NotFound, TryLater
+from tenure.sandbox.state_file import DirectoryLock, Record
 
 
 class Server:
@@ -40,7 +40,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
             raise TryLater(f"{kubeconfig}: nobody answers")
         return found
 
-    monkeypatch.setattr("cli.scaled.connect", connect)
+    monkeypatch.setattr("tenure.cli.sandbox.command.connect", connect)
     return found
 
 

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from cli.demo_screen import LineScreen, LiveScreen, screen_for
-from cli.lives import NodeLife
-from cli.pods import PodCount, state_of
-from cli.spans import span
-from cli.tables import lives_table
-from cli.view import View
+from tenure.cli.demo.screen import LineScreen, LiveScreen, screen_for
+from tenure.cli.nodes.durations import span
+from tenure.cli.nodes.tables import lives_table
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.sandbox.environment import View
+from tenure.cli.sandbox.probes import PodCount, state_of
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

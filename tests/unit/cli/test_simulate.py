@@ -10,7 +10,7 @@ import pytest
 import yaml
 from _pytest.capture import CaptureFixture
 
-from cli import main as cli_main
+from tenure.cli import main as cli_main
 from tests.support.paths import ROOT
 
 ZONES = ("a", "b", "c")
@@ -261,6 +261,6 @@ def test_lists_and_json_are_read_as_well(files: Files, capsys: CaptureFixture[st
 
 def test_it_starts_without_temporal_kubernetes_or_aws() -> None:
     heavy = "[one for one in ('temporalio', 'kubernetes', 'boto3', 'aiohttp') if one in sys.modules]"
-    code = f"import sys, cli.simulate; print({heavy})"
+    code = f"import sys, tenure.cli.simulate.command; print({heavy})"
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from _pytest.capture import CaptureFixture
 
-from cli import main as cli_main
+from tenure.cli import main as cli_main
 from tests.unit.cli.test_simulate import TYPES, Files, deployment, files, instance_type, offering, planned, pod, pool
 
 __all__ = ["files"]

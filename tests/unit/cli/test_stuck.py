@@ -7,13 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
-from cli.late import Late
-from cli.lives import NodeLife
-from cli.paused import Paused
-from cli.startups import as_json as startup_json
-from cli.startups import slowest, table
-from cli.stuck import OVERDUE, SLOW_ONES, listing, show
-from model.facts import ClaimFact
+from tenure.cli.nodes.startups import as_json as startup_json
+from tenure.cli.nodes.startups import slowest, table
+from tenure.cli.nodes.stuck import OVERDUE, SLOW_ONES, Late, Paused, listing, show
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.model.facts import ClaimFact
 
 NOW = datetime.now(UTC)
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from cli.demo_timeline import LifeStory, Stay, bar, calls_table, stays, timeline
-from cli.lives import NodeLife
-from model.lifecycle import ClaimOutcome, Phase, Step
+from tenure.cli.demo.timeline import LifeStory, Stay, bar, calls_table, stays, timeline
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.model.nodeclaim_state import ClaimOutcome, Phase, Step
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -3,16 +3,15 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-from cli.calls import Call
-from cli.lives import NodeLife
-from cli.story import CALLS, Story, ended
-from model.absence import Absence
-from model.drains import DrainState, DrainVerdict, GaveUp, Hold
-from model.interruptions import Notice
-from model.lifecycle import ClaimIdentity, ClaimOutcome, ClaimState, Phase, Step
-from model.observations import ClaimSeen
-from model.remembered import Answer, Remembered
-from workflows.details import absent, announced, draining, drifted, of_claim
+from tenure.cli.nodes.timeline import CALLS, Call, Story, ended
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.model.disruption.drain import DrainState, DrainVerdict, GaveUp, Hold
+from tenure.model.interruption.notices import Notice
+from tenure.model.interruption.records import Answer, Remembered
+from tenure.model.node_health import Absence
+from tenure.model.nodeclaim_state import ClaimIdentity, ClaimOutcome, ClaimState, Phase, Step
+from tenure.model.observations import ClaimSeen
+from workflows.current_details import absent, announced, draining, drifted, of_claim
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

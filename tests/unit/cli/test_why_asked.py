@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client, WorkflowQueryFailedError
 
-from cli import why
-from cli.lives import NodeLife
-from model.story import Told
+from tenure.cli.nodes import why
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.model.nodeclaim_history import Told
 
 LIFE = NodeLife(workflow_id="demo/nodeclaim/one/1", name="one", phase="Ready", since=None)
 

@@ -1,6 +1,6 @@
 """Tasks that failed are counted per workflow, in the worker's own exposition."""
 
-from cli.worker_metrics import failed_tasks, line_of
+from tenure.cli.sandbox.probes import failed_tasks, line_of
 
 EXPOSITION = """\
 # HELP temporal_workflow_task_execution_failed Count of workflow task execution failures

@@ -12,7 +12,9 @@ __all__ = ["plain_log"]
 def planner_in_a_thread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planners start in milliseconds, except in tests that request `planner_in_a_process`."""
     if "planner_in_a_process" not in request.fixturenames:
-        monkeypatch.setattr("controller.planner.multiprocessing.get_context", lambda _: ThreadContext())
+        monkeypatch.setattr(
+            "tenure.controller.planning.planner_process.multiprocessing.get_context", lambda _: ThreadContext()
+        )
 
 
 @pytest.fixture

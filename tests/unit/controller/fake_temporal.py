@@ -9,7 +9,7 @@ from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from model.base import Message
+from tenure.model.base import Message
 
 
 @dataclass

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from controller.allowing import Allowing
-from model.kinds import LifecycleRules
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.controller.disruption.budgets import Allowing
 from tests.support.controller.builders import World, at, claim, node, pool
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 from temporalio.common import MetricMeter
 
-from controller.awaited import NOT_BOUND, Awaited, AwaitedGauge
-from controller.nominations import Nominations
+from tenure.controller.cache.expected_pods import NOT_BOUND, Awaited, AwaitedGauge
+from tenure.controller.cache.nominations import Nominations
 from tests.support.controller.builders import World, at, away, claim, node, pod
 from tests.unit.controller.test_offering_gauges import Meter
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from controller.demand import told_apart, unanswered
-from controller.nominations import Nominations
-from kube.facts import node_fact
-from model.facts import NodeFact
-from model.labels import AWAY
+from tenure.apis.labels import AWAY
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.signals.pending_pods import told_apart, unanswered
+from tenure.kube.facts.objects import node_fact
+from tenure.model.facts import NodeFact
 from tests.support.controller.builders import World, at, away, claim, node, pod, stamp
 
 CNI = {"key": "cni.example.com/agent-not-ready", "effect": "NoExecute"}

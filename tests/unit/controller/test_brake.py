@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from controller.brake import ClusterBrake
-from controller.caches import Caches
-from controller.digests import View, claim_digest, pool_digest
-from controller.dirty import Dirty
-from controller.signaller import Signaller
-from kube.facts import pool_fact
-from kube.listwatch import Delta
-from model.labels import PAUSE
-from model.pauses import PauseSeen
+from tenure.apis.labels import PAUSE
+from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.cache.dirty import Dirty
+from tenure.controller.cluster_pause import ClusterBrake
+from tenure.controller.signals.digests import View, claim_digest, pool_digest
+from tenure.controller.signals.signaller import Signaller
+from tenure.kube.client.list_watch import Delta
+from tenure.kube.facts.objects import pool_fact
+from tenure.model.operator_requests import PauseSeen
 from tests.support.controller import builders
 from tests.support.controller.builders import NOW, claim_fact, node_fact
 

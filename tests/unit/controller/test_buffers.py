@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from controller.buffers import LOOK_PAUSE, LOOK_SLOWEST, Buffers
-from kube.listwatch import Delta
-from model.faults import TryLater
-from model.outcomes import ConditionPatch
-from model.plans import Plan
+from tenure.controller.capacity_buffers import LOOK_PAUSE, LOOK_SLOWEST, Buffers
+from tenure.kube.client.list_watch import Delta
+from tenure.model.errors import TryLater
+from tenure.model.provider_results import ConditionPatch
+from tenure.model.provisioning import Plan
 from tests.support.controller.builders import World, claim, node, node_class, pool, stamp
 from tests.unit.controller.test_planning import Stage
 from tests.unit.controller.test_telling import Stage as Teller

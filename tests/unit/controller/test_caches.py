@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from model.facts import ClaimFact
+from tenure.model.facts import ClaimFact
 from tests.support.controller import builders
 from tests.support.controller.builders import World, at, bound, claim, node, node_class, pod, pool
 

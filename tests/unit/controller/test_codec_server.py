@@ -9,8 +9,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from google.protobuf.json_format import MessageToDict, ParseDict
 from temporalio.api.common.v1 import Payload, Payloads
 
-from controller.codec_server import app
-from controller.encrypting import Encrypting
+from tenure.controller.temporal.codec_server import app
+from tenure.controller.temporal.encryption import Encrypting
 
 ORIGIN = "https://temporal.example.com"
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"ip-10-0-0-1"')

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from controller.caches import Caches
-from controller.consistency import Consistency
-from kube.listwatch import Delta
-from model.faults import TryLater
+from tenure.controller.cache.cluster_cache import Caches
+from tenure.controller.consistency import Consistency
+from tenure.kube.client.list_watch import Delta
+from tenure.model.errors import TryLater
 from tests.support.controller.builders import NOW, claim, node
 from tests.support.fakes.kubernetes import FakeClaims, FakeEvents
 

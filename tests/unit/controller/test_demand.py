@@ -5,11 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from controller.calling import Calls
-from controller.demand import place_of, told_apart, unanswered, wants_a_plan
-from controller.nominations import Nominations
-from kube.pod_facts import pod_fact
-from model.facts import PodFact
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.signals.pending_pods import Calls, place_of, told_apart, unanswered, wants_a_plan
+from tenure.kube.facts.pods import pod_fact
+from tenure.model.facts import PodFact
 from tests.support.controller import builders
 from tests.support.controller.builders import World, at, away, claim, node, pod
 

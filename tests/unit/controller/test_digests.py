@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from controller.digests import View, claim_digest, fingerprint, node_class_digest, pool_digest
-from kube.facts import pool_fact
-from model.facts import NodeFact, Taint
-from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass, LifecycleRules
-from model.labels import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION
-from model.observations import ClaimSeen
-from policy.drift import Drift
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION
+from tenure.apis.labels import NODECLASS_HASH_VERSION, NODEPOOL_HASH_VERSION
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.controller.signals.digests import View, claim_digest, fingerprint, node_class_digest, pool_digest
+from tenure.kube.facts.objects import pool_fact
+from tenure.model.facts import NodeFact, Taint
+from tenure.model.observations import ClaimSeen
+from tenure.policy.disruption.drift import Drift
 from tests.support.controller import builders
 from tests.support.controller.builders import NOW, at, claim_fact, node_fact
 

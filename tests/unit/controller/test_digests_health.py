@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from controller.digests import Digest, View, claim_digest, pool_digest
-from kube.facts import pool_fact
-from model.facts import NodeCondition, NodeFact
-from model.kinds import LifecycleRules
-from model.repairs import Unhealthy
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.controller.signals.digests import Digest, View, claim_digest, pool_digest
+from tenure.kube.facts.objects import pool_fact
+from tenure.model.facts import NodeCondition, NodeFact
+from tenure.model.node_health import Unhealthy
 from tests.support.controller import builders
 from tests.support.controller.builders import at, claim_fact, node_fact
 

@@ -1,6 +1,6 @@
 """What a ready node is told of its NodePool's wish to shrink."""
 
-from controller.dirty import pool_view
+from tenure.controller.cache.dirty import pool_view
 from tests.support.controller.builders import pool
 
 POLICY = {"consolidateAfter": "30s", "consolidationPolicy": "WhenEmpty"}

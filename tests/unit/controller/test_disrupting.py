@@ -7,16 +7,25 @@ from typing import Any
 
 import pytest
 
-from controller.allowing import Allowing
-from controller.away import Away
-from controller.disrupting import Disrupting, Seen, settings
-from controller.naming import alike
-from controller.proposing import proposal_id
-from model.disrupting import Bounced, DecideAsked, Decided, Hold, Proposal, ReplaceAsked, Replaced, UnderWay
-from model.disruption import Decision
-from model.facts import ClaimFact
-from model.kinds import LifecycleRules
-from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_GROUP, PLAN, REPLACES, ZONE
+from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, LAUNCH_GROUP, PLAN, REPLACES, ZONE
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.controller.cache.availability import Away
+from tenure.controller.disruption.budgets import Allowing
+from tenure.controller.disruption.controller import Disrupting, Seen, settings
+from tenure.controller.disruption.replacements import proposal_id
+from tenure.controller.planning.nodeclaim_factory import alike
+from tenure.model.disruption.commands import (
+    Bounced,
+    DecideAsked,
+    Decided,
+    Hold,
+    Proposal,
+    ReplaceAsked,
+    Replaced,
+    UnderWay,
+)
+from tenure.model.disruption.planning import Decision
+from tenure.model.facts import ClaimFact
 from tests.support.controller.builders import at, bound, claim, node, node_class, pod, pool, stamp
 from tests.unit.controller import test_planning
 from tests.unit.scheduling.builders import COMMON

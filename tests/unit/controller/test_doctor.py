@@ -9,9 +9,9 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from controller.doctor import check_reading, check_temporal
-from model.findings import Finding
-from model.reading import InterruptionState, SourceState
+from tenure.controller.temporal.doctor import check_reading, check_temporal
+from tenure.model.errors import Finding
+from tenure.model.interruption.records import InterruptionState, SourceState
 from workflows import ids
 
 DENIED = "AccessDenied: user tenure is not authorized to perform sqs:receivemessage"

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from controller.doctor import _full, check_temporal
-from controller.doctor_service import TESTED, _limits, _updates, _version, _way
-from sandbox.controlplane import tools
-from sandbox.plan import Plan
-from sandbox.world import Sandbox
-from workflows import attributes, ids
+from tenure.controller.temporal.doctor import TESTED, _full, _limits, _updates, _version, _way, check_temporal
+from tenure.sandbox.controlplane import tools
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.spec import Plan
+from workflows import ids, search_attributes
 
 
 async def test_a_dev_server_is_well_but_for_its_retention_and_that_no_worker_runs(tmp_path: Path) -> None:
@@ -58,7 +57,7 @@ def test_a_connection_in_the_open_is_told_unless_it_stays_on_this_machine() -> N
 
 
 def test_where_others_attributes_leave_no_room_the_type_is_named() -> None:
-    kinds = dict.fromkeys(attributes.ALL, 2)
+    kinds = dict.fromkeys(search_attributes.ALL, 2)
     assert _full(kinds) == ""
     assert "Keyword" in _full(kinds | {f"Others{number}": 2 for number in range(3)})
 

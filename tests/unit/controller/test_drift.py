@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from controller.drift import EVERY, LIST_AGAIN, Drifting
-from kube.facts import claim_fact
-from model import labels
-from model.catalogue import InstanceType
-from model.faults import Throttled
-from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass
-from model.observations import ClaimSeen
-from model.outcomes import InstanceFacts
-from policy.drift import decide_drift
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION
+from tenure.controller.drift import EVERY, LIST_AGAIN, Drifting
+from tenure.kube.facts.objects import claim_fact
+from tenure.model.errors import Throttled
+from tenure.model.instance_types import InstanceType
+from tenure.model.observations import ClaimSeen
+from tenure.model.provider_results import InstanceFacts
+from tenure.policy.disruption.drift import decide_drift
 from tests.support.controller.builders import Json, at, claim, node_class, pool, stamp
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.kubernetes import FakeEvents
@@ -284,7 +284,7 @@ async def test_a_node_that_cannot_be_judged_holds_up_no_other(drifts: Drifts, mo
             raise RuntimeError("a bug")
         return decide_drift(facts, now)
 
-    monkeypatch.setattr("controller.drift.decide_drift", fails_for_one)
+    monkeypatch.setattr("tenure.controller.drift.decide_drift", fails_for_one)
     drifts.launch("c2", image="ami-old")
     await drifts.look()
     assert (drifts.reason("c1"), drifts.reason("c2")) == ("", "AMIDrift")

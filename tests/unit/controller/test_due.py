@@ -1,6 +1,6 @@
 """Times to look again."""
 
-from controller.due import Due
+from tenure.controller.cache.dirty import Due
 from tests.support.controller.builders import at
 
 

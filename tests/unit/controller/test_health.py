@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from controller.health import Health
-from sandbox.ports import Ports
+from tenure.controller.process import Health
+from tenure.sandbox.ports import Ports
 
 
 class Probed:

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from controller.host import ClusterHost
-from controller.settings import HostSettings
-from kube.adapters import KubeAdapters
-from model.disrupting import DecideAsked, Decided, Proposal, ReplaceAsked, Replaced
-from model.disruption import Leaving
-from model.plans import PlanOutcome, PlanRequest
-from model.showing import ShowAsked, Shown
+from tenure.controller.host import ClusterHost
+from tenure.controller.settings import HostSettings
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.model.disruption.commands import DecideAsked, Decided, Proposal, ReplaceAsked, Replaced
+from tenure.model.disruption.planning import Leaving
+from tenure.model.operator_requests import ShowAsked, Shown
+from tenure.model.provisioning import PlanOutcome, PlanRequest
 from tests.support.fakes.cloud import FakeInstances
 from tests.support.fakes.turns import turns
 from tests.unit.controller.fake_temporal import FakeTemporal
@@ -65,7 +65,7 @@ def nobody() -> AbstractAsyncContextManager[None]:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> ClusterHost:
-    monkeypatch.setattr("controller.host.Session", Stay)
+    monkeypatch.setattr("tenure.controller.host.Session", Stay)
     return ClusterHost(
         settings=HostSettings(cluster="c", task_queue="c", others_lease=""),
         kube=cast(KubeAdapters, SimpleNamespace()),

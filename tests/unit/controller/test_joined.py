@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.joined import Joined
-from model.faults import TryLater
+from tenure.controller.cache.dirty import Joined
+from tenure.model.errors import TryLater
 
 
 def counted(gate: asyncio.Event) -> tuple[list[int], Callable[[], Coroutine[Any, Any, int]]]:

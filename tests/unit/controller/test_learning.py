@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from controller.learning import Learning
-from model.labels import ARCH, INSTANCE_GPU_COUNT, INSTANCE_TYPE, REGISTERED
-from model.learnt import Learnt
+from tenure.apis.labels import ARCH, INSTANCE_GPU_COUNT, INSTANCE_TYPE, REGISTERED
+from tenure.controller.planning.discovered_capacity import Learning
+from tenure.model.discovered_capacity import Learnt
 from tests.support.controller.builders import Json, World, claim, node, node_class
 
 MIB = 1 << 20

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from temporalio.common import MetricMeter
 
-from controller.brake import ClusterBrake
-from controller.life_gauges import NODES, PAUSED, WAITING, LifeGauges
-from kube.listwatch import Delta
+from tenure.controller.cluster_pause import ClusterBrake
+from tenure.controller.metrics.nodeclaims import NODES, PAUSED, WAITING, LifeGauges
+from tenure.kube.client.list_watch import Delta
 from tests.support.controller.builders import World, claim
 from tests.unit.controller.test_offering_gauges import Meter
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller import memory
+from tenure.controller import process
 from tests.support.product.eventually import eventually
 
 BLOCK, BLOCKS = 8_000, 8_000
@@ -25,12 +25,12 @@ async def test_what_was_freed_below_what_is_kept_goes_back(monkeypatch: pytest.M
     kept = [bytes(BLOCK) for _ in range(10)]
     blocks.clear()
     before = resident()
-    monkeypatch.setattr(memory, "EVERY", 0.01)
+    monkeypatch.setattr(process, "EVERY", 0.01)
 
     async def most_is_given_back() -> None:
         assert before - resident() > BLOCK * BLOCKS / 2
 
-    giving = asyncio.create_task(memory.give_back())
+    giving = asyncio.create_task(process.give_back())
     await eventually(most_is_given_back, seconds=60, every=0.01)
     giving.cancel()
     assert len(kept) == 10

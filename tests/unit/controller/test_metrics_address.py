@@ -6,8 +6,8 @@ import urllib.request
 import pytest
 from temporalio.runtime import Runtime, TelemetryConfig
 
-from controller.temporal import metrics_at
-from sandbox.ports import Ports
+from tenure.controller.temporal.client import metrics_at
+from tenure.sandbox.ports import Ports
 
 
 def test_metrics_are_read_by_ipv6_and_by_ipv4() -> None:

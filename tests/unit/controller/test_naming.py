@@ -5,11 +5,18 @@ from typing import Any
 
 import pytest
 
-from controller.naming import MOST_IN_GROUP, alike, claim_names, drafts, group_ids, node_claim
-from model.facts import ClaimFact, Expression, Taint
-from model.kinds import NodeClaim
-from model.plans import PlannedClaim
-from model.pool_slices import PoolSlice
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.controller.planning.nodeclaim_factory import (
+    MOST_IN_GROUP,
+    alike,
+    claim_names,
+    drafts,
+    group_ids,
+    node_claim,
+)
+from tenure.model.facts import ClaimFact, Expression, Taint
+from tenure.model.instance_types import PoolSlice
+from tenure.model.provisioning import PlannedClaim
 
 TYPES = Expression(key="node.kubernetes.io/instance-type", operator="In", values=("m5.large",))
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.interruption_ports import Standing
-from controller import noticing
-from controller.host import ClusterHost
-from controller.noticing import Noticing
-from controller.session import Session
-from controller.settings import HostSettings
-from model.interruptions import Notice, Notices
+from activities.ports.interruption import Standing
+from tenure.controller import interruption
+from tenure.controller.host import ClusterHost
+from tenure.controller.interruption import Noticing
+from tenure.controller.session import Session
+from tenure.controller.settings import HostSettings
+from tenure.model.interruption.notices import Notice, Notices
 from tests.support.controller.builders import NOW, World, at, claim
 from tests.support.fakes.turns import turns
 from tests.unit.controller.fake_temporal import FakeTemporal
@@ -147,7 +147,7 @@ async def test_a_node_that_is_ended_is_not_told_that_its_instance_ends(scene: Sc
 
 
 async def test_what_is_remembered_has_an_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noticing, "REMEMBERED", 2)
+    monkeypatch.setattr(interruption, "REMEMBERED", 2)
     for number in range(3):
         await scene.notice(change(id=f"arn:{number}"))
     assert await scene.notice(change(id="arn:2")) == "repeated"
@@ -156,7 +156,7 @@ async def test_what_is_remembered_has_an_end(scene: Scene, monkeypatch: pytest.M
 
 async def test_signals_go_out_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
-    names = [f"n{number}" for number in range(3 * noticing.AT_ONCE)]
+    names = [f"n{number}" for number in range(3 * interruption.AT_ONCE)]
     for name in names:
         scene.hear("nodeclaims", claim(name, phase="Initialized"))
     scene.temporal.gate = asyncio.Event()
@@ -164,7 +164,7 @@ async def test_signals_go_out_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -
     await turns()
     scene.temporal.gate.set()
     assert set(await asyncio.gather(*telling)) == {"told"}
-    assert scene.temporal.most_at_once == noticing.AT_ONCE
+    assert scene.temporal.most_at_once == interruption.AT_ONCE
 
 
 def test_a_claim_is_found_by_its_instance_until_it_is_gone(scene: Scene) -> None:
@@ -173,7 +173,7 @@ def test_a_claim_is_found_by_its_instance_until_it_is_gone(scene: Scene) -> None
     scene.lose("nodeclaims", claim("a", phase="Initialized"))
     assert scene.caches.claim_on("i-a") is None
     assert scene.caches.claim_on("") is None
-    assert timedelta(minutes=2) == noticing.LAUNCHING
+    assert timedelta(minutes=2) == interruption.LAUNCHING
 
 
 class Watched:

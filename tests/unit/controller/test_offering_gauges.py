@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from temporalio.common import MetricMeter
 
-from controller.offering_gauges import OfferingGauges
-from model.catalogue import Catalogue, InstanceType, Offering
+from tenure.controller.metrics.nodepools import OfferingGauges
+from tenure.model.instance_types import Catalogue, InstanceType, Offering
 
 PREFIX = "karpenter_cloudprovider_instance_type_"
 

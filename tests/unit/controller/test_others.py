@@ -3,8 +3,8 @@
 import asyncio
 from datetime import datetime
 
-from controller.others import Others
-from model.faults import Fault, TryLater
+from tenure.controller.process import Others
+from tenure.model.errors import Fault, TryLater
 
 LEASE = "karpenter-leader-election"
 

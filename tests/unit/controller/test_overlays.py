@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from controller import gates
-from controller.overlays import OverlayVerdicts
-from kube.resources import NODE_OVERLAYS
-from model.faults import TryLater
-from scheduling.overlays import HEEDED, Verdict
+from tenure.controller import settings
+from tenure.controller.disruption.status import OverlayVerdicts
+from tenure.kube.client.resources import NODE_OVERLAYS
+from tenure.model.errors import TryLater
+from tenure.scheduling.nodeoverlays import HEEDED, Verdict
 from tests.support.controller.builders import World, node_class, pool
 from tests.unit.controller.test_planning import Stage
 
@@ -100,5 +100,5 @@ def test_a_status_alone_is_no_change_for_the_planner() -> None:
 
 
 def test_the_kind_is_watched_with_its_gate_alone() -> None:
-    assert gates.kinds(()) == []
-    assert gates.kinds({"NodeOverlay", "ReservedCapacity"}) == [NODE_OVERLAYS]
+    assert settings.kinds(()) == []
+    assert settings.kinds({"NodeOverlay", "ReservedCapacity"}) == [NODE_OVERLAYS]

@@ -8,10 +8,10 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.api.history.v1 import HistoryEvent
 
-from controller.encrypting import Encrypting
-from controller.payload_codec import decrypt_all, read_keys
-from controller.temporal_access import Security
-from model.faults import BadInput
+from tenure.controller.temporal.connection import Security
+from tenure.controller.temporal.encryption import Encrypting
+from tenure.controller.temporal.payload_codec import decrypt_all, read_keys
+from tenure.model.errors import BadInput
 
 OLD, NEW = bytes(range(32)), bytes(range(16, 32))
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"ip-10-0-0-1"')

@@ -5,11 +5,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from controller.nominations import Nominations
-from controller.placing import MOST_TIMES, Placing
-from model.facts import PodFact
-from model.faults import Forbidden
-from model.labels import NOMINATED
+from tenure.apis.labels import NOMINATED
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.planning.pod_nominator import MOST_TIMES, Placing
+from tenure.model.errors import Forbidden
+from tenure.model.facts import PodFact
 from tests.support.controller import builders
 from tests.support.controller.builders import World
 from tests.support.fakes.turns import turns

@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from controller.away import Away
-from controller.catalogue import AGAIN_IN, FRESH_FOR
-from controller.nominations import Nominations
-from controller.planning import Planning
-from controller.taken_back import TakenBack
-from model import labels
-from model.catalogue import Catalogue, InstanceType, ReservationRoom
-from model.faults import Throttled, TryLater
-from model.interruptions import Notice
-from model.kinds import EC2NodeClass, NodeClaim
-from model.labels import AWAY
-from model.plans import PlanOutcome, PlanRequest
-from scheduling.settings import PlanSettings
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.labels import AWAY
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.controller.cache.availability import Away
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.interruption import TakenBack
+from tenure.controller.planning.catalog import AGAIN_IN, FRESH_FOR
+from tenure.controller.planning.provisioner import Planning
+from tenure.model.errors import Throttled, TryLater
+from tenure.model.instance_types import Catalogue, InstanceType, ReservationRoom
+from tenure.model.interruption.notices import Notice
+from tenure.model.provisioning import PlanOutcome, PlanRequest
+from tenure.scheduling.settings import PlanSettings
 from tests.support.controller.builders import Json, World, at, claim, node, node_class, pod, pool, stamp
 from tests.support.fakes.kubernetes import FakeClaims, FakeEvents
 from tests.unit.scheduling.builders import COMMON, kind

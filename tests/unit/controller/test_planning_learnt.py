@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from model.learnt import Learnt
-from model.plans import PlanOutcome, PlanRequest
+from tenure.model.discovered_capacity import Learnt
+from tenure.model.provisioning import PlanOutcome, PlanRequest
 from tests.support.controller.builders import node_class, pod, pool
 from tests.unit.controller.test_learning import machine
 from tests.unit.controller.test_planning import Stage

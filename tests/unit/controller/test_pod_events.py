@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from controller.pod_events import PodEvents
-from model.facts import ClaimFact
-from model.faults import TryLater
+from tenure.controller.pod_events import PodEvents
+from tenure.model.errors import TryLater
+from tenure.model.facts import ClaimFact
 from tests.support.controller import builders
 from tests.support.controller.builders import World, at, bound, claim, node, pod
 from tests.support.fakes.kubernetes import FakeClaims

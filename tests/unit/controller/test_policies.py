@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from controller.dirty import Dirty
-from controller.policies import Policies
-from kube.listwatch import Delta
-from model.faults import TryLater
-from model.lifecycle import Deadlines
-from model.policies import ALL_READ, PolicyVerdict
+from tenure.controller.cache.dirty import Dirty
+from tenure.controller.lifecycle_policies import Policies
+from tenure.kube.client.list_watch import Delta
+from tenure.model.errors import TryLater
+from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.operator_requests import ALL_READ, PolicyVerdict
 from tests.support.controller.builders import World, claim, pool, stamp
 
 

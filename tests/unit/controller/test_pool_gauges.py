@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from temporalio.common import MetricMeter
 
-from controller.pool_gauges import LIMIT, USAGE, PoolGauges
+from tenure.controller.metrics.nodepools import LIMIT, USAGE, PoolGauges
 from tests.support.controller.builders import World, claim, pool
 from tests.unit.controller.test_offering_gauges import Meter
 

@@ -7,7 +7,7 @@ from temporalio.api.common.v1 import GrpcStatus
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure, NotFoundFailure
 from temporalio.service import RPCError, RPCStatusCode
 
-from controller.refusals import lacks_namespace, refusal
+from tenure.controller.temporal.errors import lacks_namespace, refusal
 
 MISSING = RPCStatusCode.NOT_FOUND
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from controller.renewal import Renewal
-from controller.temporal_access import Security
-from model.faults import BadInput
-from sandbox.certificates import MutualTls, ensure_mutual_tls
+from tenure.controller.temporal.certificates import Renewal
+from tenure.controller.temporal.connection import Security
+from tenure.model.errors import BadInput
+from tenure.sandbox.certificates import MutualTls, ensure_mutual_tls
 
 pytestmark = pytest.mark.usefixtures("plain_log")
 

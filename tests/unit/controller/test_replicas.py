@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.taskqueue.v1 import PollerInfo
 
-from controller.replicas import living
+from tenure.controller.temporal.worker_versioning import living
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

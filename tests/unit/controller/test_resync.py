@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from controller.resync import mend, retire
+from tenure.controller.resync import mend, retire
 from tests.support.controller.builders import at, claim, pool
 from tests.unit.controller.test_telling import ALL, Stage
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from controller.dirty import Dirty
-from controller.rooms import Rooms
-from model.facts import ClaimFact
-from model.kinds import LifecycleRules
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.controller.cache.dirty import Dirty
+from tenure.controller.signals.disruption_trigger import Rooms
+from tenure.model.facts import ClaimFact
 from tests.support.controller.builders import World, claim, node, pod, pool
 
 

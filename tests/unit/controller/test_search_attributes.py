@@ -14,11 +14,11 @@ from temporalio.api.operatorservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from controller.doctor import _attributes
-from controller.rebuild import Rebuild
-from controller.search_attributes import KINDS, how_to_make, listed, register_attributes
-from model.faults import BadInput
-from workflows import attributes
+from tenure.controller.rebuild import Rebuild
+from tenure.controller.temporal.doctor import _attributes
+from tenure.controller.temporal.namespace import KINDS, how_to_make, listed, register_attributes
+from tenure.model.errors import BadInput
+from workflows import search_attributes
 
 ABSENT = RPCError("Namespace prod is not found.", RPCStatusCode.NOT_FOUND, b"")
 AWAY = RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")
@@ -26,7 +26,7 @@ DENIED = RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
 UNKNOWN = RPCError("unknown service OperatorService", RPCStatusCode.UNIMPLEMENTED, b"")
 THERE = RPCError("already exists", RPCStatusCode.ALREADY_EXISTS, b"")
 FULL = RPCError("cannot have more than 10 search attribute of type Keyword", RPCStatusCode.INVALID_ARGUMENT, b"")
-WHOLE: Final[dict[str, int]] = {name: KINDS[kind] for name, kind in attributes.ALL.items()}
+WHOLE: Final[dict[str, int]] = {name: KINDS[kind] for name, kind in search_attributes.ALL.items()}
 
 
 def without(*names: str) -> dict[str, int]:
@@ -93,7 +93,7 @@ async def test_where_neither_looking_nor_making_is_allowed_a_warning_says_so_and
     with capture_logs() as logged:
         await register_attributes(namespace.client)
     [warning] = [one for one in logged if one["log_level"] == "warning"]
-    assert "not known" in warning["event"] and warning["todo"] == how_to_make("prod", attributes.ALL)
+    assert "not known" in warning["event"] and warning["todo"] == how_to_make("prod", search_attributes.ALL)
     assert len(namespace.made) == 1, "one refusal says it all"
 
 
@@ -101,7 +101,7 @@ async def test_where_neither_looking_nor_making_is_allowed_a_warning_says_so_and
 async def test_who_may_make_them_and_not_look_tries_each(add: RPCError | None) -> None:
     namespace = Namespace(DENIED, add)
     await register_attributes(namespace.client)
-    assert namespace.made == list(attributes.ALL)
+    assert namespace.made == list(search_attributes.ALL)
 
 
 async def test_a_namespace_that_is_not_there_is_said_to_be_missing_and_no_attribute() -> None:

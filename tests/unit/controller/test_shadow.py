@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
-from controller.settings import HostSettings
-from controller.shadow import Foreseen, Shadow, Taken
-from kube import resources
-from kube.adapters import KubeAdapters
-from model import labels
-from model.faults import NotFound
-from model.kinds import EC2NodeClass
-from model.lifecycle import Phase
-from model.outcomes import InstanceFacts, Resolved
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.controller.adoption_preview import Foreseen, Shadow, Taken
+from tenure.controller.settings import HostSettings
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client import resources
+from tenure.model.errors import NotFound
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.provider_results import InstanceFacts, Resolved
 from tests.support.controller.builders import Json, at, claim, node, node_class, pod, pool, stamp
 from tests.support.fakes.cloud import FakeInstances
 from tests.unit.controller.test_planning import Types

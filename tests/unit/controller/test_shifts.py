@@ -1,7 +1,7 @@
 """Zonal shifts as planning hears of them: marks for zones by name, and one event when one begins or ends."""
 
-from controller.shifts import Shifts
-from model.faults import Throttled
+from tenure.controller.planning.catalog import Shifts
+from tenure.model.errors import Throttled
 from tests.support.controller.builders import World, node_class, pool
 from tests.support.fakes.kubernetes import FakeEvents
 from tests.unit.controller.test_planning import Types

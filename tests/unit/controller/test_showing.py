@@ -1,8 +1,8 @@
 """What people are shown: what would be done, and what keeps a node or a pod, from a pass that changes nothing."""
 
-from controller.showing import Showing
-from model.disrupting import Hold
-from model.showing import ShowAsked, Shown
+from tenure.controller.disruption.facade import Showing
+from tenure.model.disruption.commands import Hold
+from tenure.model.operator_requests import ShowAsked, Shown
 from tests.support.controller.builders import bound, pod
 from tests.unit.controller import test_disrupting
 from tests.unit.controller.test_disrupting import Stage

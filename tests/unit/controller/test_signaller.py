@@ -8,9 +8,9 @@ import pytest
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCStatusCode
 
-from controller import signaller as module
-from controller.signaller import AT_ONCE, Signal, Signaller, Start
-from model.observations import PoolSeen
+from tenure.controller.signals import signaller as module
+from tenure.controller.signals.signaller import AT_ONCE, Signal, Signaller, Start
+from tenure.model.observations import PoolSeen
 from tests.support.fakes.turns import turns
 from tests.unit.controller.fake_temporal import FakeTemporal
 

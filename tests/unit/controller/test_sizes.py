@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from controller.learning import Learning
-from controller.nominations import Nominations
-from controller.sizes import Sizes
-from model.labels import NODECLASS_HASH
+from tenure.apis.labels import NODECLASS_HASH
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.planning.discovered_capacity import Learning
+from tenure.controller.planning.replanning import Sizes
 from tests.support.controller.builders import Json, World, at, claim, node, pod
 from tests.unit.controller.test_learning import machine
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from controller.slicing import dealt
-from model.facts import Expression
-from model.plans import PlannedClaim
+from tenure.controller.planning.nodeclaim_factory import dealt
+from tenure.model.facts import Expression
+from tenure.model.provisioning import PlannedClaim
 
 TYPES = tuple(f"t{number}" for number in range(20))
 ZONES = ("a", "b", "c")

@@ -4,10 +4,10 @@ from typing import Any, cast
 
 from temporalio.common import MetricMeter
 
-from controller.overdue_gauges import NAME, OverdueGauges
-from controller.startup import Startup
-from model.lifecycle import Deadlines
-from model.pace import PhaseTimes
+from tenure.controller.metrics.nodeclaims import NAME, OverdueGauges
+from tenure.controller.startup_durations import Startup
+from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.provisioning import PhaseTimes
 from tests.support.controller.builders import World, claim, stamp
 from tests.unit.controller.test_offering_gauges import Meter
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from controller.changes import TAGS
-from controller.signaller import Signal, Signaller
-from controller.stirring import Stirring
-from model.disrupting import Stirred
+from tenure.controller.cache.dirty import TAGS
+from tenure.controller.signals.disruption_trigger import Stirring
+from tenure.controller.signals.signaller import Signal, Signaller
+from tenure.model.disruption.commands import Stirred
 from tests.support.controller.builders import Json, World, claim, node, pod, pool
 from tests.support.fakes.turns import turns
 
@@ -60,7 +60,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for name in ("time", "asyncio"):
-        monkeypatch.setattr(f"controller.stirring.{name}", clock)
+        monkeypatch.setattr(f"tenure.controller.signals.disruption_trigger.{name}", clock)
     return clock
 
 

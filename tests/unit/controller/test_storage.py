@@ -2,10 +2,9 @@
 
 import pytest
 
-from controller.calling import PAUSE, Calls
-from controller.demand import unanswered, waiting_for
-from controller.nominations import Nominations
-from scheduling.facts import Change, Facts
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.signals.pending_pods import PAUSE, Calls, unanswered, waiting_for
+from tenure.scheduling.snapshot import Change, Facts
 from tests.support.controller.builders import Json, World, at, away, pod
 
 

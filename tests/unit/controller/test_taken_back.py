@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from controller.asking import Asking
-from controller.demand import told_apart, unanswered
-from controller.nominations import Nominations
-from controller.storm import ANEW_AFTER, STORM
-from controller.taken_back import LEAVES_WITHIN, TakenBack
-from model.coordination import BatchWindow
-from model.interruptions import Notice
-from model.kinds import LifecycleRules
-from model.marks import UNAVAILABLE_FOR
-from model.observations import DemandSeen, MarksSeen
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.interruption import ANEW_AFTER, LEAVES_WITHIN, STORM, TakenBack
+from tenure.controller.signals.pending_pods import told_apart, unanswered
+from tenure.controller.signals.provisioning_trigger import Asking
+from tenure.model.interruption.notices import Notice
+from tenure.model.launch import UNAVAILABLE_FOR
+from tenure.model.observations import DemandSeen, MarksSeen
+from tenure.model.workflow_states import BatchWindow
 from tests.support.controller.builders import World, at, away, claim, node, pod
 
 

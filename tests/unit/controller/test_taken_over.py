@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from controller.taken_over import readable, taken_over
-from model import labels
-from model.hashing import HASH_VERSION, nodeclass_hash, nodepool_hash
-from model.kinds import EC2NodeClass, NodePool
-from model.outcomes import Resolved
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION, nodeclass_hash, nodepool_hash
+from tenure.apis.nodepool import NodePool
+from tenure.controller.adoption_preview import readable, taken_over
+from tenure.model.provider_results import Resolved
 from tests.support.controller.builders import Json, claim, node_class, pool
 
 KARPENTERS = {

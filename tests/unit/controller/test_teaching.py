@@ -6,13 +6,12 @@ from contextlib import suppress
 
 import pytest
 
-from controller import learning
-from controller.learning import Learning
-from controller.signaller import Signal, Signaller, Start
-from controller.teaching import PAUSE, Teaching
-from model.coordination import ProvisioningState
-from model.learnt import Learnt, LearntSeen
-from model.observations import DemandSeen
+from tenure.controller.planning import discovered_capacity
+from tenure.controller.planning.discovered_capacity import PAUSE, Learning, Teaching
+from tenure.controller.signals.signaller import Signal, Signaller, Start
+from tenure.model.discovered_capacity import Learnt, LearntSeen
+from tenure.model.observations import DemandSeen
+from tenure.model.workflow_states import ProvisioningState
 from tests.support.controller.builders import NOW, World
 from tests.support.fakes.turns import turns
 from tests.unit.controller.fake_temporal import FakeTemporal
@@ -93,7 +92,7 @@ async def test_a_workflow_that_turns_out_to_know_nothing_is_told_again(stage: St
 async def test_a_workflow_that_is_full_is_not_told_again_and_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "MOST_ENTRIES", 1)
+    monkeypatch.setattr(discovered_capacity, "MOST_ENTRIES", 1)
     learn(stage, machine("a"), machine("b", of="m6i.xlarge"), by=stage.learning)
     stage.learning.heed(Learnt(images={STANDARD: {"m6i.large": 7650 << 20}}))
     assert stage.learning.seen().learnt.count == 1

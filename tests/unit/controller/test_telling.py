@@ -7,25 +7,25 @@ from typing import Any
 import pytest
 from temporalio.common import MetricMeter
 
-from controller.brake import ClusterBrake
-from controller.demand import told_apart, unanswered
-from controller.evacuated import holds
-from controller.nodelives import NodeLives
-from controller.nominations import Nominations
-from controller.overdue_gauges import OverdueGauges
-from controller.policies import Policies
-from controller.rooms import Rooms
-from controller.signaller import Signal, Signaller
-from controller.startup import Startup
-from controller.telling import GONE_AFTER, Known, Telling
-from kube.listwatch import Delta
-from model.lifecycle import ClaimState, Deadlines
-from model.observations import ClaimSeen, NodeClassSeen, PoolSeen
-from model.policies import PolicyVerdict
+from tenure.controller.cache.availability import holds
+from tenure.controller.cache.nominations import Nominations
+from tenure.controller.cluster_pause import ClusterBrake
+from tenure.controller.lifecycle_policies import Policies
+from tenure.controller.metrics.nodeclaims import OverdueGauges
+from tenure.controller.signals.disruption_trigger import Rooms
+from tenure.controller.signals.lifecycle_observers import NodeLives
+from tenure.controller.signals.notifier import GONE_AFTER, Known, Telling
+from tenure.controller.signals.pending_pods import told_apart, unanswered
+from tenure.controller.signals.signaller import Signal, Signaller
+from tenure.controller.startup_durations import Startup
+from tenure.kube.client.list_watch import Delta
+from tenure.model.nodeclaim_state import ClaimState, Deadlines
+from tenure.model.observations import ClaimSeen, NodeClassSeen, PoolSeen
+from tenure.model.operator_requests import PolicyVerdict
 from tests.support.controller.builders import NOW, World, at, away, claim, node, node_class, pod, pool, stamp
 from tests.unit.controller.fake_temporal import FakeTemporal
 from tests.unit.controller.test_policies import policy
-from workflows.attributes import DEADLINE
+from workflows.search_attributes import DEADLINE
 
 ALL = Known(claims=True, nodes=True, pods=True, pools=True, node_classes=True, unplanned=None)
 CLAIM = "prod/nodeclaim/c1/uid-c1"

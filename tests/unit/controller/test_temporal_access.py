@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from temporalio.service import TLSConfig
 
-from controller.temporal_access import Security, why_not
-from model.faults import BadInput
+from tenure.controller.temporal.connection import Security, why_not
+from tenure.model.errors import BadInput
 
 
 def test_without_anything_it_is_plain_and_an_api_key_never_goes_in_the_open() -> None:

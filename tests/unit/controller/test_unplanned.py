@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from controller.unplanned import UNPLANNED, Unplanned
+from tenure.controller.planning.replanning import UNPLANNED, Unplanned
 from tests.support.controller.builders import World, at, claim, node, pod
 
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 import pytest
 from temporalio.common import MetricMeter
 
-from controller.verdicts import BLOCKED, ELIGIBLE, EXCLUDED, MOST, UNCONSOLIDATABLE, Verdicts
-from model.disruption import Cause, Decision, Exclusion, NodeVerdict
+from tenure.controller.disruption.status import BLOCKED, ELIGIBLE, EXCLUDED, MOST, UNCONSOLIDATABLE, Verdicts
+from tenure.model.disruption.planning import Cause, Decision, Exclusion, NodeVerdict
 from tests.support.controller.builders import World, claim, node
 from tests.support.fakes.kubernetes import FakeEvents
 from tests.unit.controller.test_offering_gauges import Meter

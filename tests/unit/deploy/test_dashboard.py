@@ -4,8 +4,8 @@ import json
 import re
 from typing import Any
 
-from deploy.dashboard import FILE
-from deploy.measures import MEASURES, TEMPORALS
+from tools.metrics.catalog import MEASURES, TEMPORALS
+from tools.metrics.dashboard import FILE
 
 DASHBOARD: dict[str, Any] = json.loads(FILE.read_text())
 METRIC = re.compile(r"\b(?:tenure|karpenter|temporal)_[a-z0-9_]+")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import sandbox.aws.queue_policies  # noqa: F401  (the type that moto does not know)
-from aws.doctor.event_pattern import KINDS, events_of, matches
-from deploy.shipped import EVENTS_STACK, IAM_FILES, render
-from model.interruptions import KARPENTERS_KINDS, EventKind
+import tenure.sandbox.aws.services.sqs  # noqa: F401  (the type that moto does not know)
+from deploy.resources import EVENTS_STACK, IAM_FILES, render
+from tenure.aws.doctor.eventbridge import KINDS, events_of, matches
+from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind
 from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, in_moto, outputs
 
 ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{CLUSTER}"

@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from controller.session import WATCHED
-from model.hooks import NAMESPACE
+from tenure.controller.session import WATCHED
+from tenure.model.hooks import NAMESPACE
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "deploy" / "rbac"

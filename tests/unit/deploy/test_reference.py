@@ -7,22 +7,22 @@ from functools import cache
 from types import ModuleType
 from typing import Any, get_args
 
-from deploy.event_reasons import REASONS
-from deploy.measures import MEASURES
-from deploy.pages import ATTRIBUTES, CONDITIONS, own_names
-from deploy.settings_page import GATES_ARE_FOR, OURS
-from model import labels
-from model.rollouts import NewsReason
-from policy.interruption_words import REASONS as INTERRUPTED
-from settings import AWS_GATES, GATES, Settings, plain
+from tenure.apis import labels
+from tenure.model.rollout import NewsReason
+from tenure.policy.interruption.messages import REASONS as INTERRUPTED
+from tenure.settings import AWS_GATES, GATES, Settings, plain
 from tests.support.paths import ROOT
-from workflows import attributes
+from tools.docs.events import REASONS
+from tools.docs.reference import ATTRIBUTES, CONDITIONS, own_names
+from tools.docs.settings import GATES_ARE_FOR, OURS
+from tools.metrics.catalog import MEASURES
+from workflows import search_attributes
 
-PACKAGES = ("activities", "aws", "controller", "kube", "policy", "workflows")
+PACKAGES = ("activities", "tenure/aws", "tenure/controller", "tenure/kube", "tenure/policy", "workflows")
 KINDS = {"create_counter": "counter", "create_gauge": "gauge", "create_gauge_float": "gauge"}
 KINDS |= {"create_histogram": "histogram", "create_histogram_float": "histogram"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-SAYING = {"publish", "_say", "_publish", "_left", "_tell", "News", "Said", "give_up"}
+SAYING = {"publish", "_say", "_publish", "_left", "_tell", "_away_tell", "_drifted_tell", "News", "Said", "give_up"}
 """What is called with the reason of an event."""
 NOT_SAID = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}
 """Kinds, which stand beside a reason."""
@@ -102,14 +102,16 @@ def test_every_event_of_the_code_is_in_the_reference() -> None:
 
 
 def test_every_event_of_the_reference_is_in_the_code() -> None:
-    trees = [tree for _, tree in modules()] + [ast.parse(path.read_text()) for path in (ROOT / "model").rglob("*.py")]
+    trees = [tree for _, tree in modules()] + [
+        ast.parse(path.read_text()) for name in ("apis", "model") for path in (ROOT / "tenure" / name).rglob("*.py")
+    ]
     words = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert {one.reason for one in REASONS} - words == set()
     assert len({one.reason for one in REASONS}) == len(REASONS)
 
 
 def test_every_search_attribute_is_explained() -> None:
-    assert ATTRIBUTES.keys() == attributes.ALL.keys()
+    assert ATTRIBUTES.keys() == search_attributes.ALL.keys()
 
 
 def test_every_annotation_of_ours_is_explained() -> None:

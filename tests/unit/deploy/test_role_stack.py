@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from moto.iam.models import ManagedPolicy
 
-from deploy.shipped import IAM_FILES, render
-from deploy.worker_role import FILE, OPTIONAL, template
+from deploy.resources import IAM_FILES, render
 from tests.unit.deploy.stacks import ACCOUNT, CLUSTER, REGION, client, in_moto, outputs
+from tools.cloudformation_role import FILE, OPTIONAL, template
 
 PROVIDER = "oidc.eks.eu-west-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"
 PSEUDO = {"AWS::Partition", "AWS::Region", "AWS::AccountId"}

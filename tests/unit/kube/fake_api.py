@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 
-from kube.client import KubeClient
+from tenure.kube.client.client import KubeClient
 
 Json = dict[str, Any]
 OVER: web.AppKey[asyncio.Event] = web.AppKey("over", asyncio.Event)

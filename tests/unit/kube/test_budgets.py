@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from kube.budgets import budget_fact, pod_budget_fact
-from kube.rollouts import rollout
-from model.facts import Expression
-from policy.drain import surged
+from tenure.kube.adapters.pod_disruption_budgets import budget_fact, pod_budget_fact
+from tenure.kube.adapters.workloads import rollout
+from tenure.model.facts import Expression
+from tenure.policy.drain.decision import surged
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from kube.dns import dns_address
+from tenure.kube.adapters.cluster import dns_address
 from tests.unit.kube.fake_api import FakeApi, Handler, refused, serving
 
 

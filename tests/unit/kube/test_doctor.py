@@ -4,8 +4,8 @@ from typing import cast
 
 import pytest
 
-from kube.client import Answer, KubeClient
-from kube.doctor import check_kinds
+from tenure.kube.client.client import Answer, KubeClient
+from tenure.kube.doctor import check_kinds
 
 
 class Api:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kube.drain import drain_pod, protected, tolerates
-from kube.pods import stays
-from model.facts import Toleration
-from model.outcomes import DrainPod
+from tenure.kube.adapters.pods import stays
+from tenure.kube.facts.pod_drain import drain_pod, protected, tolerates
+from tenure.model.facts import Toleration
+from tenure.model.provider_results import DrainPod
 from tests.support.kube.builders import pod_json
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

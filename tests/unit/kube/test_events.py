@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kube.events import KubeEvents
-from model.faults import Conflict, Fault, Forbidden, Throttled, TryLater
+from tenure.kube.client.events import KubeEvents
+from tenure.model.errors import Conflict, Fault, Forbidden, Throttled, TryLater
 
 
 class Sent:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from kube.facts import claim_fact, is_ours, node_fact, pool_fact
-from kube.pod_facts import daemonset_fact, pod_fact
-from kube.requests import pod_requests
-from model.facts import Expression, Taint, Toleration
+from tenure.kube.facts.objects import claim_fact, is_ours, node_fact, pool_fact
+from tenure.kube.facts.pods import daemonset_fact, pod_fact, pod_requests
+from tenure.model.facts import Expression, Taint, Toleration
 from tests.support.kube.builders import claim_json, node_json, pod_json, pool_json
 
 BORN = "2026-01-01T12:00:00Z"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kube.inventory import node_mark
+from tenure.kube.adapters.garbage_collection import node_mark
 
 METADATA: dict[str, Any] = {"name": "node-a", "uid": "uid-a", "creationTimestamp": "2026-01-01T00:00:00Z"}
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kube import listwatch
-from kube.listwatch import Delta, ListWatch, _pause
-from kube.resources import NODES
-from model.faults import Forbidden, Throttled, TryLater
+from tenure.kube.client import list_watch
+from tenure.kube.client.list_watch import Delta, ListWatch, _pause
+from tenure.kube.client.resources import NODES
+from tenure.model.errors import Forbidden, Throttled, TryLater
 from tests.unit.kube.fake_api import FakeApi, event, item, listed, refused, serving, watched
 
 
@@ -37,8 +37,8 @@ def _word(delta: Delta) -> str:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses so short that tests need not wait; their order of size stays."""
-    monkeypatch.setattr(listwatch, "_FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(listwatch, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(list_watch, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(list_watch, "_LONGEST_PAUSE", 0.01)
 
 
 @asynccontextmanager
@@ -169,7 +169,7 @@ async def test_a_throttled_request_is_sent_again_when_the_server_wishes() -> Non
 
 
 async def test_a_server_that_throttles_for_long_is_a_fault_with_its_wish(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kube.client.THROTTLED_TRIES", 1)
+    monkeypatch.setattr("tenure.kube.client.client.THROTTLED_TRIES", 1)
     api = FakeApi()
     api.lists = [refused(429, "TooManyRequests", {"Retry-After": "7"})]
     async with serving(api) as client:
@@ -179,7 +179,7 @@ async def test_a_server_that_throttles_for_long_is_a_fault_with_its_wish(monkeyp
 
 
 def test_the_pause_before_a_new_watch_doubles_from_the_first_to_the_longest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kube.listwatch.random.uniform", lambda shortest, longest: longest)
+    monkeypatch.setattr("tenure.kube.client.list_watch.random.uniform", lambda shortest, longest: longest)
     assert [_pause(None, failures) for failures in range(1, 7)] == [0.001, 0.002, 0.004, 0.008, 0.01, 0.01]
 
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from kube.loads import KubeLoads, node_load
-from model.replicas import MovedPod, NodeLoad
+from tenure.kube.adapters.nodes import KubeLoads, node_load
+from tenure.model.extra_capacity import MovedPod, NodeLoad
 from tests.support.kube.builders import pod_json
 from tests.unit.kube.fake_api import FakeApi, listed, serving
 

@@ -5,12 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from kube import objects
-from kube.client import KubeClient
-from kube.objects import TRIES, Objects, merge_patch
-from kube.resources import NODE_CLAIMS
-from kube.shared import SharedRead
-from model.faults import Conflict
+from tenure.kube.client import objects
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.objects import TRIES, Objects, SharedRead, merge_patch
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.errors import Conflict
 
 Json = dict[str, Any]
 

@@ -3,8 +3,8 @@
 import asyncio
 from contextvars import copy_context
 
-from kube.pace import Pace
-from model.lanes import LANE, Lane
+from tenure.kube.client.rate_limiter import Pace
+from tenure.model.base import LANE, Lane
 
 
 class Clock:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kube.pod_facts import pod_fact
-from model.facts import AffinityTerm, Expression, HostPort, PodFact, SpreadConstraint
+from tenure.kube.facts.pods import pod_fact
+from tenure.model.facts import AffinityTerm, Expression, HostPort, PodFact, SpreadConstraint
 from tests.support.kube.builders import pod_json
 
 APP = {"app": "web", "pod-template-hash": "abc"}

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from kube.volume_facts import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
-from model.facts import Expression
-from model.volume_facts import CSINodeFact, VolumeClaimFact
+from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
+from tenure.model.facts import CSINodeFact, Expression, VolumeClaimFact
 
 Json = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"

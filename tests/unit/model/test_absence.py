@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from model.absence import MOST, Absence, begun, ended, lasting, merged, read, written
+from tenure.model.node_health import MOST, Absence, begun, ended, lasting, merged, read, written
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.durations import DurationError, format_duration, parse_duration
+from tenure.apis.durations import DurationError, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

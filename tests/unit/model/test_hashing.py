@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from model.hashing import HASH_VERSION, nodeclass_hash, nodepool_hash
-from model.kinds import EC2NodeClass, NodePool
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION, nodeclass_hash, nodepool_hash
+from tenure.apis.nodepool import NodePool
 from tests.support.model.kinds.table import ABSENT, NODECLASS, NODEPOOL, Object, patched
 
 TAINT_A = {"key": "a", "effect": "NoSchedule"}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from model.image_pins import ImagePin, added, pin_in_force, terms_of
-from model.kinds import EC2NodeClass
-from model.labels import IMAGE_PIN
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.labels import IMAGE_PIN
+from tenure.model.rollout import ImagePin, added, pin_in_force, terms_of
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 LATEST = [{"alias": "al2023@latest"}]

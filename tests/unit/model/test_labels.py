@@ -2,8 +2,8 @@
 
 import pytest
 
-from model import labels, taints
-from model.kinds import Taint
+from tenure.apis import labels, resources
+from tenure.apis.meta import Taint
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_the_label_of_a_nodeclass() -> None:
     ids=lambda one: f"{one.key}:{one.effect}" if isinstance(one, Taint) else str(one),
 )
 def test_ephemeral_taints(taint: Taint, ephemeral: bool) -> None:
-    assert taints.is_known_ephemeral(taint) is ephemeral
+    assert resources.is_known_ephemeral(taint) is ephemeral
 
 
 def test_merging_keeps_what_is_there() -> None:
     there = Taint(key="a", value="old", effect="NoSchedule")
     added = Taint(key="a", value="new", effect="NoSchedule"), Taint(key="a", effect="NoExecute")
-    assert taints.merge([there], added) == (there, added[1])
+    assert resources.merge([there], added) == (there, added[1])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import learnt as module
-from model.learnt import Learnt, LearntKept, LearntSeen, as_learnt, under
+from tenure.model import discovered_capacity as module
+from tenure.model.discovered_capacity import Learnt, LearntKept, LearntSeen, as_learnt, under
 from tests.unit.scheduling.builders import GIB, kind
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -2,8 +2,7 @@
 
 import json
 
-from model.launches import LaunchGroup, LaunchRequest, Member
-from model.overrides import LaunchOverride
+from tenure.model.launch import LaunchGroup, LaunchOverride, LaunchRequest, Member
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.pool_slices import ENOUGH, LEAST_TYPES, PoolSlice, slices
+from tenure.model.instance_types import ENOUGH, LEAST_TYPES, PoolSlice, slices
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

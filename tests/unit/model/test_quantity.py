@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.quantity import (
+from tenure.apis.quantity import (
     Quantity,
     QuantityError,
     cpu_millis,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.facts import Expression
-from model.labels import CAPACITY_TYPE, INSTANCE_CPU, WELL_KNOWN, ZONE
-from model.requirements import Requirement, RequirementError, Requirements, one_of, requirement
+from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_CPU, WELL_KNOWN, ZONE
+from tenure.model.facts import Expression
+from tenure.model.requirements import Requirement, RequirementError, Requirements, one_of, requirement
 
 KEY = "example.com/key"
 

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from model.lifecycle import ClaimIdentity, ClaimState, Phase
-from model.messages import PermitAnswered
-from model.observations import ClaimSeen
+from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase
+from tenure.model.observations import ClaimSeen
+from tenure.model.signals import PermitAnswered
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

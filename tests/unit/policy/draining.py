@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from model.drains import BudgetFact, DrainState, DrainVerdict, Hold
-from model.facts import Expression
-from model.kinds.lifecycle_rules import DrainRules
-from model.outcomes import DrainPod
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.model.disruption.drain import BudgetFact, DrainState, DrainVerdict, Hold
+from tenure.model.facts import Expression
+from tenure.model.provider_results import DrainPod
 
 WEB = (Expression(key="app", operator="In", values=("web",)),)
 

@@ -3,13 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
-from model import labels
-from model.catalogue import InstanceType, Offering
-from model.facts import ClaimFact, Expression, PoolFact
-from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass
-from model.outcomes import InstanceFacts
-from policy.drift import Drift, DriftFacts, decide_drift
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION
+from tenure.model.facts import ClaimFact, Expression, PoolFact
+from tenure.model.instance_types import InstanceType, Offering
+from tenure.model.provider_results import InstanceFacts
+from tenure.policy.disruption.drift import Drift, DriftFacts, decide_drift
 from tests.unit.policy.builders import NOW
 
 STAMPS = {

@@ -3,12 +3,12 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from model.interruptions import EventKind, Notice
-from model.kinds import LifecycleRules
-from model.launches import Launched
-from model.lifecycle import ClaimState
-from model.remembered import Answer, Remembered
-from policy.notices import key_of
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.interruption.notices import EventKind, Notice
+from tenure.model.interruption.records import Answer, Remembered
+from tenure.model.launch import Launched
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.policy.interruption.events import key_of
 from tests.unit.policy.builders import NOW, before, node
 
 SUNDAYS: dict[str, Any] = {"schedule": "0 2 * * 0", "duration": "2h", "timeZone": "Europe/Berlin"}

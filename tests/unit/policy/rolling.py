@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from model.kinds.rollout_rules import RolloutRules
-from model.rollouts import (
+from tenure.apis.lifecyclepolicy_disruption import RolloutRules
+from tenure.model.rollout import (
     ApproveRollout,
     Gate,
     GateAnswer,
@@ -17,8 +17,8 @@ from model.rollouts import (
     RolloutState,
     Target,
 )
-from policy.rollout import look
-from policy.rollout_heard import approve, granted, heard, refusal_of, reject
+from tenure.policy.rollout.decision import look
+from tenure.policy.rollout.plan import approve, granted, heard, refusal_of, reject
 from tests.unit.policy.builders import NOW
 
 GOOD = Target(pool="p1", requirements="r1", node_class="default", class_hash="c1", images=(Image(id="ami-good"),))

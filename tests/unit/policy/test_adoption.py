@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from model.lifecycle import Phase
-from policy.adoption import decide_first_phase, decide_taken_over
+from tenure.model.nodeclaim_state import Phase
+from tenure.policy.lifecycle.adoption import decide_first_phase, decide_taken_over
 from tests.unit.policy.drifting import claim
 
 

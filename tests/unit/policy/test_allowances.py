@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from model.disruption import METHODS, Disrupted, Method
-from model.kinds import Budget
-from model.kinds.disruption_rules import DisruptionRules
-from model.policies import Unread
-from policy.allowances import NodeCounted, PoolWishes, decide_allowances, decide_limits, problems_of
+from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
+from tenure.apis.nodepool import Budget
+from tenure.model.disruption.planning import METHODS, Disrupted, Method
+from tenure.model.operator_requests import Unread
+from tenure.policy.disruption.limits import NodeCounted, PoolWishes, decide_allowances, decide_limits, problems_of
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from model.permits import BookAsked, Booked
-from policy.booking import before, booked, lapses
+from tenure.model.disruption.permits import BookAsked, Booked
+from tenure.policy.disruption.permits import before, booked, lapses
 from tests.unit.policy.builders import NOW
 
 SOON, LATER = NOW + timedelta(minutes=1), NOW + timedelta(minutes=8)

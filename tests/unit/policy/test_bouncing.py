@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from model.commands import CommandOver, Ending
-from model.disrupting import Bounced, Proposal
-from model.disruption import Leaving
-from policy.bouncing import Memory, active, in_trouble, kept, remembered
+from tenure.model.disruption.commands import Bounced, CommandOver, Ending, Proposal
+from tenure.model.disruption.planning import Leaving
+from tenure.policy.disruption.commands import Memory, active, in_trouble, kept, remembered
 from tests.unit.policy.builders import NOW, after, before
 
 DAY = timedelta(hours=24)

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from model.coordination import PoolCount
-from model.kinds import Budget
-from policy.budgets import decide_allowance, is_active, nodes_of
-from policy.windows import MACROS
+from tenure.apis.nodepool import Budget
+from tenure.model.workflow_states import PoolCount
+from tenure.policy.disruption.budgets import MACROS, decide_allowance, is_active, nodes_of
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from model.kinds.capacitybuffer import CapacityBufferSpec
-from model.quantity import QuantityError
-from policy.buffers import Unresolved, decide_conditions, decide_replicas
+from tenure.apis.capacitybuffer import CapacityBufferSpec
+from tenure.apis.quantity import QuantityError
+from tenure.policy.capacity_buffer import Unresolved, decide_conditions, decide_replicas
 
 REQUESTS = {"cpu": 1000, "memory": 512 << 20, "pods": 1}
 

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from model.commands import CommandState
-from model.disrupting import Proposal
-from model.disruption import Leaving
-from model.messages import PermitAnswered
-from policy.commands import (
+from tenure.model.disruption.commands import CommandState, Proposal
+from tenure.model.disruption.planning import Leaving
+from tenure.model.signals import PermitAnswered
+from tenure.policy.disruption.commands import (
     all_ready,
     ask_due,
     look_due,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy.consistency import decide_lacking
+from tenure.policy.lifecycle.initialization import decide_lacking
 
 GI = 2**30
 EXPECTED = {"cpu": 4000, "memory": 16 * GI, "nvidia.com/gpu": 2}

@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from model.drains import DrainState, DrainVerdict, Rollout
-from model.kinds.lifecycle_rules import DrainRules
-from model.moments import read_moment
-from model.outcomes import DrainPod
-from policy import drain
-from policy.drain import DrainStep, decide_drain, decide_verdict
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.model.base import read_moment
+from tenure.model.disruption.drain import DrainState, DrainVerdict, Rollout
+from tenure.model.provider_results import DrainPod
+from tenure.policy.drain import decision
+from tenure.policy.drain.decision import DrainStep, decide_drain, decide_verdict
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.draining import held, hold, pod, rules
 
@@ -46,21 +46,23 @@ def test_what_follows_a_drain_that_is_held(case: str) -> None:
     ],
 )
 def test_what_follows_is_said(found: DrainRules | None, keep: bool, words: str) -> None:
-    said = drain.follows(found, before(hours=1), keep=keep)
+    said = decision.follows(found, before(hours=1), keep=keep)
     assert said.startswith(words) and bool(said) is bool(words)
-    assert drain.follows(found, None, keep=keep) == ""
+    assert decision.follows(found, None, keep=keep) == ""
 
 
 def test_rules_that_are_silent_leave_the_defaults() -> None:
-    assert drain.not_ready_for(None) == drain.not_ready_for(rules()) == timedelta(minutes=5)
-    assert drain.not_ready_for(rules(nodeNotReady="30s")) == timedelta(seconds=30)
-    assert not drain.surges(None) and not drain.surges(rules()) and drain.surges(rules(surgeSingleReplicas=True))
-    assert not drain.keeps(None) and not drain.keeps(ESCALATE) and drain.keeps(GIVE_UP)
+    assert decision.not_ready_for(None) == decision.not_ready_for(rules()) == timedelta(minutes=5)
+    assert decision.not_ready_for(rules(nodeNotReady="30s")) == timedelta(seconds=30)
+    assert (
+        not decision.surges(None) and not decision.surges(rules()) and decision.surges(rules(surgeSingleReplicas=True))
+    )
+    assert not decision.keeps(None) and not decision.keeps(ESCALATE) and decision.keeps(GIVE_UP)
 
 
 def test_a_node_whose_drain_was_given_up_is_left_alone_for_as_long_as_it_was_held() -> None:
-    assert drain.again_at(GIVE_UP, NOW) == after(hours=2)
-    assert drain.again_at(rules(whenBlocked="giveUp", blockedFor="1s"), NOW) == after(minutes=10)
+    assert decision.again_at(GIVE_UP, NOW) == after(hours=2)
+    assert decision.again_at(rules(whenBlocked="giveUp", blockedFor="1s"), NOW) == after(minutes=10)
 
 
 @pytest.mark.parametrize(
@@ -78,20 +80,20 @@ def test_a_termination_timestamp_is_a_moment_with_a_zone_or_nothing(text: str, m
 
 
 def test_deadlines_only_come_nearer() -> None:
-    assert drain.tightest(None, None) is None
-    assert drain.tightest(after(hours=1), None, after(hours=2)) == after(hours=1)
+    assert decision.tightest(None, None) is None
+    assert decision.tightest(after(hours=1), None, after(hours=2)) == after(hours=1)
 
 
 def test_an_escalation_leaves_every_pod_its_own_grace_period() -> None:
     pods = [pod(grace_seconds=30), pod("db", grace_seconds=90, group=3)]
-    deadline = drain.escalation(pods, NOW)
+    deadline = decision.escalation(pods, NOW)
     assert deadline == after(seconds=90)
-    assert [drain.is_late(one, deadline, after(seconds=1)) for one in pods] == [False, True]
-    assert drain.is_late(pods[0], deadline, after(seconds=61))
+    assert [decision.is_late(one, deadline, after(seconds=1)) for one in pods] == [False, True]
+    assert decision.is_late(pods[0], deadline, after(seconds=61))
 
 
 def test_an_escalation_leaves_pods_without_a_grace_period_a_moment() -> None:
-    assert drain.escalation([pod(grace_seconds=0)], NOW) == after(seconds=5)
+    assert decision.escalation([pod(grace_seconds=0)], NOW) == after(seconds=5)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_an_escalation_leaves_pods_without_a_grace_period_a_moment() -> None:
 )
 def test_who_is_told_now_because_of_the_deadline(found: DrainPod, deadline: datetime | None, late: bool) -> None:
     """A pod that is ending in time is not told again."""
-    assert drain.is_late(found, deadline, NOW) is late
+    assert decision.is_late(found, deadline, NOW) is late
 
 
 @pytest.mark.parametrize(
@@ -117,14 +119,14 @@ def test_who_is_told_now_because_of_the_deadline(found: DrainPod, deadline: date
 )
 def test_a_rollout_is_restarted_once_for_a_drain(restarted_at: str, needed: bool) -> None:
     found = Rollout(namespace="default", name="web", uid="u", replicas=1, surges=True, restarted_at=restarted_at)
-    assert drain.needs_restart(found, NOW) is needed
+    assert decision.needs_restart(found, NOW) is needed
 
 
 def test_only_a_single_replica_that_can_surge_is_restarted() -> None:
     single = Rollout(namespace="default", name="web", uid="u", replicas=1, surges=True)
-    assert drain.surged(single) and not drain.surged(None)
-    assert not drain.surged(single.model_copy(update={"replicas": 2}))
-    assert not drain.surged(single.model_copy(update={"surges": False}))
+    assert decision.surged(single) and not decision.surged(None)
+    assert not decision.surged(single.model_copy(update={"replicas": 2}))
+    assert not decision.surged(single.model_copy(update={"surges": False}))
 
 
 def judged(known: DrainVerdict | None, *subjects: str, pods: int = 2, cause: str = "budget") -> DrainVerdict:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from model.drains import BudgetFact, Hold
-from model.facts import Expression, Selector
-from model.outcomes import Eviction
-from policy import drain_holds
-from policy.drain_holds import refused
+from tenure.model.disruption.drain import BudgetFact, Hold
+from tenure.model.facts import Expression, Selector
+from tenure.model.provider_results import Eviction
+from tenure.policy.drain import blockers
+from tenure.policy.drain.blockers import refused
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.draining import WEB, budget, pod
 
@@ -76,26 +76,26 @@ def test_budgets_of_other_pods_and_namespaces_do_not_count() -> None:
     ],
 )
 def test_selectors(selector: Selector | None, selected: bool) -> None:
-    assert drain_holds.selects(selector, {"app": "web"}) is selected
+    assert blockers.selects(selector, {"app": "web"}) is selected
 
 
 def test_do_not_disrupt_passes_at_its_time_or_never() -> None:
-    for_good = drain_holds.protected(pod(why_not="annotation karpenter.sh/do-not-disrupt=true"))
+    for_good = blockers.protected(pod(why_not="annotation karpenter.sh/do-not-disrupt=true"))
     assert for_good.passes == "never" and "take the annotation" in for_good.hint
-    for_an_hour = drain_holds.protected(pod(why_not="...=1h", protected_until=after(minutes=5)))
+    for_an_hour = blockers.protected(pod(why_not="...=1h", protected_until=after(minutes=5)))
     assert (for_an_hour.passes, for_an_hour.passes_at) == ("at", after(minutes=5))
     assert "passes at 2026-06-01T12:05:00+00:00" in for_an_hour.text
 
 
 def test_a_pod_that_is_ending_says_since_when_and_until_when() -> None:
-    found = drain_holds.terminating(pod(grace_seconds=300, deletion=after(seconds=200)))
+    found = blockers.terminating(pod(grace_seconds=300, deletion=after(seconds=200)))
     assert (found.since, found.passes_at) == (before(seconds=100), after(seconds=260))
     assert "grace period of 300 s" in found.what
 
 
 def test_other_holds_say_what_to_look_at() -> None:
-    assert "webhook" in drain_holds.rejected(pod(), "denied by x").hint
-    surge = drain_holds.surging(pod(), "web", after(minutes=10))
+    assert "webhook" in blockers.rejected(pod(), "denied by x").hint
+    surge = blockers.surging(pod(), "web", after(minutes=10))
     assert surge.passes_at == after(minutes=10) and "Deployment web" in surge.short
-    assert drain_holds.attached("csi-1").text.startswith("csi-1: volumes are still attached")
-    assert drain_holds.terminating(pod(deletion=NOW)).prospect.startswith("passes at")
+    assert blockers.attached("csi-1").text.startswith("csi-1: volumes are still attached")
+    assert blockers.terminating(pod(deletion=NOW)).prospect.startswith("passes at")

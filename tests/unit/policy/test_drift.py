@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import labels
-from model.hashing import HASH_VERSION
-from model.requirements import Requirements
-from policy.drift import Drift
+from tenure.apis import labels
+from tenure.apis.hash import HASH_VERSION
+from tenure.model.requirements import Requirements
+from tenure.policy.disruption.drift import Drift
 from tests.unit.policy.builders import NOW
 from tests.unit.policy.drifting import (
     STAMPS,

@@ -1,6 +1,6 @@
 """The policies that speak of an event are named, also where only that counts of them."""
 
-from policy.event_policies import event_policies
+from tenure.policy.lifecycle_policy import event_policies
 from tests.unit.policy.test_selection import POOLS, policy
 
 REFUSED = {"instanceStatus": "refused", "rebalanceRecommendation": "senseless"}

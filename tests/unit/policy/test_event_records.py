@@ -2,11 +2,10 @@
 
 import pytest
 
-from model.event_records import EventRecord
-from model.lifecycle import ClaimState, Phase
-from model.remembered import StopStart
-from policy.event_records import records_of
-from policy.notices import done, key_of
+from tenure.model.interruption.records import EventRecord, StopStart
+from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.policy.interruption.events import done, key_of
+from tenure.policy.interruption.messages import records_of
 from tests.unit.policy.builders import NOW, after
 from tests.unit.policy.interrupting import notice, told
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from model.kinds import LifecycleRules
-from model.lifecycle import ClaimState
-from policy.expiry import expiry_of, has_expired, is_under_budget
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.policy.lifecycle.ready import expiry_of, has_expired, is_under_budget
 from tests.unit.policy.builders import NOW, after, before, node
 
 LIFETIME = timedelta(hours=100)

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from kube.lifecycle_policies import policy_fact
-from model.kinds import LifecycleRules
-from model.lifecycle import Deadlines
-from policy.hook_rules import LARGEST, keeps
-from policy.rules import leaves, problem_of
-from policy.selection import Resolved, resolve
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.kube.adapters.lifecycle_policies import policy_fact
+from tenure.model.nodeclaim_state import Deadlines
+from tenure.policy.hooks.rules import LARGEST, keeps
+from tenure.policy.lifecycle.deadlines import leaves, problem_of
+from tenure.policy.lifecycle_policy import Resolved, resolve
 
 CALL: dict[str, Any] = {"name": "warn", "http": {"url": "https://hooks.example.com/drain"}}
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "main", "image": "snapshot:1"}]}}

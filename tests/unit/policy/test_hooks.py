@@ -5,13 +5,24 @@ from typing import Any
 
 import pytest
 
-from model.hooks import AwsEvent, CallAnswer, HookAnswer, HookRun, Hooks, Point
-from model.kinds import LifecycleRules
-from model.kinds.hook_rules import Hook
-from model.lifecycle import ClaimState
-from policy.hook_words import body, env, job_name, judged, key_of, label, lines, subject, title
-from policy.hooks import begun, bound, decide_hooks, ended, follows, given_up, passed, pause_after, run_of, time_left
-from policy.overdue import blocked_by
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.apis.lifecyclepolicy_events import Hook
+from tenure.model.hooks import AwsEvent, CallAnswer, HookAnswer, HookRun, Hooks, Point
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.policy.hooks.decision import (
+    begun,
+    bound,
+    decide_hooks,
+    ended,
+    follows,
+    given_up,
+    passed,
+    pause_after,
+    run_of,
+    time_left,
+)
+from tenure.policy.hooks.messages import body, env, job_name, judged, key_of, label, lines, subject, title
+from tenure.policy.lifecycle.deadlines import blocked_by
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.interrupting import bought, drained_for, heard, notice, told
 

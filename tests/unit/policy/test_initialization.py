@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.kinds import Taint
-from policy.initialization import decide_waiting_for
+from tenure.apis.meta import Taint
+from tenure.policy.lifecycle.initialization import decide_waiting_for
 
 STARTUP = Taint(key="node.cilium.io/agent-not-ready", effect="NoExecute")
 UNINITIALIZED = Taint(key="node.cloudprovider.kubernetes.io/uninitialized", effect="NoSchedule", value="true")

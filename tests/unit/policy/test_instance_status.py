@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from model.interruptions import Notice
-from model.status_reports import FailedCheck, OpenNotice, StatusReport
-from policy.instance_status import StatusVerdict, decide_status, still_open
+from tenure.model.interruption.notices import FailedCheck, Notice, OpenNotice, StatusReport
+from tenure.policy.interruption.timing import StatusVerdict, decide_status, still_open
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 ONE, OTHER = "i-one", "i-other"

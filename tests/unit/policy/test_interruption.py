@@ -5,12 +5,12 @@ from typing import Any, get_args
 
 import pytest
 
-from model.absence import Absence
-from model.drains import DrainState
-from model.interruptions import EventKind
-from model.lifecycle import ClaimState
-from model.remembered import Answer, Event, StopStart
-from policy.interruption import (
+from tenure.model.disruption.drain import DrainState
+from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.records import Answer, Event, StopStart
+from tenure.model.node_health import Absence
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.policy.interruption.decision import (
     approvable,
     decide_interruption,
     drained_for,
@@ -19,7 +19,7 @@ from policy.interruption import (
     overrides,
     overtaking,
 )
-from policy.notices import events_of, key_of, noted
+from tenure.policy.interruption.events import events_of, key_of, noted
 from tests.unit.policy import interrupting as ev
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.interrupting import NO, SUNDAYS, YES, notice, told

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from model.interruptions import EventKind
-from model.kinds import LifecycleRules
-from policy.interruption_rules import ignored_by_all, rules_of
-from policy.rules import leaves, problem_of, same
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.interruption.notices import EventKind
+from tenure.policy.interruption.rules import ignored_by_all, rules_of
+from tenure.policy.lifecycle.deadlines import leaves, problem_of, same
 from tests.unit.policy.interrupting import STATEFUL, SUNDAYS
 
 OF_WINDOW: list[tuple[dict[str, Any], str]] = [

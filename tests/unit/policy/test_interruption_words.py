@@ -4,11 +4,11 @@ from typing import get_args
 
 import pytest
 
-from model.interruptions import EventKind
-from model.lifecycle import ClaimState
-from model.remembered import Said
-from policy.interruption_words import REASONS, due
-from policy.interruption_words import told as told_after
+from tenure.model.interruption.notices import EventKind
+from tenure.model.interruption.records import RememberedSaid
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.policy.interruption.messages import REASONS, due
+from tenure.policy.interruption.messages import told as told_after
 from tests.unit.policy import interrupting as ev
 from tests.unit.policy.builders import NOW, after
 from tests.unit.policy.interrupting import NO, notice, told
@@ -17,7 +17,7 @@ IN_TWO_DAYS = notice(starts=after(hours=48), text="Your instance will retire.")
 DEFER = {"scheduledChange": {"action": "deferUntilEventStart"}}
 
 
-def said_once(state: ClaimState) -> list[Said]:
+def said_once(state: ClaimState) -> list[RememberedSaid]:
     """And not again."""
     said = due(state, NOW)
     assert due(state.model_copy(update={"notices_told": told_after(state, NOW)}), NOW) == {}

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from model.lifecycle import Deadlines, Phase
-from policy.lifecycle import TRANSITIONS, deadline_of, may_follow
+from tenure.model.nodeclaim_state import Deadlines, Phase
+from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of, may_follow
 from tests.unit.policy.builders import NOW, after, before, node
-from workflows.details import DOES, NEXT, WAITS
+from workflows.current_details import DOES, NEXT, WAITS
 from workflows.nodeclaim import PHASES
 
 EDGES = {

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.coordination import Permit
-from policy.budgets import Allowance
-from policy.looks import LOOK_FIXED, next_look
+from tenure.model.workflow_states import Permit
+from tenure.policy.disruption.budgets import Allowance
+from tenure.policy.disruption.permits import LOOK_FIXED, next_look
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 USED_UP = {"Empty": Allowance(allowed=0)}

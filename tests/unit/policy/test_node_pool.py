@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from model.kinds import EC2NodeClass, NodePool
-from policy.node_pool import decide_node_class_ready, refuse_static, validate_node_pool
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodepool import NodePool
+from tenure.policy.nodepool import decide_node_class_ready, refuse_static, validate_node_pool
 
 
 def pool(labels: dict[str, str] | None = None, **spec: Any) -> NodePool:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from model.interruptions import Notice
-from policy.notices import MOST, answered, events_of, noted, read, recalled, settled, written
+from tenure.model.interruption.notices import Notice
+from tenure.policy.interruption.events import MOST, answered, events_of, noted, read, recalled, settled, written
 from tests.unit.policy.builders import NOW, after, before
 from tests.unit.policy.interrupting import NO, YES, notice
 

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.kinds import LifecycleRules
-from model.launches import Launched
-from model.lifecycle import Phase
-from model.pace import Expected, PhaseTimes
-from policy.lifecycle import TRANSITIONS, deadline_of
-from policy.overdue import ADVICE, LONGEST, blocked_by, is_alarmed, slow_at
-from policy.rules import action_of
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.launch import Launched
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.provisioning import Expected, PhaseTimes
+from tenure.policy.lifecycle.deadlines import ADVICE, LONGEST, action_of, blocked_by, is_alarmed, slow_at
+from tenure.policy.lifecycle.transitions import TRANSITIONS, deadline_of
 from tests.unit.policy.builders import NOW, after, before, node
 
 AT_REST = (Phase.READY, Phase.GONE)

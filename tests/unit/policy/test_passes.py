@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from model.commands import CommandRun, DisruptionState
-from model.disrupting import Bounced, Proposal, UnderWay
-from model.disruption import Leaving
-from model.messages import Pause
-from policy.passes import AT_ONCE, after_fault, earliest, holds, lost, next_pass, why_not_start
-from policy.pauses import again_at
+from tenure.model.disruption.commands import Bounced, CommandRun, DisruptionState, Proposal, UnderWay
+from tenure.model.disruption.planning import Leaving
+from tenure.model.signals import Pause
+from tenure.policy.disruption.commands import AT_ONCE, after_fault, earliest, holds, lost, next_pass, why_not_start
+from tenure.policy.lifecycle.pauses import again_at
 from tests.unit.policy.builders import NOW, after, before
 
 CASES: dict[str, tuple[dict[str, Any], datetime | None]] = {

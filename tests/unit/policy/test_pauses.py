@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.messages import Pause
-from policy.pauses import NEVER, ends, found_in, hold_of, holds, problem_of, read_pause, tidied, words, write_pause
+from tenure.model.signals import Pause
+from tenure.policy.lifecycle.pauses import (
+    NEVER,
+    ends,
+    found_in,
+    hold_of,
+    holds,
+    problem_of,
+    read_pause,
+    tidied,
+    words,
+    write_pause,
+)
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 TEXT = "until=2026-06-01T18:00:00Z, by=ann, reason=training runs, all of them"

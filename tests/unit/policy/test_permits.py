@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from model.coordination import Permit, PoolCount
-from model.disruption import Disrupted, Room, ZonesAtOnce
-from model.messages import PermitAsked
-from policy.budgets import Allowance, Asking
-from policy.permits import Decision, after, cause_of, decide_permits, key_of
+from tenure.model.disruption.planning import Disrupted, Room, ZonesAtOnce
+from tenure.model.signals import PermitAsked
+from tenure.model.workflow_states import Permit, PoolCount
+from tenure.policy.disruption.budgets import Allowance, Asking
+from tenure.policy.disruption.permits import Decision, after, cause_of, decide_permits, key_of
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from model.drains import GaveUp
-from model.kinds import LifecycleRules
-from model.lifecycle import ClaimState
-from model.messages import Pause, PermitAnswered
-from model.repairs import Health, Stretch
-from policy.pauses import again_at, words
-from policy.ready import Verdict, consolidate_after, decide_ready
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.disruption.drain import GaveUp
+from tenure.model.node_health import Health, Stretch
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.model.signals import Pause, PermitAnswered
+from tenure.policy.lifecycle.pauses import again_at, words
+from tenure.policy.lifecycle.ready import Verdict, consolidate_after, decide_ready
 from tests.unit.policy.builders import NOW, REFUSED, after, before, empty_for, node, permit
 from tests.unit.policy.interrupting import heard, notice, rules
 

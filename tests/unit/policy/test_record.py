@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from model.disruption import Disrupted
-from policy.record import MOST, merged, read, written
+from tenure.model.disruption.planning import Disrupted
+from tenure.policy.disruption.permits import MOST, merged, read, written
 from tests.unit.policy.builders import NOW
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from model.kinds import NodeClaim, NodePool
-from model.lifecycle import Phase
-from model.registrations import Registrations, StartEnded
-from policy.registrations import added, counts, decide_healthy, registered, renewed
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.observations import Registrations, StartEnded
+from tenure.policy.nodepool import added, counts, decide_healthy, registered, renewed
 from tests.unit.policy.builders import NOW, after, before
 
 REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}

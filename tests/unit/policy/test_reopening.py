@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from model.disruption import Disrupted
-from model.kinds import Budget
-from model.kinds.disruption_rules import DisruptionRules
-from policy.allowances import PoolWishes
-from policy.budgets import Asking
-from policy.reopening import opens, reopens
+from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
+from tenure.apis.nodepool import Budget
+from tenure.model.disruption.planning import Disrupted
+from tenure.policy.disruption.budgets import Asking
+from tenure.policy.disruption.limits import PoolWishes, opens, reopens
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 """A Monday."""

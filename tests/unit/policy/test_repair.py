@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from model.kinds import LifecycleRules
-from model.lifecycle import ClaimState
-from model.repairs import Health, Unhealthy
-from policy.repair import (
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.node_health import Health, Unhealthy
+from tenure.model.nodeclaim_state import ClaimState
+from tenure.policy.lifecycle.repair import (
     KARPENTERS,
     Repair,
     after_failure,

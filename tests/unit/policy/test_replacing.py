@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from model.disrupting import ReplacementSaid
-from model.launches import LaunchRefused
-from model.lifecycle import Phase
-from policy.replacing import replacement_says
+from tenure.model.disruption.commands import ReplacementSaid
+from tenure.model.launch import LaunchRefused
+from tenure.model.nodeclaim_state import Phase
+from tenure.policy.disruption.commands import replacement_says
 from tests.unit.policy.builders import node
 
 REFUSED = LaunchRefused(reason="InsufficientCapacity", message="no m5.large")

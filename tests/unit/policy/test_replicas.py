@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from model.replicas import MovedPod, NodeLoad
-from policy.replicas import Candidate, decide_missing, eviction_cost, in_order, life_left, pause_after
+from tenure.model.extra_capacity import MovedPod, NodeLoad
+from tenure.policy.static_capacity import Candidate, decide_missing, eviction_cost, in_order, life_left, pause_after
 from tests.unit.policy.builders import NOW, after, before
 
 ONE = NodeLoad(moved=(MovedPod(),))

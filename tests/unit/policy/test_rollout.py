@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from model.rollouts import GateAnswer, Image, RolloutState
-from policy.rollout import IDLE
+from tenure.model.rollout import GateAnswer, Image, RolloutState
+from tenure.policy.rollout.decision import IDLE
 from tests.unit.policy.rolling import BAD, GOOD, WAVES, Pool, drifted
 
 NEWER = GOOD.model_copy(update={"images": (Image(id="ami-newer"),)})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.rollouts import ApproveRollout, Image
-from policy.rollout_heard import refusal_of
+from tenure.model.rollout import ApproveRollout, Image
+from tenure.policy.rollout.plan import refusal_of
 from tests.unit.policy.rolling import BAD, GOOD, WAVES, Pool, drifted
 
 ASKED = {**WAVES, "approval": {"required": True, "expires": "4h"}}

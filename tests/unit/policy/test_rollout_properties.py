@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.rollouts import GateAnswer, Image
+from tenure.model.rollout import GateAnswer, Image
 from tests.support.properties import examples
 from tests.unit.policy.rolling import BAD, GOOD, Pool
 

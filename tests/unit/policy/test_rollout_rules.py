@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from model.kinds.rollout_rules import RolloutRules
-from policy.rollout_rules import problems_of, read
+from tenure.apis.lifecyclepolicy_disruption import RolloutRules
+from tenure.policy.rollout.rules import problems_of, read
 
 QUERY = {"query": "up"}
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from model.kinds import LifecycleRules
-from model.lifecycle import Deadlines, Phase
-from policy.lifecycle import deadline_of
-from policy.rules import action_of, deadlines_of, not_ready_grace_of, problem_of
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.nodeclaim_state import Deadlines, Phase
+from tenure.policy.lifecycle.deadlines import action_of, deadlines_of, not_ready_grace_of, problem_of
+from tenure.policy.lifecycle.transitions import deadline_of
 from tests.unit.policy.builders import NOW, node
 
 USUAL = Deadlines()

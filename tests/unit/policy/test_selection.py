@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.kinds import LifecycleRules
-from model.lifecycle import Deadlines
-from model.policies import PolicyFact, PolicyVerdict, Unread
-from policy.rules import leaves
-from policy.selection import Resolved, resolve
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.operator_requests import PolicyFact, PolicyVerdict, Unread
+from tenure.policy.lifecycle.deadlines import leaves
+from tenure.policy.lifecycle_policy import Resolved, resolve
 from tests.unit.policy.builders import NOW
 
 POOLS = {"cpu": {"team": "a"}, "gpu": {"team": "b", "kind": "gpu"}}

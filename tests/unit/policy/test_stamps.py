@@ -2,8 +2,8 @@
 
 import pytest
 
-from model.hashing import HASH_VERSION
-from policy.stamps import decide_stamp
+from tenure.apis.hash import HASH_VERSION
+from tenure.policy.lifecycle.adoption import decide_stamp
 
 KEYS = {"key": "hash", "version": "hash-version"}
 

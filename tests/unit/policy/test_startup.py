@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.startup import decide_expected, summary_of, unknown
+from tenure.policy.lifecycle.initialization import decide_expected, summary_of, unknown
 
 
 def test_times_are_summed_up_by_rank() -> None:

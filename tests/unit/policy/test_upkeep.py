@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from model import labels
-from model.outcomes import InstanceFacts
-from model.upkeep import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
-from policy.upkeep import (
+from tenure.apis import labels
+from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
+from tenure.model.provider_results import InstanceFacts
+from tenure.policy.garbage_collection import (
     TEMPLATE_GRACE,
     decide_bereft,
     decide_left_lease,

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from cli.main import app
+from tenure.cli.main import app
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"

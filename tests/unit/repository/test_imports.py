@@ -10,7 +10,7 @@ PROGRAM = f"""
 import sys
 import worker
 print(*sorted({HEAVY} & sys.modules.keys()))
-import controller.planner_child
+import tenure.controller.planning.planner_child
 print(*sorted({HEAVY} & sys.modules.keys()))
 """
 

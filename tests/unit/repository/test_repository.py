@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 import yaml
 
-from kube.lifecycle_policies import policy_fact
-from model import labels
-from model.kinds import EC2NodeClass, NodePool
-from model.lifecycle import Deadlines
-from policy.selection import resolve
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodepool import NodePool
+from tenure.kube.adapters.lifecycle_policies import policy_fact
+from tenure.model.nodeclaim_state import Deadlines
+from tenure.policy.lifecycle_policy import resolve
 from tests.support.paths import ROOT
 
-PACKAGES = ("activities", "aws", "cli", "controller", "kube", "model", "policy", "sandbox", "scheduling", "workflows")
+PACKAGES = ("activities", "tenure", "workflows")
 EXAMPLES = ROOT / "examples"
 CLUSTER = "demo"
 

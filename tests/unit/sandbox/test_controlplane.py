@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.controlplane import build, download, find, find_or_build
-from sandbox.controlplane.progress import LineProgress
-from sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, NAMES, binaries_folder, target
-from sandbox.errors import BuildFailed
+from tenure.sandbox.controlplane import binaries, build, download, find_or_build
+from tenure.sandbox.controlplane.progress import LineProgress
+from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, NAMES, binaries_folder, target
+from tenure.sandbox.errors import BuildFailed
 
 
 def put(folder: Path, *names: str) -> None:
@@ -38,7 +38,7 @@ def test_the_folder_that_the_user_names_comes_before_the_cache(cache: Path, tmp_
     named = tmp_path / "named"
     put(named, "etcd", "kube-apiserver")
     put(cache, *NAMES)
-    found = find_or_build({find.ASSETS: str(named)})
+    found = find_or_build({binaries.ASSETS: str(named)})
     assert found["etcd"] == named / "etcd"
     assert found["kwok"] == cache / "kwok"
 
@@ -53,7 +53,7 @@ def test_two_at_a_time_build_once(cache: Path, no_site: None, monkeypatch: pytes
         assert go_on.wait(30)
         put(folder, *names)
 
-    monkeypatch.setattr(find, "build", slow_build)
+    monkeypatch.setattr(binaries, "build", slow_build)
     threads = [threading.Thread(target=find_or_build, args=({},)) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -153,7 +153,7 @@ def test_a_download_whose_digest_is_wrong_is_not_used(
         if path.endswith("/kube-scheduler"):
             site[path] = b"something else"
     built: list[list[str]] = []
-    monkeypatch.setattr(find, "build", lambda names, folder, report: built.append(names))
+    monkeypatch.setattr(binaries, "build", lambda names, folder, report: built.append(names))
     find_or_build({})
     assert built == [["kube-scheduler"]]
     assert not (cache / "kube-scheduler").exists()

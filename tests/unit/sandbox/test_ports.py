@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.errors import NoPort
-from sandbox.ports import FIRST, LAST, Ports
+from tenure.sandbox.errors import NoPort
+from tenure.sandbox.ports import FIRST, LAST, Ports
 
 
 def test_two_sandboxes_never_get_the_same_port(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import postgres
-from sandbox.certificates import MutualTls, ensure_mutual_tls
-from sandbox.controlplane import golang
-from sandbox.controlplane.golang import go
-from sandbox.controlplane.progress import LineProgress
-from sandbox.errors import BuildFailed
-from sandbox.plan import Plan
-from sandbox.ports import Ports
-from sandbox.postgres import NoPostgres, Postgres, find_programs
+from tenure.sandbox.certificates import MutualTls, ensure_mutual_tls
+from tenure.sandbox.controlplane import golang
+from tenure.sandbox.controlplane.golang import go
+from tenure.sandbox.controlplane.progress import LineProgress
+from tenure.sandbox.errors import BuildFailed
+from tenure.sandbox.ports import Ports
+from tenure.sandbox.spec import Plan
+from tenure.sandbox.temporal import postgres
+from tenure.sandbox.temporal.postgres import NoPostgres, Postgres, find_programs
 
 
 @pytest.fixture

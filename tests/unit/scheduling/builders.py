@@ -3,10 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from model.buffers import BufferFact
-from model.catalogue import Catalogue, InstanceType, Offering
-from model.facts import (
+from tenure.apis.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from tenure.model.extra_capacity import BufferFact
+from tenure.model.facts import (
     ClaimFact,
+    CSINodeFact,
     DaemonSetFact,
     Expression,
     NamespaceFact,
@@ -15,16 +16,19 @@ from model.facts import (
     PodFact,
     PoolFact,
     PreferredTerm,
+    StorageClassFact,
     Taint,
+    Term,
     Toleration,
+    VolumeClaimFact,
+    VolumeFact,
 )
-from model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
-from model.overlays import OverlayFact
-from model.plans import Plan, PlannedClaim
-from model.volume_facts import CSINodeFact, StorageClassFact, Term, VolumeClaimFact, VolumeFact
-from scheduling.facts import Fact
-from scheduling.settings import PlanSettings
-from scheduling.state import Change, ClusterState
+from tenure.model.instance_types import Catalogue, InstanceType, Offering
+from tenure.model.nodeoverlays import OverlayFact
+from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.scheduling.cluster_state import Change, ClusterState
+from tenure.scheduling.settings import PlanSettings
+from tenure.scheduling.snapshot import Fact
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GIB = 1 << 30

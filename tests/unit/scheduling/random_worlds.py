@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from model.facts import DaemonSetFact, NodeFact, PodFact, PoolFact, Taint, Toleration
-from model.labels import CAPACITY_TYPE, ZONE
+from tenure.apis.labels import CAPACITY_TYPE, ZONE
+from tenure.model.facts import DaemonSetFact, NodeFact, PodFact, PoolFact, Taint, Toleration
 from tests.unit.scheduling.builders import daemonset, expressions, kind, node, pod, pool, taint, toleration
 
 FAMILY = "karpenter.k8s.aws/instance-family"

@@ -1,9 +1,9 @@
 """Room for CapacityBuffers in plans: it is bought and counted, and expected and told by nobody."""
 
-from model.buffers import LOWEST_PRIORITY, BufferFact, virtual_pods
-from model.facts import AffinityTerm, PodFact
-from model.labels import HOSTNAME
-from scheduling.state import Change
+from tenure.apis.labels import HOSTNAME
+from tenure.model.extra_capacity import LOWEST_PRIORITY, BufferFact, virtual_pods
+from tenure.model.facts import AffinityTerm, PodFact
+from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import World, claim, expressions, kind, node, pod, pool
 
 KINDS = (kind("m.large", cpu=2, memory=8),)

@@ -2,9 +2,8 @@
 
 from datetime import timedelta
 
-from model.catalogue import UnavailableOffering
-from model.hashing import HASH_VERSION
-from model.labels import (
+from tenure.apis.hash import HASH_VERSION
+from tenure.apis.labels import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
     NODECLAIM_MIN_VALUES_RELAXED,
@@ -13,7 +12,8 @@ from model.labels import (
     NODEPOOL_HASH_VERSION,
     ZONE,
 )
-from scheduling.settings import PlanSettings
+from tenure.model.instance_types import UnavailableOffering
+from tenure.scheduling.settings import PlanSettings
 from tests.unit.scheduling.builders import (
     COMMON,
     NOW,

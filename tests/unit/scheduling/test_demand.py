@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from model.facts import PodFact
-from model.labels import NODEPOOL
-from scheduling.demand import invalid, is_provisionable, is_reschedulable, provisionable, shuns_pools
+from tenure.apis.labels import NODEPOOL
+from tenure.model.facts import PodFact
+from tenure.scheduling.pods import invalid, is_provisionable, is_reschedulable, provisionable, shuns_pools
 from tests.unit.scheduling.builders import NOW, expressions, pod
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.absence import Absence, written
-from model.facts import ClaimFact, NodeFact, Taint
-from model.labels import AWAY, EXPECTED_BACK
-from scheduling.grace import Grace, Standing
+from tenure.apis.labels import AWAY, EXPECTED_BACK
+from tenure.model.facts import ClaimFact, NodeFact, Taint
+from tenure.model.node_health import Absence, written
+from tenure.scheduling.not_ready_grace import Grace, Standing
 from tests.unit.scheduling.builders import GIB, NOW, World, claim, node, pod, pool, taint
 
 GRACE = timedelta(seconds=100)

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from model.facts import NodeFact
-from model.labels import INSTANCE_TYPE, NODEPOOL, ZONE
-from scheduling.state import Change
+from tenure.apis.labels import INSTANCE_TYPE, NODEPOOL, ZONE
+from tenure.model.facts import NodeFact
+from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import (
     COMMON,
     GIB,

@@ -1,9 +1,9 @@
 """What nodes have shown of their machines counts in the very next plan."""
 
-from model.catalogue import Catalogue
-from model.learnt import Learnt, under
-from model.plans import Plan
-from scheduling.typetable import TypeTable
+from tenure.model.discovered_capacity import Learnt, under
+from tenure.model.instance_types import Catalogue
+from tenure.model.provisioning import Plan
+from tenure.scheduling.instance_type_table import TypeTable
 from tests.unit.scheduling.builders import COMMON, GIB, World, daemonset, launched, pod, pool, types_of
 
 IMAGE = "ami-1"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from model.catalogue import Catalogue
-from model.labels import ZONE
-from model.plans import Plan
-from scheduling.state import Change
+from tenure.apis.labels import ZONE
+from tenure.model.instance_types import Catalogue
+from tenure.model.provisioning import Plan
+from tenure.scheduling.cluster_state import Change
 from tests.unit.scheduling.builders import (
     COMMON,
     World,

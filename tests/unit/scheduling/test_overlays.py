@@ -2,11 +2,11 @@
 
 import pytest
 
-from model.catalogue import Catalogue
-from model.labels import CAPACITY_OVERLAY_APPLIED, CAPACITY_TYPE, NODEPOOL, PRICE_OVERLAY_APPLIED, ZONE
-from model.overlays import OverlayFact, lay
-from scheduling.overlays import HEEDED, Ground, judge
-from scheduling.state import Change
+from tenure.apis.labels import CAPACITY_OVERLAY_APPLIED, CAPACITY_TYPE, NODEPOOL, PRICE_OVERLAY_APPLIED, ZONE
+from tenure.model.instance_types import Catalogue
+from tenure.model.nodeoverlays import OverlayFact, lay
+from tenure.scheduling.cluster_state import Change
+from tenure.scheduling.nodeoverlays import HEEDED, Ground, judge
 from tests.unit.scheduling.builders import GIB, World, kind, overlay, pod, pool, types_of
 
 SMALL = kind("m.large", cpu=2, memory=8, price=0.1, capacity_types=("on-demand", "spot"))

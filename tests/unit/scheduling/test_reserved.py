@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.catalogue import InstanceType, Offering, ReservationRoom, UnavailableOffering
-from model.labels import CAPACITY_RESERVATION_ID, CAPACITY_RESERVATION_INTERRUPTIBLE, CAPACITY_TYPE
-from model.marks import UNAVAILABLE_FOR
-from model.plans import Plan
+from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_RESERVATION_INTERRUPTIBLE, CAPACITY_TYPE
+from tenure.model.instance_types import InstanceType, Offering, ReservationRoom, UnavailableOffering
+from tenure.model.launch import UNAVAILABLE_FOR
+from tenure.model.provisioning import Plan
 from tests.unit.scheduling.builders import (
     COMMON,
     NOW,

@@ -4,10 +4,10 @@ import pickle
 
 import pytest
 
-from benchmarks.catalogue import catalogue
-from benchmarks.scenarios import scenario
-from model.plans import Plan
-from scheduling.state import ClusterState
+from benchmarks.instance_type_generator import catalogue
+from benchmarks.workloads import scenario
+from tenure.model.provisioning import Plan
+from tenure.scheduling.cluster_state import ClusterState
 from tests.unit.scheduling.builders import NOW, World, change, node, pod, pods, pool
 
 

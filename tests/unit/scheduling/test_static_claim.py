@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from model import labels
-from model.hashing import nodepool_hash
-from model.kinds import NodePool
-from scheduling.static_claim import static_claim
+from tenure.apis import labels
+from tenure.apis.hash import nodepool_hash
+from tenure.apis.nodepool import NodePool
+from tenure.scheduling.static_nodeclaim import static_claim
 
 REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 

@@ -1,6 +1,6 @@
 """Static pools in planning: no new node for pods, and room on the nodes that they have."""
 
-from model.labels import INITIALIZED, NODEPOOL, REGISTERED
+from tenure.apis.labels import INITIALIZED, NODEPOOL, REGISTERED
 from tests.unit.scheduling.builders import World, claim, node, pod, pool, reasons
 
 

@@ -2,14 +2,8 @@
 
 import pytest
 
-from model.facts import Taint, Toleration
-from scheduling.tolerance import (
-    describe,
-    tolerates,
-    untolerated,
-    without_passing,
-    without_startup,
-)
+from tenure.model.facts import Taint, Toleration
+from tenure.scheduling.taints import describe, tolerates, untolerated, without_passing, without_startup
 from tests.unit.scheduling.builders import taint
 
 GPU = taint("gpu", "yes")

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from model.facts import Expression, PodFact
-from model.labels import INSTANCE_TYPE, ZONE
-from model.plans import Plan, PlannedClaim
-from scheduling.validation import Given, matches, violations
+from tenure.apis.labels import INSTANCE_TYPE, ZONE
+from tenure.model.facts import Expression, PodFact
+from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.scheduling.validation.plan import Given, matches, violations
 from tests.unit.scheduling.builders import COMMON, World, daemonset, expressions, node, pod, pool, taint
 
 PODS = (pod("new", cpu=6, selector={ZONE: "a"}), pod("old", cpu=3))

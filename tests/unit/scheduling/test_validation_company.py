@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
-from model.labels import ZONE
-from scheduling.validation_company import Spot, company_violations
+from tenure.apis.labels import ZONE
+from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
+from tenure.scheduling.validation.topology import Spot, company_violations
 from tests.unit.scheduling.builders import expressions, pod
 
 WEB: dict[str, Any] = {"labels": {"app": "web"}}

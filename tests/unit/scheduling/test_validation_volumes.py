@@ -4,12 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from model.facts import PodFact
-from model.labels import HOSTNAME, ZONE
-from model.plans import Plan, PlannedClaim
-from model.volume_facts import CSINodeFact, StorageClassFact, StorageFact, VolumeClaimFact, VolumeFact
-from scheduling.validation import Given, violations
-from scheduling.validation_volumes import Disks
+from tenure.apis.labels import HOSTNAME, ZONE
+from tenure.model.facts import CSINodeFact, PodFact, StorageClassFact, StorageFact, VolumeClaimFact, VolumeFact
+from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.scheduling.validation.plan import Given, violations
+from tenure.scheduling.validation.volumes import Disks
 from tests.unit.scheduling.builders import (
     COMMON,
     World,

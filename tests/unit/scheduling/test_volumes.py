@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from model.facts import PodFact
-from model.labels import HOSTNAME, ZONE
-from model.requirements import Requirements
-from model.volume_facts import StorageFact
-from scheduling.pools import Refusal
-from scheduling.storage import Storage
-from scheduling.volumes import Needs, attachments, joined, needs
+from tenure.apis.labels import HOSTNAME, ZONE
+from tenure.model.facts import PodFact, StorageFact
+from tenure.model.requirements import Requirements
+from tenure.scheduling.nodepool_template import Refusal
+from tenure.scheduling.snapshot import Storage
+from tenure.scheduling.volumes import Needs, attachments, joined, needs
 from tests.unit.scheduling.builders import EBS, change, expressions, pod, pvc, storage_class, volume
 
 

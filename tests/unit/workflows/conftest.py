@@ -9,21 +9,21 @@ from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import World
 from tests.support.logs import plain_log
 from tests.unit.workflows.meters import Meter
-from workflows import life, measures
+from workflows import metrics, nodeclaim_context
 
 __all__ = ["plain_log"]
 
 POLL_SECONDS = {
-    "cycling.LOOK_EVERY": 0.02,
-    "draining.LOOK_FIRST": 0.01,
-    "draining.LOOK_SLOWEST": 0.05,
-    "draining.SETTLED": 0.1,
-    "drain_stay.MIN_DRAIN": 0.0,
-    "drain_stay.REFRESH": 0.0,
-    "hooks.LOOK_FIRST": 0.02,
-    "hooks.LOOK_SLOWEST": 0.1,
-    "termination.LOOK_EVERY": 0.02,
-    "termination.LOOK_SLOWEST": 0.1,
+    "nodeclaim.instance.CYCLING_LOOK_EVERY": 0.02,
+    "nodeclaim.drain.LOOK_FIRST": 0.01,
+    "nodeclaim.drain.LOOK_SLOWEST": 0.05,
+    "nodeclaim.drain.SETTLED": 0.1,
+    "nodeclaim.drain_pass.MIN_DRAIN": 0.0,
+    "nodeclaim.drain_pass.REFRESH": 0.0,
+    "nodeclaim.hooks.LOOK_FIRST": 0.02,
+    "nodeclaim.hooks.LOOK_SLOWEST": 0.1,
+    "nodeclaim.instance.LOOK_EVERY": 0.02,
+    "nodeclaim.instance.LOOK_SLOWEST": 0.1,
 }
 """Intervals at which activities poll. They sleep in real time, which the server does not skip."""
 
@@ -32,8 +32,8 @@ POLL_SECONDS = {
 def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     """What a life without a server counts and measures."""
     found = Meter()
-    monkeypatch.setattr(measures, "workflow", found)
-    monkeypatch.setattr(life, "workflow", found)
+    monkeypatch.setattr(metrics, "workflow", found)
+    monkeypatch.setattr(nodeclaim_context, "workflow", found)
     return found
 
 

@@ -23,7 +23,7 @@ async def continued(handle: WorkflowHandle[Any, Any], monkeypatch: pytest.Monkey
     await idle(handle)
     events = (await handle.fetch_history()).events
     with monkeypatch.context() as for_now:
-        for_now.setattr("workflows.options.ROLL_AT_EVENTS", len(events) + MEANWHILE)
+        for_now.setattr("workflows.activity_options.ROLL_AT_EVENTS", len(events) + MEANWHILE)
         for number in range(MEANWHILE):
             if await rolled(handle._client, handle):
                 return

@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-from model.lifecycle import ClaimIdentity
+from tenure.model.nodeclaim_state import ClaimIdentity
 
 BORN = datetime(2026, 3, 1, tzinfo=UTC)
 WHO = ClaimIdentity(cluster="prod", name="a", uid="uid-a", pool="general", created=BORN)

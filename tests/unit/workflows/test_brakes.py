@@ -9,15 +9,15 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from model.commands import DisruptionState
-from model.coordination import PoolState
-from model.faults import BadInput, TryLater
-from model.labels import PAUSE
-from model.lifecycle import Phase
-from model.messages import Pause, PermitAsked, PermitWithdrawn, Resume, Verdict
-from model.observations import PoolSeen
-from model.pauses import PauseSeen
-from policy.pauses import NEVER, tidied, write_pause
+from tenure.apis.labels import PAUSE
+from tenure.model.disruption.commands import DisruptionState
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.observations import PoolSeen
+from tenure.model.operator_requests import PauseSeen
+from tenure.model.signals import Pause, PermitAsked, PermitWithdrawn, Resume, Verdict
+from tenure.model.workflow_states import PoolState
+from tenure.policy.lifecycle.pauses import NEVER, tidied, write_pause
 from tests.support.fakes.asker import AskerWorkflow
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, scheduled, state_of
@@ -25,7 +25,7 @@ from tests.support.workflows.lives import BUSY, emptied, pause_for, pool, ready
 from tests.unit.workflows.test_nodeclaim_drain import PDB, empty, hold, in_service, rules
 from tests.unit.workflows.test_nodepool import Asker, ask, granted, refused, standing, told
 from workflows import ids
-from workflows.cluster import ClusterWorkflow
+from workflows.disruption.cluster import ClusterWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodepool import NodePoolWorkflow
 

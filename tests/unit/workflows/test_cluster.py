@@ -8,12 +8,18 @@ import pytest
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.commands import DisruptionState
-from model.disrupting import Decided, PermitRecalled, Proposal, ReplacementSaid, Stirred
-from model.faults import BadInput, TryLater
-from model.labels import DISRUPTION_REASON
-from model.messages import Pause
+import workflows.activity_options
+from tenure.apis.labels import DISRUPTION_REASON
+from tenure.model.disruption.commands import (
+    Decided,
+    DisruptionState,
+    PermitRecalled,
+    Proposal,
+    ReplacementSaid,
+    Stirred,
+)
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.signals import Pause
 from tests.support.fakes.worker import SHORTLY, World
 from tests.support.workflows.commands import (
     Command,
@@ -29,8 +35,8 @@ from tests.support.workflows.commands import (
 )
 from tests.support.workflows.eventually import eventually, idle, in_time, rolled
 from workflows import ids
-from workflows.cluster import ClusterWorkflow
-from workflows.disruption import DisruptionWorkflow
+from workflows.disruption.cluster import ClusterWorkflow
+from workflows.disruption.command import DisruptionWorkflow
 
 Cluster = WorkflowHandle[ClusterWorkflow, None]
 
@@ -263,7 +269,7 @@ async def test_while_the_cluster_is_paused_nothing_begins(host: World, skipping:
 async def test_commands_outlive_continuing_as_new(
     host: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 40)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 40)
     await granting(host)
     wanted = proposal("a")
     first = await begun(host, wanted)

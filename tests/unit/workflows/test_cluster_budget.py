@@ -6,17 +6,17 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.commands import DisruptionState
-from model.coordination import PoolState
-from model.kinds.disruption_rules import DisruptionRules
-from model.messages import PermitAsked, PermitWithdrawn
-from model.observations import PoolSeen
+from tenure.apis import labels
+from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
+from tenure.model.disruption.commands import DisruptionState
+from tenure.model.observations import PoolSeen
+from tenure.model.signals import PermitAsked, PermitWithdrawn
+from tenure.model.workflow_states import PoolState
 from tests.support.fakes.asker import AskerWorkflow
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_time
 from workflows import ids
-from workflows.cluster import ClusterWorkflow
+from workflows.disruption.cluster import ClusterWorkflow
 from workflows.nodepool import NodePoolWorkflow
 
 Pool = WorkflowHandle[NodePoolWorkflow, None]

@@ -5,17 +5,17 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.coordination import ProvisioningState
-from model.faults import BadInput
-from model.observations import DemandSeen, PoolSeen
-from model.plans import PlanOutcome
+from tenure.model.errors import BadInput
+from tenure.model.observations import DemandSeen, PoolSeen
+from tenure.model.provisioning import PlanOutcome
+from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, in_time
 from tests.support.workflows.lives import delete, emptied, pool, ready
 from workflows import ids
+from workflows.cluster_watch import WatchWorkflow
 from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioning import ProvisioningWorkflow
-from workflows.watch import WatchWorkflow
 
 
 async def demanded(fake: World, skipping: WorkflowEnvironment) -> None:

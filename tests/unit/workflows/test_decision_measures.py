@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from model.commands import CommandOver, Ending
+from tenure.model.disruption.commands import CommandOver, Ending
 from tests.support.workflows.commands import proposal
 from tests.unit.workflows.meters import Meter
-from workflows import decision_measures
-from workflows.decision_measures import BY_NODEPOOL, COMMANDS, DECISIONS, FAILURES, VALIDATIONS
+from workflows.disruption import metrics
+from workflows.disruption.metrics import BY_NODEPOOL, COMMANDS, DECISIONS, FAILURES, VALIDATIONS
 
 
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Meter:
     found = Meter()
-    monkeypatch.setattr(decision_measures, "workflow", found)
+    monkeypatch.setattr(metrics, "workflow", found)
     return found
 
 
@@ -24,7 +24,7 @@ LABELS = (("consolidation_type", "multi"), ("decision", "replace"), ("reason", "
 def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: Meter) -> None:
     both = proposal("a", "b", "c")
     spread = (*both.candidates[:2], both.candidates[2].model_copy(update={"pool": "gpu"}))
-    decision_measures.count_command(both.model_copy(update={"candidates": spread}))
+    metrics.count_command(both.model_copy(update={"candidates": spread}))
     assert counters.counted == {
         (DECISIONS, *LABELS): 1,
         (BY_NODEPOOL, *LABELS[:2], ("nodepool", "default"), LABELS[2]): 1,
@@ -33,8 +33,8 @@ def test_a_command_counts_once_and_in_each_of_its_node_pools(counters: Meter) ->
 
 
 def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_command(counters: Meter) -> None:
-    decision_measures.count_command(proposal("a", reason="Drifted", kind="drift", replacements=0))
-    decision_measures.count_empty("default")
+    metrics.count_command(proposal("a", reason="Drifted", kind="drift", replacements=0))
+    metrics.count_empty("default")
     drift = (("consolidation_type", ""), ("decision", "delete"), ("reason", "drifted"))
     empty = (("consolidation_type", "empty"), ("decision", "delete"), ("reason", "empty"))
     assert counters.counted[DECISIONS, *drift] == counters.counted[DECISIONS, *empty] == 1
@@ -55,6 +55,6 @@ def test_drift_has_no_consolidation_type_and_an_empty_node_goes_without_a_comman
 def test_what_had_begun_and_came_to_nothing_has_failed(
     counters: Meter, ending: Ending, counted: tuple[Any, ...] | None
 ) -> None:
-    decision_measures.count_ending(proposal("a"), CommandOver(proposal_id="a", ending=ending))
+    metrics.count_ending(proposal("a"), CommandOver(proposal_id="a", ending=ending))
     every = (COMMANDS, *LABELS[:2], ("ending", ending), LABELS[2])
     assert counters.counted == {every: 1, **({counted: 1} if counted else {})}

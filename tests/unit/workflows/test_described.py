@@ -5,8 +5,8 @@ import json
 import pytest
 from temporalio import workflow
 
-from model.base import Message
-from workflows.registry import WORKFLOWS
+from tenure.model.base import Message
+from workflows.runner import WORKFLOWS
 
 
 @pytest.mark.parametrize("kind", WORKFLOWS)

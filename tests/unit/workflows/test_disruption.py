@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.disrupting import PermitRecalled, Replaced, ReplacementSaid
-from model.faults import BadInput, TryLater
-from model.labels import DO_NOT_DISRUPT
+import workflows.activity_options
+from tenure.apis.labels import DO_NOT_DISRUPT
+from tenure.model.disruption.commands import PermitRecalled, Replaced, ReplacementSaid
+from tenure.model.errors import BadInput, TryLater
 from tests.support.fakes.granter import GranterWorkflow, Grants
 from tests.support.fakes.worker import World
 from tests.support.workflows.commands import (
@@ -29,7 +29,7 @@ from tests.support.workflows.commands import (
     untouched,
 )
 from tests.support.workflows.eventually import eventually, in_time, rolled, scheduled
-from workflows.disruption import DisruptionWorkflow
+from workflows.disruption.command import DisruptionWorkflow
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ async def test_a_fault_that_no_retry_helps_undoes_it(host: World) -> None:
 async def test_a_command_that_lasts_continues_as_new_where_it_stands(
     host: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 60)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 60)
     handle = await waiting(host)
     await in_time(skipping, lambda: rolled(host.client, handle), minutes=1)
     latest: Command = host.client.get_workflow_handle_for(DisruptionWorkflow.run, handle.id)

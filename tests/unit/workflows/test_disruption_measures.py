@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from model import labels
-from model.drains import DrainState
-from model.launches import Launched
-from model.lifecycle import ClaimState, Phase
-from model.observations import ClaimSeen
+from tenure.apis import labels
+from tenure.model.disruption.drain import DrainState
+from tenure.model.launch import Launched
+from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.observations import ClaimSeen
 from tests.unit.workflows.meters import BORN, WHO, Meter
-from workflows.life import Life
-from workflows.measures import DISRUPTED
+from workflows.metrics import DISRUPTED
+from workflows.nodeclaim_context import Life
 
 
 def going(disruption: str, *, phase: Phase = Phase.READY, said: str = "", keep: bool = False) -> ClaimState:

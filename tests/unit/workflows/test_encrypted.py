@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from controller.encrypting import Encrypting
-from controller.payload_codec import decrypt_all
-from model.lifecycle import Phase
+from tenure.controller.temporal.encryption import Encrypting
+from tenure.controller.temporal.payload_codec import decrypt_all
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import state_of

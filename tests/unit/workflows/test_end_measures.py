@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from model.lifecycle import ClaimState, Phase
+from tenure.model.nodeclaim_state import ClaimState, Phase
 from tests.unit.workflows.meters import BORN, WHO, Meter
-from workflows.life import Life
-from workflows.measures import CLAIM_ENDED, NODE_ENDED
+from workflows.metrics import CLAIM_ENDED, NODE_ENDED
+from workflows.nodeclaim_context import Life
 
 POOL = ("nodepool", "general")
 

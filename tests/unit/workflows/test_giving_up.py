@@ -7,11 +7,11 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowUpdateFailedError
 
-from cli.exits import Refused
-from cli.give_up import kept, tell
-from model.commands import GiveUp
-from model.faults import TryLater
-from policy.bouncing import active, remembered
+from tenure.cli.disruption.approve import give_up_tell, kept
+from tenure.cli.exit_codes import Refused
+from tenure.model.disruption.commands import GiveUp
+from tenure.model.errors import TryLater
+from tenure.policy.disruption.commands import active, remembered
 from tests.support.fakes.granter import GranterWorkflow
 from tests.support.fakes.worker import World
 from tests.support.workflows.commands import (
@@ -28,7 +28,7 @@ from tests.support.workflows.commands import (
 )
 from tests.support.workflows.eventually import eventually
 from tests.unit.workflows.test_disruption import host, waiting
-from workflows.disruption import DisruptionWorkflow
+from workflows.disruption.command import DisruptionWorkflow
 
 __all__ = ["host"]
 ANN = GiveUp(by="ann", reason="the release goes first")
@@ -126,13 +126,13 @@ async def test_the_command_line_names_a_command_by_its_id_or_the_last_part_of_th
     nodes(host, "c", "d")
     other = await command(host, proposal("c", "d"))
     await eventually(lambda: in_step(other, "Wait"))
-    assert (await tell(host.client, host.cluster, "a-b", ANN)).startswith("given up by ann")
-    assert (await tell(host.client, host.cluster, other.id, ANN)).startswith("given up by ann")
+    assert (await give_up_tell(host.client, host.cluster, "a-b", ANN)).startswith("given up by ann")
+    assert (await give_up_tell(host.client, host.cluster, other.id, ANN)).startswith("given up by ann")
     assert {(await handle.result()).ending, (await other.result()).ending} == {"recalled"}
     with pytest.raises(Refused, match=r"give-up a-b: .*`tenure"):
-        await tell(host.client, host.cluster, "a-b", ANN)
+        await give_up_tell(host.client, host.cluster, "a-b", ANN)
     with pytest.raises(Refused, match=f"give-up x: no command x is being carried out in cluster {host.cluster}"):
-        await tell(host.client, host.cluster, "x", ANN)
+        await give_up_tell(host.client, host.cluster, "x", ANN)
 
 
 def test_how_long_nodes_are_kept_is_a_length_of_time() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import TryLater
-from model.lifecycle import Phase
-from model.outcomes import ConditionPatch
+from tenure.model.errors import TryLater
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.provider_results import ConditionPatch
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, eventually, in_phase, in_time, state_of
 from tests.support.workflows.lives import BUSY, joined, ready

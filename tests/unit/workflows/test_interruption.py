@@ -9,15 +9,15 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import CancelledError
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import Forbidden, NotFound
-from model.reading import InterruptionState, QueueNamed, SourceState
-from model.status_reports import FailedCheck, StatusReport
+from tenure.model.errors import Forbidden, NotFound
+from tenure.model.interruption.notices import FailedCheck, StatusReport
+from tenure.model.interruption.records import InterruptionState, QueueNamed, SourceState
 from tests.support.fakes.interruptions import utc_now
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_time, rolled, scheduled
 from workflows import ids
+from workflows.activity_options import READ
 from workflows.interruption import NOBODY, InterruptionWorkflow
-from workflows.options import READ
 
 Interruption = WorkflowHandle[InterruptionWorkflow, None]
 
@@ -73,7 +73,7 @@ async def test_a_queue_that_cannot_be_read_is_said_and_tried_again(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And keeps nobody from the other source."""
-    monkeypatch.setattr("workflows.options.READ_WELL_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr("workflows.activity_options.READ_WELL_AFTER", timedelta(seconds=1))
     queue, statuses = fake.interruptions.queue, fake.interruptions.statuses
     missing = NotFound("no queue demo", code="QueueDoesNotExist")
     queue.faults = {"receive": [missing] * 3}
@@ -186,7 +186,7 @@ async def test_a_process_that_falls_silent_is_replaced(
 ) -> None:
     """Killed or hung: its heartbeat stops, and another one reads on."""
     monkeypatch.setitem(READ, "heartbeat_timeout", timedelta(seconds=1))
-    monkeypatch.setattr("activities.heartbeats.EVERY", 1000.0)
+    monkeypatch.setattr("activities.runtime.EVERY", 1000.0)
     one = World(skipping.client)
     address = skipping.client.service_client.config.target_host
     two = World(await Client.connect(address, data_converter=pydantic_data_converter), cluster=one.cluster)

@@ -2,11 +2,11 @@
 
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.coordination import ProvisioningState
-from model.faults import BadInput, TryLater
-from model.launches import LaunchGroup, Member
-from model.lifecycle import Phase
+from tenure.apis import labels
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.launch import LaunchGroup, Member
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.cloud import REQUEST
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import has_come, in_time

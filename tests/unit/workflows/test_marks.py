@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.faults import BadInput, Fault, TryLater
-from model.lifecycle import Phase
+from tenure.apis import labels
+from tenure.model.errors import BadInput, Fault, TryLater
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, in_time, scheduled, state_of
 from tests.support.workflows.lives import emptied, pause_for, pool, ready

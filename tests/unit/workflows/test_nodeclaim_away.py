@@ -5,13 +5,13 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.absence import MOST, read
-from model.labels import AWAY
-from model.lifecycle import Phase
+from tenure.apis.labels import AWAY
+from tenure.model.node_health import MOST, read
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, eventually, in_phase, latest, rolled, scheduled, state_of
 from tests.support.workflows.lives import BUSY, delete, ready
-from workflows import details
+from workflows import current_details
 
 
 def record(fake: World) -> list[tuple[float, bool]]:
@@ -41,10 +41,12 @@ async def test_a_node_that_was_away_for_a_while_is_counted_and_its_claim_says_so
     await eventually(lambda: holds(fake, (0, True)))
     state = await state_of(handle)
     assert state.flaps == 1 and state.phase is Phase.READY
-    assert f"since {left:%Y-%m-%d %H:%M:%S} UTC: NotReady" in details.of_claim(state)
+    assert f"since {left:%Y-%m-%d %H:%M:%S} UTC: NotReady" in current_details.of_claim(state)
     await fake.see(handle, **BUSY, ready_since=left + timedelta(seconds=50))
     await eventually(lambda: holds(fake, (50, False)))
-    assert "1 times since it was initialized, the latest 1 for 50 s in all" in details.of_claim(await state_of(handle))
+    assert "1 times since it was initialized, the latest 1 for 50 s in all" in current_details.of_claim(
+        await state_of(handle)
+    )
 
 
 async def test_a_node_that_flaps_is_counted_each_time(fake: World, skipping: WorkflowEnvironment) -> None:
@@ -132,7 +134,7 @@ async def test_a_reboot_is_a_flap_only_if_the_node_was_seen_away(fake: World, sk
     await in_phase(handle, Phase.READY)
     state = await state_of(handle)
     assert (state.flaps, state.reboots) == (1, 1)
-    assert "the latest 1 for 40 s in all; rebooted 1 times" in details.of_claim(state)
+    assert "the latest 1 for 40 s in all; rebooted 1 times" in current_details.of_claim(state)
 
 
 async def test_a_flap_costs_few_events_and_a_node_that_stays_none(fake: World, skipping: WorkflowEnvironment) -> None:

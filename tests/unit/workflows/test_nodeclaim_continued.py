@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.lifecycle import Phase
+import workflows.activity_options
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.served import served_by_temporal
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_phase, latest, rolled
@@ -24,7 +24,7 @@ async def skipping() -> AsyncIterator[WorkflowEnvironment]:
 async def test_a_long_life_continues_as_new_and_goes_on(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 60)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 60)
     handle = await ready(fake, skipping)
     for number in range(30):
         await fake.see(handle, **{**BUSY, "node_ready": bool(number % 2)})
@@ -40,7 +40,7 @@ async def test_continuing_as_new_in_every_phase_buys_nothing_twice(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a limit of a few events each run is left at its first calm wait."""
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 12)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 12)
     first = await launched(fake, skipping)
     handle = latest(fake.client, first)
     fake.nodes.join("node-a", fake.claims.found["a"]["status"]["providerID"])

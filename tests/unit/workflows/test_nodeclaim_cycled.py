@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import BadInput, TryLater
-from model.labels import DISRUPTED_TAINT_KEY
-from model.lifecycle import Phase
+from tenure.apis.labels import DISRUPTED_TAINT_KEY
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, blocked, eventually, in_phase, latest, state_of
 from tests.support.workflows.lives import BUSY
@@ -20,7 +20,7 @@ CYCLE: dict[str, Any] = {"action": "stopStart", "away": "20m"}
 
 @pytest.fixture(autouse=True)
 def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.cycling.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("activities.nodeclaim.instance.CYCLING_LOOK_EVERY", 0.01)
 
 
 def in_service(fake: World) -> bool:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.kinds import LifecycleRules
-from model.labels import DISRUPTED_TAINT_KEY, NODECLAIM_TERMINATION_TIMESTAMP
-from model.lifecycle import Phase
+import workflows.activity_options
+from tenure.apis.labels import DISRUPTED_TAINT_KEY, NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import TRIES, Handle, blocked, eventually, in_time, latest, rolled, state_of
 from tests.support.workflows.lives import BUSY, pool, ready
@@ -90,8 +90,8 @@ async def test_rules_that_change_count_at_once(fake: World, skipping: WorkflowEn
 async def test_time_held_runs_on_when_the_run_is_continued(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.draining.RESAID", 0.0)
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 60)
+    monkeypatch.setattr("activities.nodeclaim.drain.RESAID", 0.0)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 60)
     handle = await ready(fake, skipping)
     hold(fake)
     await delete(fake, handle, **rules(whenBlocked="escalate", blockedFor="1h"))

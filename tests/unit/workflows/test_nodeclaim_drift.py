@@ -5,8 +5,8 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import BadInput
-from model.lifecycle import Phase
+from tenure.model.errors import BadInput
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import (
     Handle,

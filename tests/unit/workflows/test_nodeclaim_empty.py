@@ -7,8 +7,8 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from model.lifecycle import Phase
-from model.messages import Pause, Resume
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.signals import Pause, Resume
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, eventually, in_time, own_events, state_of, tasks_done
 from tests.support.workflows.lives import BUSY, emptied, pause_for, pool, ready

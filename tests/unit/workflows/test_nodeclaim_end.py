@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import BadInput, Forbidden, Throttled, TryLater
-from model.lifecycle import Phase
+from tenure.model.errors import BadInput, Forbidden, Throttled, TryLater
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, overdue, state_of
 from tests.support.workflows.lives import BUSY, delete, launched, ready

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.faults import BadInput, TryLater
-from model.lifecycle import Phase
-from model.outcomes import DrainPod
+import workflows.activity_options
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.provider_results import DrainPod
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import TRIES, Handle, in_phase, in_time, latest, rolled, scheduled, state_of
 from tests.support.workflows.lives import BUSY, delete, emptied, joined, launched, pause_for, pool, ready
@@ -32,7 +32,7 @@ async def test_word_that_the_claim_is_gone_is_not_taken_on_trust(
 async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_history(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 80)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 80)
     handle = await ready(fake, skipping)
     fake.instances.faults["terminate"] = [BadInput("OperationNotPermitted") for _ in range(40)]
     await delete(fake, handle)
@@ -48,9 +48,9 @@ async def test_an_instance_that_may_not_be_ended_for_days_does_not_fill_a_histor
 async def test_a_drain_that_is_held_for_weeks_does_not_fill_a_history(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.draining.SETTLED", 0.0)
-    monkeypatch.setattr("activities.draining.RESAID", 0.0)
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 80)
+    monkeypatch.setattr("activities.nodeclaim.drain.SETTLED", 0.0)
+    monkeypatch.setattr("activities.nodeclaim.drain.RESAID", 0.0)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 80)
     handle = await ready(fake, skipping)
     fake.pods.place("node-a", "web")
     fake.pods.blocked["web"] = "budget 0"

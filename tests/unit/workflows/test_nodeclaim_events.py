@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.interruptions import EventKind, Notice
-from model.labels import INTERRUPTIONS, NODECLAIM_TERMINATION_TIMESTAMP
-from model.lifecycle import Phase
+from tenure.apis import labels
+from tenure.apis.labels import INTERRUPTIONS, NODECLAIM_TERMINATION_TIMESTAMP
+from tenure.model.interruption.notices import EventKind, Notice
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import (
     Handle,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model.lifecycle import Phase
-from model.messages import PermitAsked
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.signals import PermitAsked
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, blocked, in_phase, in_time, state_of
 from tests.support.workflows.lives import BUSY, JOINED, joined, launched, pause_for, pool, ready

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.faults import BadInput, TryLater
-from model.hooks import HOOK_NODE, CallAnswer, HookRun, JobFact
-from model.kinds import LifecycleRules
-from model.labels import DISRUPTED_TAINT_KEY
-from model.lifecycle import Phase
-from policy.hook_words import job_name
+import workflows.activity_options
+from tenure.apis.labels import DISRUPTED_TAINT_KEY
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.hooks import HOOK_NODE, CallAnswer, HookRun, JobFact
+from tenure.model.nodeclaim_state import Phase
+from tenure.policy.hooks.messages import job_name
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import (
     Handle,
@@ -42,9 +42,9 @@ ALL = ("beforeDrain", "afterDrain", "beforeTerminate")
 
 @pytest.fixture(autouse=True)
 def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.hooks.LOOK_FIRST", 0.02)
-    monkeypatch.setattr("activities.hooks.LOOK_SLOWEST", 0.05)
-    monkeypatch.setattr("activities.hooks.AGAIN_FIRST", 0.02)
+    monkeypatch.setattr("activities.nodeclaim.hooks.LOOK_FIRST", 0.02)
+    monkeypatch.setattr("activities.nodeclaim.hooks.LOOK_SLOWEST", 0.05)
+    monkeypatch.setattr("activities.nodeclaim.hooks.AGAIN_FIRST", 0.02)
 
 
 def rules(**hooks: Any) -> dict[str, Any]:
@@ -241,7 +241,7 @@ async def test_waiting_becomes_overdue_and_ends_when_the_policy_says_otherwise(
 async def test_waiting_for_weeks_does_not_fill_a_history(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 100)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 100)
     hook = CALL | {"onFailure": "wait"}
     fake.calls.answers = [REFUSED] * 100
     handle = await under(fake, skipping, beforeDrain=[hook])
@@ -353,7 +353,7 @@ async def test_aws_is_faster_than_a_hook(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hook that is under way has less time from the moment at which AWS says that it takes the instance."""
-    monkeypatch.setattr("policy.hooks.AT_LEAST", timedelta(seconds=1))
+    monkeypatch.setattr("tenure.policy.hooks.decision.AT_LEAST", timedelta(seconds=1))
     hook = JOB | {"timeout": "1h", "onFailure": "wait"}
     handle = await under(fake, skipping, beforeDrain=[hook])
     await delete(fake, handle, beforeDrain=[hook])

@@ -4,13 +4,13 @@ from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import BadInput, TryLater
-from model.kinds import NodeClaim
-from model.labels import LAUNCH_GROUP, NODEPOOL
-from model.launches import FleetError, Launched, LaunchRefused
-from model.lifecycle import Phase
-from model.messages import GroupAnswered
-from model.outcomes import InstanceFacts
+from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.launch import FleetError, Launched, LaunchRefused
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.provider_results import InstanceFacts
+from tenure.model.signals import GroupAnswered
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, state_of
 from tests.support.workflows.lives import born

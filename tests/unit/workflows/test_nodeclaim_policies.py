@@ -7,11 +7,11 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.launches import LaunchRefused
-from model.lifecycle import ClaimState, Phase
-from model.pace import Expected, PhaseTimes
-from policy.overdue import blocked_by
+from tenure.apis import labels
+from tenure.model.launch import LaunchRefused
+from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.model.provisioning import Expected, PhaseTimes
+from tenure.policy.lifecycle.deadlines import blocked_by
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, blocked, eventually, has_come, in_phase, in_time, state_of
 from tests.support.workflows.lives import BUSY, JOINED, born, delete, joined, launched, ready

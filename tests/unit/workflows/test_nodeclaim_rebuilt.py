@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.absence import Absence, lasting, read, written
-from model.faults import TryLater
-from model.kinds import NodeClaim
-from model.lifecycle import Phase
-from model.outcomes import InstanceFacts
+from tenure.apis import labels
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.errors import TryLater
+from tenure.model.node_health import Absence, lasting, read, written
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.provider_results import InstanceFacts
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, has_come, in_phase, in_time, state_of
 from tests.support.workflows.lives import BUSY, JOINED, ready

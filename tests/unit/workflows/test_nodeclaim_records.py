@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model.event_records import MEMO, EventRecord
+from tenure.model.interruption.records import MEMO, EventRecord
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, blocked, eventually, in_time, latest
 from tests.support.workflows.lives import BUSY, delete, ready

@@ -5,9 +5,9 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.faults import Forbidden
-from model.lifecycle import Phase
+from tenure.apis import labels
+from tenure.model.errors import Forbidden
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import (
     Handle,

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model.labels import REPLACES
-from model.lifecycle import Phase
+from tenure.apis.labels import REPLACES
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.commands import Command, command, deleted, granting, in_step, nodes, proposal, untouched
 from tests.support.workflows.eventually import eventually, in_phase, scheduled
 from tests.support.workflows.lives import BUSY, JOINED, born
-from workflows.disruption import DisruptionWorkflow
+from workflows.disruption.command import DisruptionWorkflow
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.faults import BadInput, Throttled, TryLater
-from model.outcomes import ConditionPatch
+import workflows.activity_options
+from tenure.model.errors import BadInput, Throttled, TryLater
+from tenure.model.provider_results import ConditionPatch
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_time, rolled
 from tests.support.workflows.lives import NodeClass, node_class, observed
@@ -191,7 +191,7 @@ async def test_the_workflow_ends_with_its_class(fake: World, skipping: WorkflowE
 async def test_a_long_life_continues_as_new(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 40)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 40)
     first = await node_class(fake)
     await eventually(lambda: is_ready(first, "True"))
     await in_time(skipping, lambda: rolled(fake.client, first), minutes=5)

@@ -7,11 +7,11 @@ import pytest
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.disrupting import PermitRecalled
-from model.faults import BadInput
-from model.messages import PermitAnswered, PermitAsked, PermitWithdrawn, Resume
-from model.observations import PoolSeen
+import workflows.activity_options
+from tenure.model.disruption.commands import PermitRecalled
+from tenure.model.errors import BadInput
+from tenure.model.observations import PoolSeen
+from tenure.model.signals import PermitAnswered, PermitAsked, PermitWithdrawn, Resume
 from tests.support.fakes.asker import AskerWorkflow
 from tests.support.fakes.worker import SHORTLY, World
 from tests.support.workflows.eventually import eventually, idle, in_time, rolled, scheduled
@@ -276,7 +276,7 @@ async def test_the_workflow_ends_with_its_pool(fake: World, skipping: WorkflowEn
 async def test_wishes_permits_and_pauses_outlive_continuing_as_new(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 60)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 60)
     await standing(fake, "a", "b")
     first = await pool(fake, budgets=[{"nodes": "1"}])
     await ask(fake, skipping, first, "a", "b")

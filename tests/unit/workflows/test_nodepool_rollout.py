@@ -7,21 +7,21 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.coordination import PoolState
-from model.faults import TryLater
-from model.hashing import HASH_VERSION
-from model.kinds import EC2NodeClass
-from model.kinds.rollout_rules import RolloutRules
-from model.messages import DisruptionReason, PermitAnswered, PermitAsked
-from model.observations import PoolSeen
-from model.policies import Unread
-from model.rollouts import ApproveRollout, RejectRollout
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION
+from tenure.apis.lifecyclepolicy_disruption import RolloutRules
+from tenure.model.errors import TryLater
+from tenure.model.observations import PoolSeen
+from tenure.model.operator_requests import Unread
+from tenure.model.rollout import ApproveRollout, RejectRollout
+from tenure.model.signals import DisruptionReason, PermitAnswered, PermitAsked
+from tenure.model.workflow_states import PoolState
 from tests.support.fakes.asker import AskerWorkflow
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_time, scheduled
 from tests.support.workflows.lives import pause_for
-from workflows import attributes, ids
+from workflows import ids, search_attributes
 from workflows.nodepool import NodePoolWorkflow
 
 Asker = WorkflowHandle[AskerWorkflow, None]
@@ -224,7 +224,7 @@ async def _permitted(stage: Stage, name: str, reason: str) -> bool:
 
 
 async def overdue(stage: Stage) -> bool:
-    return bool((await stage.pools.describe()).typed_search_attributes.get(attributes.OVERDUE))
+    return bool((await stage.pools.describe()).typed_search_attributes.get(search_attributes.OVERDUE))
 
 
 async def test_one_that_has_halted_is_found_as_overdue_nodes_are_until_somebody_lets_it_go_on(
@@ -239,7 +239,7 @@ async def test_one_that_has_halted_is_found_as_overdue_nodes_are_until_somebody_
     fake.nodes.change("node-n", ready=False)
     await in_time(skipping, lambda: overdue(stage), seconds=20)
     described = (await stage.pools.describe()).typed_search_attributes
-    assert (described.get(attributes.BLOCKED_BY) or "").startswith("waits for a person: ")
+    assert (described.get(search_attributes.BLOCKED_BY) or "").startswith("waits for a person: ")
     fake.nodes.change("node-n", ready=True)
     said = ApproveRollout(plan=await halted(stage), by="ann")
     await stage.pools.execute_update(NodePoolWorkflow.approve, said)
@@ -253,4 +253,4 @@ async def halted(stage: Stage) -> str:
 
 async def well(stage: Stage) -> bool:
     found = (await stage.pools.describe()).typed_search_attributes
-    return found.get(attributes.OVERDUE) is False and not found.get(attributes.BLOCKED_BY)
+    return found.get(search_attributes.OVERDUE) is False and not found.get(search_attributes.BLOCKED_BY)

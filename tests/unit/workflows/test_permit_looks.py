@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
-from model.observations import PoolSeen
+from tenure.model.observations import PoolSeen
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, eventually, in_time, scheduled
 from tests.support.workflows.lives import emptied, pause_for, pool, ready

@@ -11,16 +11,16 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from model.catalogue import UnavailableOffering
-from model.coordination import BatchWindow, ProvisioningState
-from model.faults import TryLater
-from model.kinds import NodeClaim
-from model.labels import LAUNCH_GROUP, NODEPOOL
-from model.launches import FleetError, Member
-from model.lifecycle import Phase
-from model.observations import DemandSeen, Joining, MarksSeen
-from model.plans import LaunchDraft, PlanOutcome
+import workflows.activity_options
+from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.errors import TryLater
+from tenure.model.instance_types import UnavailableOffering
+from tenure.model.launch import FleetError, Member
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.observations import DemandSeen, Joining, MarksSeen
+from tenure.model.provisioning import LaunchDraft, PlanOutcome
+from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tests.support.fakes.worker import SHORTLY, World
 from tests.support.workflows.eventually import Handle, eventually, has_come, idle, in_phase, in_time, rolled
 from workflows import ids
@@ -460,7 +460,7 @@ async def test_a_slow_group_holds_up_no_other(planning: World, skipping: Workflo
 async def test_without_a_host_demand_is_kept_and_planned_as_soon_as_there_is_one(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(workflows.options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.5))
+    monkeypatch.setitem(workflows.activity_options.PLAN, "schedule_to_start_timeout", timedelta(seconds=0.5))
     handle = await provisioning(fake)
     await demand(fake, handle, await skipping.get_current_time() - timedelta(minutes=1))
     await in_time(skipping, lambda: blocked_by(handle, "no plan"), seconds=5)
@@ -480,7 +480,7 @@ async def test_a_pass_on_caches_that_are_too_old_is_made_again(planning: World, 
 async def test_continuing_as_new_waits_for_no_group_and_buys_nothing_twice(
     planning: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 30)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 30)
     planning.fleet.gate = asyncio.Event()
     planning.host.outcomes = [PlanOutcome(plan_id="", drafts=(await group(planning, skipping, "a", "b"),))]
     first = await provisioning(planning)

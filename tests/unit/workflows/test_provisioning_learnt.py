@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.options
-from activities.machines import KeptMachines
-from model.coordination import ProvisioningState
-from model.kinds import NodeClaim
-from model.learnt import Learnt, LearntSeen
-from model.lifecycle import Phase
+import workflows.activity_options
+from activities.workflow_client import KeptMachines
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.discovered_capacity import Learnt, LearntSeen
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.workflow_states import ProvisioningState
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_phase, rolled
 from tests.unit.workflows.test_provisioning import Provisioning, demand, passes, provisioning
@@ -53,7 +53,7 @@ async def test_the_next_plan_is_told_the_smallest(
 async def test_it_outlives_a_run(
     fake: World, handle: Provisioning, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.options, "ROLL_AT_EVENTS", 10)
+    monkeypatch.setattr(workflows.activity_options, "ROLL_AT_EVENTS", 10)
     await teach(handle, shown(7640))
     following: Provisioning = fake.client.get_workflow_handle(handle.id)
     async with fake.planning():
@@ -78,7 +78,7 @@ async def test_an_image_that_nobody_uses_is_forgotten_after_sixty_days(
 async def test_a_claim_that_launches_alone_is_chosen_for_by_what_was_learnt(
     fake: World, handle: Provisioning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.machines._ANSWER_IN", timedelta(minutes=1))
+    monkeypatch.setattr("activities.workflow_client._ANSWER_IN", timedelta(minutes=1))
     await teach(handle, shown(7640))
     fake.claims.add("by-hand")
     life = await fake.start(NodeClaim.model_validate(fake.claims.found["by-hand"]))
@@ -105,7 +105,7 @@ async def test_a_launch_goes_by_what_was_known_where_the_workflow_does_not_answe
 async def test_launches_that_come_together_ask_once(
     fake: World, handle: Provisioning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.machines._ANSWER_IN", timedelta(minutes=1))
+    monkeypatch.setattr("activities.workflow_client._ANSWER_IN", timedelta(minutes=1))
     await teach(handle, shown(7640))
     now = 0.0
     machines = KeptMachines(fake.client, handle.id, clock=lambda: now)

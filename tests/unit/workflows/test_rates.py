@@ -5,12 +5,12 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.coordination import PoolState
-from model.kinds.disruption_rules import DisruptionRules
-from model.labels import DISRUPTED_LATELY
-from model.messages import PermitWithdrawn
-from model.observations import PoolSeen
-from model.policies import Unread
+from tenure.apis.labels import DISRUPTED_LATELY
+from tenure.apis.lifecyclepolicy_disruption import DisruptionRules
+from tenure.model.observations import PoolSeen
+from tenure.model.operator_requests import Unread
+from tenure.model.signals import PermitWithdrawn
+from tenure.model.workflow_states import PoolState
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_time
 from tests.support.workflows.lives import pool

@@ -5,8 +5,8 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.launches import LaunchRefused
-from model.observations import PoolSeen
+from tenure.model.launch import LaunchRefused
+from tenure.model.observations import PoolSeen
 from tests.support.fakes.worker import SHORTLY, World
 from tests.support.workflows.eventually import eventually, idle, in_time, rolled, state_of
 from tests.support.workflows.lives import launched, pool, ready
@@ -50,7 +50,7 @@ async def test_it_is_unknown_first_and_true_once_a_node_registered(fake: World, 
 async def test_two_nodeclaims_that_never_join_make_it_false_and_two_failures_survive_continue_as_new(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("workflows.options.ROLL_AT_EVENTS", 30)
+    monkeypatch.setattr("workflows.activity_options.ROLL_AT_EVENTS", 30)
     pools = await pool(fake)
     await never_joins(fake, skipping, "a")
     await in_time(skipping, shown(fake, "True"))

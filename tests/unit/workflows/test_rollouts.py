@@ -9,11 +9,10 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from model.kinds.rollout_rules import RolloutRules
-from model.messages import Verdict
-from model.observations import PoolSeen
-from model.registrations import StartEnded
-from model.rollouts import ApproveRollout, GateAnswer, Image, RejectRollout, RolloutState, Target
+from tenure.apis.lifecyclepolicy_disruption import RolloutRules
+from tenure.model.observations import PoolSeen, StartEnded
+from tenure.model.rollout import ApproveRollout, GateAnswer, Image, RejectRollout, RolloutState, Target
+from tenure.model.signals import Verdict
 from tests.support.fakes.rolling import Rolling, RollingPool, rolling
 from tests.support.fakes.rolling_workflow import RollingWorkflow
 from tests.support.workflows.eventually import eventually, in_time, rolled, scheduled

@@ -13,11 +13,12 @@ from structlog.testing import capture_logs
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import TryLater
-from model.kinds import EC2NodeClass, NodePool
-from model.launches import LaunchPreparation
-from model.outcomes import Resolved
-from settings import load
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodepool import NodePool
+from tenure.model.errors import TryLater
+from tenure.model.launch import LaunchPreparation
+from tenure.model.provider_results import Resolved
+from tenure.settings import load
 from tests.support.fakes.cloud import FakeFleet, FakeResolver
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually

@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 from temporalio.client import WorkflowFailureError
 
-from cli.shown import ask
-from model.showing import ShowAsked
+from tenure.cli.nodes.why import ask
+from tenure.model.operator_requests import ShowAsked
 from tests.support.fakes.worker import World
 from workflows import ids
-from workflows.options import PLAN
-from workflows.showing import ShowWorkflow
+from workflows.activity_options import PLAN
+from workflows.cluster_watch import ShowWorkflow
 
 
 async def test_a_question_is_answered(fake: World) -> None:

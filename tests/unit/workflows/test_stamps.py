@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.hashing import HASH_VERSION
-from model.labels import NODECLASS_HASH, NODECLASS_HASH_VERSION
+from tenure.apis.hash import HASH_VERSION
+from tenure.apis.labels import NODECLASS_HASH, NODECLASS_HASH_VERSION
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually
 from tests.support.workflows.lives import node_class

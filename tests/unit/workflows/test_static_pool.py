@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from model import labels
-from model.faults import BadInput, TryLater
-from model.kinds import NodeClaim
-from model.lifecycle import Phase
-from model.messages import Resume
+from tenure.apis import labels
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.nodeclaim_state import Phase
+from tenure.model.signals import Resume
 from tests.support.fakes.kubernetes import FakeClaims
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, has_come, in_time, scheduled
@@ -228,7 +228,7 @@ async def test_a_pause_that_ends_by_itself_lets_surplus_nodes_go(fake: World, sk
 async def test_a_large_pool_is_made_in_several_steps(
     fake: World, skipping: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.replicas.MOST_MADE", 4)
+    monkeypatch.setattr("activities.nodepool.static_capacity.MOST_MADE", 4)
     pool = await static(fake, 10)
     await in_time(skipping, lambda: pool.stand(10))
     assert len(pool.plans()) == 1 and await scheduled(pool.handle, "keep_replicas") == 3

@@ -16,9 +16,9 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from sandbox.temporal import binary
+from tenure.sandbox.temporal.dev_server import binary
 from tests.support.product.eventually import eventually
-from workflows.timely import OutOfTurn, TimelyInstance, TimelyRunner
+from workflows.runner import OutOfTurn, TimelyInstance, TimelyRunner
 
 SIGNAL, QUERY, EVICTION, TIMER = "signal_workflow", "query_workflow", "remove_from_cache", "fire_timer"
 STARTED, CANCEL, DONE, CANCELLED = "initialize_workflow", "cancel_workflow", "completed", "cancelled"

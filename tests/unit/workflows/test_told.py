@@ -2,12 +2,12 @@
 
 from temporalio.testing import WorkflowEnvironment
 
-from cli.lives import NodeLife
-from cli.why import told_by
-from model.messages import Pause
-from model.observations import PoolSeen
-from model.story import Phase, Told
-from policy.pauses import tidied, write_pause
+from tenure.cli.nodes.why import told_by
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.model.nodeclaim_history import Phase, Told
+from tenure.model.observations import PoolSeen
+from tenure.model.signals import Pause
+from tenure.policy.lifecycle.pauses import tidied, write_pause
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually
 from tests.support.workflows.lives import BUSY, pause_for, pool, ready

@@ -3,11 +3,11 @@
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import Forbidden
-from model.upkeep import UpkeepAsked, UpkeepDone
+from tenure.model.errors import Forbidden
+from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
 from tests.support.fakes.worker import World
 from workflows import ids
-from workflows.upkeep import TASKS, UpkeepWorkflow
+from workflows.garbage_collection import TASKS, UpkeepWorkflow
 
 MOST_EVENTS = 11
 """Of an undisturbed run: its start, one activity, its end, and the workflow tasks between them."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import BadInput, TryLater
-from model.lifecycle import Phase
+from tenure.model.errors import BadInput, TryLater
+from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, blocked, eventually, in_time, state_of
 from tests.support.workflows.lives import BUSY, emptied, pool, ready

@@ -4,12 +4,12 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
-from model.faults import Forbidden, TryLater
+from tenure.model.errors import Forbidden, TryLater
 from tests.support.fakes.planning import FakeHost
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import eventually, in_time, rolled
 from workflows import ids
-from workflows.watch import WatchWorkflow
+from workflows.cluster_watch import WatchWorkflow
 
 Watch = WorkflowHandle[WatchWorkflow, None]
 

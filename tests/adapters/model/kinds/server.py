@@ -4,7 +4,13 @@ from typing import Any, Final
 
 import aiohttp
 
-from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, LifecyclePolicy, NodeClaim, NodeOverlay, NodePool
+from tenure.apis.capacitybuffer import CapacityBuffer
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.lifecyclepolicy import LifecyclePolicy
+from tenure.apis.meta import KubeObject
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodeoverlay import NodeOverlay
+from tenure.apis.nodepool import NodePool
 from tests.support.model.kinds.table import RESOURCES, Object, Row, patched
 
 MODELS: Final[dict[str, type[KubeObject]]] = {

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from model.kinds import CapacityBuffer, EC2NodeClass, NodeClaim, NodeOverlay, NodePool
+from tenure.apis.capacitybuffer import CapacityBuffer
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodeoverlay import NodeOverlay
+from tenure.apis.nodepool import NodePool
 from tests.adapters.model.kinds.server import Server, assert_row
 from tests.support.model.kinds.table import (
     ABSENT,

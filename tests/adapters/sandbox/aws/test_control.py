@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sandbox.aws.control import ControlError
+from tenure.sandbox.aws.admin.client import ControlError
 from tests.support.sandbox.aws.kit import StandInKit, ids, start, stop
 
 

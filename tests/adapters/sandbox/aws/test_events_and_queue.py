@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from deploy.shipped import EVENTS_STACK
+from deploy.resources import EVENTS_STACK
 from tests.support.sandbox.aws.kit import StandInKit, code
 
 ARN = "arn:aws:sqs:us-west-2:123456789012:demo"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from sandbox.aws.control import ControlError
+from tenure.sandbox.aws.admin.client import ControlError
 from tests.support.sandbox.aws.kit import StandInKit, code, errors_of
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from deploy.shipped import IAM_FILES
-from sandbox.aws.iam.keyring import WORKER_KEY
-from sandbox.aws.iam.shipped import shipped_policies
+from deploy.resources import IAM_FILES
+from tenure.sandbox.aws.iam.credentials import WORKER_KEY
+from tenure.sandbox.aws.iam.policy import shipped_policies
 from tests.support.sandbox.aws.kit import AL2023, USER_DATA, StandInKit, code, errors_of, ids, start, stop
 
 CLUSTER = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sandbox.aws.control import ControlError
+from tenure.sandbox.aws.admin.client import ControlError
 from tests.support.sandbox.aws.kit import StandInKit, code, errors_of, ids
 
 INTERRUPTIBLE = "interruptible-capacity-reservation"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sandbox.aws.iam.keyring import WORKER_KEY
-from sandbox.aws.iam.shipped import shipped_policies
+from tenure.sandbox.aws.iam.credentials import WORKER_KEY
+from tenure.sandbox.aws.iam.policy import shipped_policies
 from tests.support.sandbox.aws.kit import StandInKit, code
 
 CONTROLLER = "arn:aws:iam::123456789012:role/KarpenterControllerRole-demo"

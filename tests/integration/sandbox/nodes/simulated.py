@@ -6,14 +6,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sandbox.aws.ec2.types_data import all_types
-from sandbox.nodes.facts import Facts
-from sandbox.nodes.instance import Instance, State
-from sandbox.nodes.kubernetes import KubeConnection
-from sandbox.nodes.machine_types import MachineType
-from sandbox.nodes.nodes_api import NodesApi
-from sandbox.nodes.settings import NodesSettings
-from sandbox.nodes.simulator import Simulator
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
+from tenure.sandbox.nodes.api_connection import KubeConnection
+from tenure.sandbox.nodes.boot import Facts
+from tenure.sandbox.nodes.instances import Instance, MachineType, State
+from tenure.sandbox.nodes.node_objects import NodesApi
+from tenure.sandbox.nodes.settings import NodesSettings
+from tenure.sandbox.nodes.simulator import Simulator
 
 USER_DATA = """\
 apiVersion: node.eks.aws/v1alpha1

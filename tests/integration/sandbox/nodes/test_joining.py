@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from sandbox.kubeapi import KubeApi
-from sandbox.nodes.control import NodesControl
-from sandbox.nodes.rules import Match, NeverRegister, NotReady
+from tenure.sandbox.kube_client import KubeApi
+from tenure.sandbox.nodes.control_api import NodesControl
+from tenure.sandbox.nodes.fault_rules import Match, NeverRegister, NotReady
 from tests.integration.sandbox.builders import condition, until
 from tests.integration.sandbox.nodes.simulated import USER_DATA
 from tests.support.product.shared_sandbox import SharedSandbox

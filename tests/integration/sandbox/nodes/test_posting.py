@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sandbox.kubeapi import KubeApi
-from sandbox.nodes.simulator import Simulator
-from sandbox.world import Sandbox
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.kube_client import KubeApi
+from tenure.sandbox.nodes.simulator import Simulator
 from tests.integration.sandbox.builders import condition
 from tests.integration.sandbox.nodes.simulated import Cloud, simulating
 from tests.integration.sandbox.nodes.test_simulator import until_ready

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from sandbox.faults import Cut, Faults
-from sandbox.kubeapi import KubeApi
-from sandbox.kubeconfig import write_kubeconfig
-from sandbox.nodes.rules import (
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.fault_proxy import Cut, Faults
+from tenure.sandbox.kube_client import KubeApi, write_kubeconfig
+from tenure.sandbox.nodes.fault_rules import (
     AddTaint,
     Deregister,
     LateDevices,
@@ -21,9 +21,8 @@ from sandbox.nodes.rules import (
     SetCondition,
     SlowReady,
 )
-from sandbox.nodes.simulator import Simulator
-from sandbox.nodes.userdata.join import Taint
-from sandbox.world import Sandbox
+from tenure.sandbox.nodes.simulator import Simulator
+from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 from tests.integration.sandbox.builders import condition, find, until
 from tests.integration.sandbox.nodes.simulated import USER_DATA, Cloud, Json, simulating, stage
 

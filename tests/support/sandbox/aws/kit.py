@@ -13,7 +13,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from sandbox.aws.control import AwsControl
+from tenure.sandbox.aws.admin.client import AwsControl
 from tests.support.paths import ROOT
 
 AL2023 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023"
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     """A stand-in of its own process, and its URL."""
-    command = [sys.executable, "-m", "sandbox.aws", *arguments]
+    command = [sys.executable, "-m", "tenure.sandbox.aws", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout is not None
     line = process.stdout.readline()

@@ -4,9 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model import labels
-from model.kinds import Condition, EC2NodeClass, NodeClaim, NodePool
-from model.kinds.conditions import Status, Subject, clear_condition, initial_conditions, set_condition
+from tenure.apis import labels
+from tenure.apis.conditions import Status, Subject, clear_condition, initial_conditions, set_condition
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.meta import Condition
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
 
 CREATED = datetime(2025, 1, 1, tzinfo=UTC)
 NOW = CREATED + timedelta(hours=1)

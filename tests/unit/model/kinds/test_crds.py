@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from deploy.generate import crd
-from deploy.kinds import KINDS, Kind
+from tools.crds.kinds import KINDS, Kind
+from tools.generate import crd
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -4,7 +4,12 @@ import pydantic_core
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from model.kinds import CapacityBuffer, EC2NodeClass, KubeObject, NodeClaim, NodeOverlay, NodePool, Requirement, Taint
+from tenure.apis.capacitybuffer import CapacityBuffer
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.meta import KubeObject, Requirement, Taint
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodeoverlay import NodeOverlay
+from tenure.apis.nodepool import NodePool
 from tests.support.model.kinds.table import CAPACITYBUFFER, NODECLAIM, NODECLASS, NODEOVERLAY, NODEPOOL, Object
 
 METADATA = {

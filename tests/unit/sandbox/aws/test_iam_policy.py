@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sandbox.aws.iam.conditions import holds
-from sandbox.aws.iam.policy import decide, read_policy
+from tenure.sandbox.aws.iam.conditions import holds
+from tenure.sandbox.aws.iam.policy import decide, read_policy
 
 
 def allow(action: Any = "*", resource: Any = "*", **more: Any) -> dict[str, Any]:

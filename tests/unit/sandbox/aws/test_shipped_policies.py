@@ -11,8 +11,8 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from sandbox.aws.iam.service_rules import RIGHTS
-from sandbox.aws.iam.shipped import shipped_policies
+from tenure.sandbox.aws.iam.policy import shipped_policies
+from tenure.sandbox.aws.iam.service_rules import RIGHTS
 from tests.support.paths import ROOT
 
 MANAGED_POLICY_CHARACTERS = 6144
@@ -52,7 +52,7 @@ def called() -> set[str]:
         for service in SERVICES
         for operation in session.get_service_model(service).operation_names
     }
-    files = [file for file in Path(ROOT, "aws").rglob("*.py") if "doctor" not in file.parts]
+    files = [file for file in Path(ROOT, "tenure", "aws").rglob("*.py") if "doctor" not in file.parts]
     names = {name for file in files for name in re.findall(r"\.([a-z0-9_]+)\b", file.read_text())}
     found = (methods[name].partition(":") for name in names & set(methods))
     return {f"{service}:{RIGHTS.get((service, operation), operation)}" for service, _, operation in found}

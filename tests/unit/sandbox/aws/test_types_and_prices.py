@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.aws.ec2 import prices as table
-from sandbox.aws.ec2.types_data import all_types as catalogue
+from tenure.sandbox.aws.ec2.catalog import prices as table
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types as catalogue
 
 
 def test_within_a_family_more_costs_more() -> None:

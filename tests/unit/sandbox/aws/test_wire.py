@@ -10,11 +10,9 @@ import pytest
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
-from sandbox.aws.wire.errors import AwsError
-from sandbox.aws.wire.model import ec2_operation
-from sandbox.aws.wire.query import parse_form
-from sandbox.aws.wire.render import error_response
-from sandbox.aws.wire.xml import Raw, answer, named_shape
+from tenure.sandbox.aws.wire.query import ec2_operation, parse_form
+from tenure.sandbox.aws.wire.responses import AwsError, error_response
+from tenure.sandbox.aws.wire.xml import Raw, answer, named_shape
 
 REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("DescribeInstances", {"InstanceIds": ["i-1", "i-2"], "Filters": [{"Name": "a", "Values": ["x", "y"]}]}),

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from aws.capacity import Machine, capacity_of
-from aws.cluster import ClusterFacts
-from aws.families import FAMILIES, Family
-from aws.kubelet import Kubelet
-from aws.overhead import overhead_of
-from aws.settings import AwsSettings
-from aws.type_info import TypeInfo
-from aws.user_data import Bootstrap, render
-from model.kinds import EC2NodeClassSpec, Taint
-from model.quantity import parse_resources
-from sandbox.aws.ec2.types_data import all_types
-from sandbox.nodes.capacity import resources_of
-from sandbox.nodes.machine_types import MachineType
-from sandbox.nodes.userdata import Join, read_user_data
+from tenure.apis.ec2nodeclass import EC2NodeClassSpec
+from tenure.apis.meta import Taint
+from tenure.apis.quantity import parse_resources
+from tenure.aws.amifamily.families import FAMILIES, Family
+from tenure.aws.amifamily.user_data import Bootstrap, render
+from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.instancetype.capacity import Machine, capacity_of, overhead_of
+from tenure.aws.instancetype.info import TypeInfo
+from tenure.aws.kubelet.config import Kubelet
+from tenure.aws.settings import AwsSettings
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
+from tenure.sandbox.nodes.capacity import resources_of
+from tenure.sandbox.nodes.instances import MachineType
+from tenure.sandbox.nodes.userdata import Join, read_user_data
 
 JOINING = [family for name, family in FAMILIES.items() if name != "Custom"]
 CLUSTER = ClusterFacts(

@@ -2,12 +2,11 @@
 
 import pytest
 
-from sandbox.aws.ec2.types_data import all_types
-from sandbox.nodes.boot import disk_gib
-from sandbox.nodes.capacity import GIB, MIB, max_pods, memory_bytes, resources_of
-from sandbox.nodes.instance import Instance
-from sandbox.nodes.machine_types import MachineType
-from sandbox.nodes.userdata import Join
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
+from tenure.sandbox.nodes.boot import disk_gib
+from tenure.sandbox.nodes.capacity import GIB, MIB, max_pods, memory_bytes, resources_of
+from tenure.sandbox.nodes.instances import Instance, MachineType
+from tenure.sandbox.nodes.userdata import Join
 
 JOIN = Join(cluster="demo")
 

@@ -2,12 +2,17 @@
 
 import pytest
 
-from sandbox.aws.ec2.types_data import all_types
-from sandbox.nodes.capacity import max_pods, memory_bytes, resources_of
-from sandbox.nodes.devices import found_by_plugins, given_at_once, labels_of_kind
-from sandbox.nodes.instance import Instance
-from sandbox.nodes.machine_types import MachineType
-from sandbox.nodes.userdata import Join
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
+from tenure.sandbox.nodes.capacity import (
+    found_by_plugins,
+    given_at_once,
+    labels_of_kind,
+    max_pods,
+    memory_bytes,
+    resources_of,
+)
+from tenure.sandbox.nodes.instances import Instance, MachineType
+from tenure.sandbox.nodes.userdata import Join
 
 NVIDIA, NEURON, CORES = "nvidia.com/gpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 AL2023 = "amazon-eks-node-al2023-x86_64-{}-1.34-v20250920"

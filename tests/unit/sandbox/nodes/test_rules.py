@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from sandbox.nodes.instance import Instance
-from sandbox.nodes.rules import Match, NeverRegister, NotReady, Rule, RuleBook, SlowBoot
+from tenure.sandbox.nodes.fault_rules import Match, NeverRegister, NotReady, Rule, RuleBook, SlowBoot
+from tenure.sandbox.nodes.instances import Instance
 
 
 def instance(number: int, *, instance_type: str = "m5.large", nodepool: str = "default") -> Instance:

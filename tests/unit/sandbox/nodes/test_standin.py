@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from sandbox.nodes.instance import Instance
-from sandbox.nodes.standin import AnySource, StandInSource
+from tenure.sandbox.nodes.instance_source import AnySource, StandInSource
+from tenure.sandbox.nodes.instances import Instance
 
 REGION = "us-west-2"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sandbox.nodes.userdata import Join, UserDataError, read_user_data
-from sandbox.nodes.userdata.join import Taint
+from tenure.sandbox.nodes.userdata import Join, UserDataError, read_user_data
+from tenure.sandbox.nodes.userdata.kubelet_join import Taint
 
 NODE_CONFIG = """\
 # Made by somebody

@@ -5,15 +5,15 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from model.catalogue import InstanceType, Offering
-from model.disruption import Command, Decision, DisruptionRequest
-from model.facts import ClaimFact, NodeFact, PodBudgetFact, PodFact, PoolFact
-from model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
-from model.plans import PlannedClaim
-from model.resources import NODES, add
-from scheduling.disruption.costs import price_of
-from scheduling.facts import Fact
-from scheduling.validation import Given, matches
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
+from tenure.apis.resources import NODES, add
+from tenure.model.disruption.planning import Command, Decision, DisruptionRequest
+from tenure.model.facts import ClaimFact, NodeFact, PodBudgetFact, PodFact, PoolFact
+from tenure.model.instance_types import InstanceType, Offering
+from tenure.model.provisioning import PlannedClaim
+from tenure.scheduling.disruption.cost import price_of
+from tenure.scheduling.snapshot import Fact
+from tenure.scheduling.validation.plan import Given, matches
 from tests.unit.scheduling import builders
 from tests.unit.scheduling.builders import COMMON, NOW, World
 

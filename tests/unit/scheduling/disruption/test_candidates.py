@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from model.disruption import Allowances, Command, Decision, Leaving, NodeVerdict
+from tenure.model.disruption.planning import Allowances, Command, Decision, Leaving, NodeVerdict
 from tests.unit.scheduling.builders import NOW, kind, pod, toleration
 from tests.unit.scheduling.disruption.fleet import Fleet, pdb, pool
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from model.catalogue import UnavailableOffering
-from model.disruption import Command, Decision, DisruptionSettings
-from model.labels import CAPACITY_TYPE
+from tenure.apis.labels import CAPACITY_TYPE
+from tenure.model.disruption.planning import Command, Decision, DisruptionSettings
+from tenure.model.instance_types import UnavailableOffering
 from tests.unit.scheduling.builders import NOW, kind, pod, pods, types_of, values_of
 from tests.unit.scheduling.disruption.fleet import Fleet, pool
 

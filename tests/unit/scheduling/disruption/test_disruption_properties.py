@@ -1,14 +1,14 @@
-"""What holds of every command, over random clusters: `scheduling/validation.py` judges where pods go."""
+"""What holds of every command, over random clusters: `tenure/scheduling/validation/plan.py` judges where pods go."""
 
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.disruption import Allowances, Command, Decision, DisruptionSettings, Room
-from model.facts import PodBudgetFact, PodFact, PoolFact
-from model.plans import Plan
-from scheduling.validation import violations
+from tenure.model.disruption.planning import Allowances, Command, Decision, DisruptionSettings, Room
+from tenure.model.facts import PodBudgetFact, PodFact, PoolFact
+from tenure.model.provisioning import Plan
+from tenure.scheduling.validation.plan import violations
 from tests.support.properties import examples
 from tests.unit.scheduling.builders import World
 from tests.unit.scheduling.disruption.fleet import Choose, Fleet, cheapest, dearest, pdb

@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from model.disruption import Allowances, Command, Decision
-from model.facts import PodFact, SpreadConstraint
-from model.labels import ZONE
+from tenure.apis.labels import ZONE
+from tenure.model.disruption.planning import Allowances, Command, Decision
+from tenure.model.facts import PodFact, SpreadConstraint
 from tests.unit.scheduling.builders import NOW, expressions, kind, pod, pods, types_of
 from tests.unit.scheduling.disruption.fleet import Fleet, pool
 

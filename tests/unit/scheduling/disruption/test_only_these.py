@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from model.disrupting import Bounced, Hold
-from model.disruption import Command, Decision, Exclusion, Leaving
-from scheduling.disruption.keeping import kept_by, unsold
+from tenure.model.disruption.commands import Bounced, Hold
+from tenure.model.disruption.planning import Command, Decision, Exclusion, Leaving
+from tenure.scheduling.disruption.blocked_nodes import kept_by, unsold
 from tests.unit.scheduling.builders import NOW, kind, pod, pods
 from tests.unit.scheduling.disruption.fleet import Fleet, pool
 from tests.unit.scheduling.disruption.test_consolidation import only, rejected

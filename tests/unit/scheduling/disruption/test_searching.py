@@ -7,19 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from model.buffers import BufferFact
-from model.catalogue import Catalogue, ReservationRoom
-from model.disruption import DisruptionRequest, DisruptionSettings
-from scheduling.disruption.balanced import Totals, score_of
-from scheduling.disruption.candidates import Candidate
-from scheduling.disruption.consolidation import Consolidation, by_worth
-from scheduling.disruption.purse import Purse
-from scheduling.disruption.replacing import evaluate
-from scheduling.disruption.simulation import simulate
-from scheduling.disruption.stage import Stage
-from scheduling.facts import Fact
-from scheduling.pools import Refusal
-from scheduling.priced.packing import Packing
+from tenure.model.disruption.planning import DisruptionRequest, DisruptionSettings
+from tenure.model.extra_capacity import BufferFact
+from tenure.model.instance_types import Catalogue, ReservationRoom
+from tenure.scheduling.disruption.budgets import Purse
+from tenure.scheduling.disruption.candidates import Candidate
+from tenure.scheduling.disruption.cluster_snapshot import Stage
+from tenure.scheduling.disruption.consolidation import Consolidation, Totals, by_worth, score_of
+from tenure.scheduling.disruption.replacement import evaluate
+from tenure.scheduling.disruption.simulation import simulate
+from tenure.scheduling.nodepool_template import Refusal
+from tenure.scheduling.packing.packer import Packing
+from tenure.scheduling.snapshot import Fact
 from tests.support.properties import examples
 from tests.unit.scheduling.builders import COMMON, NOW, csi_node, kind, pod, pods, pvc, types_of, volume
 from tests.unit.scheduling.disruption.fleet import Fleet, pool

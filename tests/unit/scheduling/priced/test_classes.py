@@ -2,11 +2,11 @@
 
 import pytest
 
-from model.facts import PodFact, PreferredTerm
-from scheduling.demand import IGNORE, RESPECT
-from scheduling.priced.classes import classes_of, grain
-from scheduling.priced.demand import shape_of
-from scheduling.priced.rules import Book, Reading
+from tenure.model.facts import PodFact, PreferredTerm
+from tenure.scheduling.packing.pod_classes import classes_of, grain
+from tenure.scheduling.packing.pod_requirements import shape_of
+from tenure.scheduling.packing.topology_rules import Book, Reading
+from tenure.scheduling.pods import IGNORE, RESPECT
 from tests.unit.scheduling.builders import expressions, pod, toleration
 
 

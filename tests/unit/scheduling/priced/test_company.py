@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from model.catalogue import InstanceType
-from model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
-from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
-from model.plans import Plan
-from scheduling.priced.topology import Census
-from scheduling.settings import PlanSettings
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from tenure.model.facts import AffinityTerm, HostPort, PodFact, SpreadConstraint
+from tenure.model.instance_types import InstanceType
+from tenure.model.provisioning import Plan
+from tenure.scheduling.packing.topology import Census
+from tenure.scheduling.settings import PlanSettings
 from tests.unit.scheduling.builders import (
     COMMON,
     World,

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from model.facts import HostPort, PodFact
-from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from tenure.model.facts import HostPort, PodFact
 from tests.unit.scheduling.builders import (
     daemonset,
     expressions,

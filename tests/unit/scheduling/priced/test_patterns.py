@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scheduling.priced.patterns import Sizes, cheapest_mix, worthwhile
+from tenure.scheduling.packing.instance_mix import Sizes, cheapest_mix, worthwhile
 
 SMALL, LARGE = [15_900, 64], [31_800, 128]
 """Two machines, and what DaemonSets leave of them: millicores and GiB."""

@@ -1,35 +1,33 @@
-"""What holds of every plan by worth, over random worlds, as judged by `scheduling/validation.py`."""
+"""What holds of every plan by worth, over random worlds, as judged by `tenure/scheduling/validation/plan.py`."""
 
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.catalogue import InstanceType
-from model.facts import (
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, ZONE
+from tenure.model.facts import (
     AffinityTerm,
+    CSINodeFact,
     DaemonSetFact,
     HostPort,
     NodeFact,
     PodFact,
     PoolFact,
     SpreadConstraint,
+    StorageClassFact,
+    StorageFact,
+    Term,
+    VolumeClaimFact,
+    VolumeFact,
 )
-from model.labels import CAPACITY_TYPE, HOSTNAME, ZONE
-from model.plans import Plan
-from model.volume_facts import CSINodeFact, StorageClassFact, StorageFact, Term, VolumeClaimFact, VolumeFact
-from scheduling.validation import Given, violations
-from scheduling.validation_volumes import Disks
+from tenure.model.instance_types import InstanceType
+from tenure.model.provisioning import Plan
+from tenure.scheduling.validation.plan import Given, violations
+from tenure.scheduling.validation.volumes import Disks
 from tests.support.properties import examples
 from tests.unit.scheduling.builders import World, csi_node, expressions, pod, pvc, storage_class, volume
-from tests.unit.scheduling.random_worlds import (
-    KINDS,
-    More,
-    some_daemons,
-    some_nodes,
-    some_pods,
-    some_pools,
-)
+from tests.unit.scheduling.random_worlds import KINDS, More, some_daemons, some_nodes, some_pods, some_pools
 
 keys = st.sampled_from([ZONE, ZONE, HOSTNAME])
 apps = st.sampled_from(["app In web", "app In db", "app Exists", "app NotIn web"]).map(expressions)

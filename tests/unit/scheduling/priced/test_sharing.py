@@ -1,6 +1,6 @@
 """Pods that may go anywhere share new nodes, of the pools whose turn it is."""
 
-from model.labels import INSTANCE_TYPE
+from tenure.apis.labels import INSTANCE_TYPE
 from tests.unit.scheduling.builders import World, kind, pod, pool
 
 KINDS = tuple(

@@ -1,11 +1,11 @@
-"""What holds of plans in small worlds full of volumes, as judged by `scheduling/validation.py`."""
+"""What holds of plans in small worlds full of volumes, as judged by `tenure/scheduling/validation/plan.py`."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.facts import NodeFact, PodFact
-from model.labels import ZONE
-from scheduling.validation import violations
+from tenure.apis.labels import ZONE
+from tenure.model.facts import NodeFact, PodFact
+from tenure.scheduling.validation.plan import violations
 from tests.support.properties import examples
 from tests.unit.scheduling.builders import node, pod, pool
 from tests.unit.scheduling.priced.test_company import APP, spread

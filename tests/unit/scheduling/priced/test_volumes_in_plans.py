@@ -2,11 +2,10 @@
 
 from collections import Counter
 
-from model.facts import PodFact
-from model.labels import HOSTNAME, ZONE
-from model.plans import Plan
-from model.volume_facts import StorageFact
-from scheduling.facts import Fact
+from tenure.apis.labels import HOSTNAME, ZONE
+from tenure.model.facts import PodFact, StorageFact
+from tenure.model.provisioning import Plan
+from tenure.scheduling.snapshot import Fact
 from tests.unit.scheduling.builders import (
     World,
     claim,

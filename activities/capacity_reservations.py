@@ -1,0 +1,138 @@
+"""Nodes in capacity reservations, looked at every minute: demoted once theirs is gone, drained before it ends.
+
+Upkeep runs both. With the gate ReservedCapacity off neither touches anything: what is labelled reserved stays so, and
+nothing drifts or moves for a switch.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from temporalio import activity
+
+from activities.garbage_collection.base import Tally
+from activities.ports.core import Claims, Events, InstanceFacts, Instances, Nodes, Reservations
+from activities.runtime import faults_mapped, heartbeating
+from tenure.apis import labels
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.errors import Fault
+from tenure.model.garbage_collection import UpkeepAsked, UpkeepDone
+
+DEMOTED: dict[str, str | None] = {
+    labels.CAPACITY_TYPE: labels.ON_DEMAND,
+    **dict.fromkeys(labels.RESERVATION_LABELS),
+}
+"""Labels of a node that runs on without its reservation; None takes one off."""
+_THERE = ("pending", "running", "stopping", "stopped")
+
+
+class ReservationActivities:
+    def __init__(
+        self, *, claims: Claims, nodes: Nodes, instances: Instances, reservations: Reservations, events: Events
+    ) -> None:
+        self._claims, self._nodes, self._instances = claims, nodes, instances
+        self._reservations, self._events = reservations, events
+
+    @activity.defn
+    @faults_mapped
+    async def sync_capacity_types(self, asked: UpkeepAsked) -> UpkeepDone:
+        """Relabel to on-demand what EC2 no longer has in a reservation, and name partitions that EC2 chose.
+
+        One look at EC2 for all NodeClaims that are labelled reserved or wait for their partition, and none without.
+        """
+        async with heartbeating():
+            tally = Tally(asked)
+            found = [one for one in await self._in_question() if one.status.provider_id]
+            tally.looked_at = len(found)
+            facts = await self._look(found, tally)
+
+            async def sync(claim: NodeClaim) -> None:
+                changes = _changes(claim, facts.get(claim.uid), reserved=self._reservations.enabled)
+                if changes and await self._relabel(claim, changes):
+                    tally.collected("capacity type" if labels.CAPACITY_TYPE in changes else "partition", claim.name)
+                    await self._say(claim, changes)
+
+            await tally.each("nodeclaim", ((one.name, one) for one in found), sync)
+            return tally.done()
+
+    @activity.defn
+    @faults_mapped
+    async def end_expiring_reservations(self, asked: UpkeepAsked) -> UpkeepDone:
+        """Delete NodeClaims on capacity blocks that end soon, so that their pods leave in order before EC2 ends them.
+
+        EC2 is asked for the blocks' ends each time: a block may have been extended.
+        """
+        async with heartbeating():
+            tally = Tally(asked)
+            held = await self._labelled(labels.CAPACITY_RESERVATION_TYPE, "capacity-block")
+            found = [one for one in held if not one.metadata.deleting]
+            tally.looked_at = len(found)
+            ids = {one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "") for one in found} - {""}
+            ends = await self._reservations.ending(ids) if ids else {}
+
+            async def end(claim: NodeClaim) -> None:
+                until = ends[claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]]
+                if await self._claims.delete(claim.name, claim.uid):
+                    tally.collected("nodeclaim", claim.name, block_ends=until.isoformat())
+                    await self._say_ending(claim, until)
+
+            ending = [one for one in found if one.metadata.labels.get(labels.CAPACITY_RESERVATION_ID) in ends]
+            await tally.each("nodeclaim", ((one.name, one) for one in ending), end)
+            return tally.done()
+
+    async def _in_question(self) -> Sequence[NodeClaim]:
+        """Each once."""
+        reserved = await self._labelled(labels.CAPACITY_TYPE, labels.RESERVED)
+        unplaced = await self._claims.list(labels={labels.PLACEMENT_GROUP_PARTITION: ""})
+        return list({one.uid: one for one in (*reserved, *unplaced)}.values())
+
+    async def _labelled(self, key: str, value: str) -> Sequence[NodeClaim]:
+        return await self._claims.list(labels={key: value}) if self._reservations.enabled else ()
+
+    async def _look(self, claims: Sequence[NodeClaim], tally: Tally) -> dict[str, InstanceFacts]:
+        """By UID; asked for together, so that they make one call. Who cannot be told is left as it is."""
+
+        async def look(claim: NodeClaim) -> InstanceFacts | None:
+            try:
+                return await self._instances.get(claim.status.provider_id.rpartition("/")[2])
+            except Fault as fault:
+                tally.failed("nodeclaim", claim.name, fault.message)
+                return None
+
+        answers = await asyncio.gather(*(look(claim) for claim in claims))
+        return {claim.uid: one for claim, one in zip(claims, answers, strict=True) if one}
+
+    async def _relabel(self, claim: NodeClaim, changes: dict[str, str | None]) -> bool:
+        """The Node first: a NodeClaim that still has the old labels is found again when this is cut off."""
+        node = await self._nodes.get(claim.status.node_name) if claim.status.node_name else None
+        if node is not None and node.provider_id == claim.status.provider_id:
+            await self._nodes.relabel(node.name, node.uid, changes)
+        return await self._claims.relabel(claim.name, claim.uid, changes)
+
+    async def _say(self, claim: NodeClaim, changes: dict[str, str | None]) -> None:
+        if labels.CAPACITY_TYPE not in changes:
+            return
+        was = claim.metadata.labels.get(labels.CAPACITY_RESERVATION_ID, "its reservation")
+        message = f"EC2 no longer has the instance in {was}: the node is on-demand from now on"
+        await self._publish(claim, "CapacityReservationLost", message)
+
+    async def _say_ending(self, claim: NodeClaim, until: datetime) -> None:
+        block = claim.metadata.labels[labels.CAPACITY_RESERVATION_ID]
+        await self._publish(claim, "CapacityBlockEnding", f"Capacity block {block} ends {until:%Y-%m-%d %H:%M} UTC")
+
+    async def _publish(self, claim: NodeClaim, reason: str, message: str) -> None:
+        await self._events.publish(
+            kind="NodeClaim", name=claim.name, uid=claim.uid, reason=reason, message=message, warning=True
+        )
+
+
+def _changes(claim: NodeClaim, facts: InstanceFacts | None, *, reserved: bool) -> dict[str, str | None]:
+    """What is to be written onto the labels of a NodeClaim whose instance is there."""
+    if facts is None or facts.state not in _THERE:
+        return {}
+    held, changes = claim.metadata.labels, dict[str, str | None]()
+    if reserved and held.get(labels.CAPACITY_TYPE) == labels.RESERVED and facts.capacity_type == labels.ON_DEMAND:
+        changes |= DEMOTED
+    if facts.partition and held.get(labels.PLACEMENT_GROUP_PARTITION) == "":
+        changes[labels.PLACEMENT_GROUP_PARTITION] = facts.partition
+    return changes

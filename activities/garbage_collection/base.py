@@ -1,0 +1,159 @@
+"""What the tasks of upkeep share: one thing after the other is put away, and what fails hurts only itself.
+
+Counts go to the worker's metrics as they happen; the answer of a run sums them up.
+
+What several tasks of upkeep read at about the same time is read once: a list of a thousand takes half a second.
+
+Tasks run together, by the jitter of their Schedules. Whoever asks for a list of lately must decide nothing by what is
+missing in it that it does not look at again.
+
+Runs of upkeep that had nothing to do: deleted by the run after them, so that what is kept is worth reading.
+
+Thousands of them a day would fill Temporal's database and its list of workflows.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, Generic, TypeVar
+
+import structlog
+from temporalio import activity
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.ports.core import Instances
+from activities.ports.garbage_collection import Inventory
+from activities.runtime import each, faults_mapped
+from tenure.model.errors import Fault, TryLater
+from tenure.model.garbage_collection import ClaimMark, RunRef, UpkeepAsked, UpkeepDone
+from tenure.model.provider_results import InstanceFacts
+
+T = TypeVar("T")
+COLLECTED = "tenure_upkeep_collected_total"
+FAILED = "tenure_upkeep_failed_total"
+GARBAGE = "GarbageCollected"
+"""The reason of its events."""
+AT_ONCE = 50
+"""Things put away together: what EC2 is asked of many at a time becomes one call."""
+UNREADABLE = (Fault, ValueError)
+"""What one thing may raise without hurting another: a call that failed, or words that no model can read."""
+_NOTES = 5
+_NOTE_LIMIT = 200
+_SUSPECTS = 1000
+"""The rest is suspected by a later run."""
+log = structlog.get_logger(__name__)
+
+
+def why(error: Exception) -> str:
+    return f"{error.code} {error.message}".strip() if isinstance(error, Fault) else str(error)
+
+
+class Tally:
+    """One run of a task."""
+
+    def __init__(self, asked: UpkeepAsked) -> None:
+        self._task = asked.task
+        self.looked_at = 0
+        self._collected = 0
+        self._failures: list[str] = []
+        self.suspects: list[str] = []
+        """UIDs of what goes if the next run finds it as it is."""
+        meter = activity.metric_meter()
+        self._collections = meter.create_counter(COLLECTED, "Things that upkeep put away or put right")
+        self._failed = meter.create_counter(FAILED, "Things that upkeep could not look at or put away")
+
+    def collected(self, kind: str, name: str, **facts: object) -> None:
+        """Count it, and leave a line in the log."""
+        self._collected += 1
+        self._collections.add(1, {"kind": kind})
+        log.info("collected", kind=kind, name=name, **facts)
+
+    def failed(self, kind: str, name: str, why: str) -> None:
+        self._failures.append(f"{kind} {name}: {why}"[:_NOTE_LIMIT])
+        self._failed.add(1, {"kind": kind})
+        log.warning("not collected", kind=kind, name=name, why=why)
+
+    async def each(self, kind: str, things: Iterable[tuple[str, T]], act: Callable[[T], Awaitable[None]]) -> None:
+        """Do it with each, named so; the fault of one is noted and the others go on."""
+
+        async def one(named: tuple[str, T]) -> None:
+            name, thing = named
+            try:
+                await act(thing)
+            except UNREADABLE as error:
+                self.failed(kind, name, why(error))
+
+        await each(things, one, at_once=AT_ONCE)
+
+    def done(self) -> UpkeepDone:
+        return UpkeepDone(
+            task=self._task,
+            looked_at=self.looked_at,
+            collected=self._collected,
+            failed=len(self._failures),
+            notes=tuple(self._failures[:_NOTES]),
+            suspects=tuple(self.suspects[:_SUSPECTS]),
+        )
+
+
+LATELY: Final = 20.0
+"""Seconds for which a list may be used again, and is kept: nearly all of what the jitter puts between two tasks."""
+
+
+class Shared(Generic[T]):
+    """One kind of list. Raises whatever the reading of it raises."""
+
+    def __init__(self, read: Callable[[], Awaitable[Sequence[T]]]) -> None:
+        self._read, self._turn = read, asyncio.Lock()
+        self._kept: Sequence[T] | None = None
+        self._forgetting: asyncio.TimerHandle | None = None
+
+    async def anew(self) -> Sequence[T]:
+        """As it is now."""
+        async with self._turn:
+            return await self._fetch()
+
+    async def lately(self) -> Sequence[T]:
+        """As it was not longer than `LATELY` ago."""
+        async with self._turn:
+            return await self._fetch() if self._kept is None else self._kept
+
+    async def _fetch(self) -> Sequence[T]:
+        """Its age is counted from before it was read."""
+        began = asyncio.get_running_loop().time()
+        found = await self._read()
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._kept = found
+        self._forgetting = asyncio.get_running_loop().call_at(began + LATELY, self._forget)
+        return found
+
+    def _forget(self) -> None:
+        self._kept, self._forgetting = None, None
+
+
+class Lists:
+    """Those that more than one task asks for."""
+
+    def __init__(self, *, instances: Instances, inventory: Inventory) -> None:
+        self.instances: Shared[InstanceFacts] = Shared(instances.list_managed)
+        self.claims: Shared[ClaimMark] = Shared(inventory.claims)
+
+
+class RunUpkeep:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @activity.defn
+    @faults_mapped
+    async def forget_run(self, run: RunRef) -> None:
+        """One that is gone already counts as forgotten."""
+        execution = WorkflowExecution(workflow_id=run.workflow_id, run_id=run.run_id)
+        request = DeleteWorkflowExecutionRequest(namespace=self._client.namespace, workflow_execution=execution)
+        try:
+            await self._client.workflow_service.delete_workflow_execution(request)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise TryLater(f"{run.workflow_id} cannot be deleted: {error.message}") from error

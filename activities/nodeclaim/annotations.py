@@ -1,0 +1,126 @@
+"""When a node was away is written to its NodeClaim, where planning reads it and where it outlives its workflow.
+
+NodeClaims with a stamp of another version of the static hash get ours, so that none drifts for it (reference 6.3).
+
+Before the NodePool or NodeClass shows today's version: whoever is killed in between finds all of it to do again.
+
+Pauses on their objects: the annotation that says so to everybody, and an event.
+
+It stands beside the workflow's own state so that a pause outlives the loss of Temporal's store.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from temporalio import activity
+
+from activities.ports.core import Claims, Events, claim_of
+from activities.runtime import faults_mapped
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION
+from tenure.apis.labels import AWAY, PAUSE
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.node_health import merged, read, written
+from tenure.model.nodeclaim_requests import AbsencesTold
+from tenure.model.operator_requests import MirrorAsked
+from tenure.policy.lifecycle.adoption import decide_stamp
+
+
+class AbsenceActivities:
+    def __init__(self, *, claims: Claims) -> None:
+        self._claims = claims
+
+    @activity.defn
+    @faults_mapped
+    async def record_absences(self, told: AbsencesTold) -> None:
+        """What is on record from before is kept: a workflow that was rebuilt does not know it."""
+        ref = told.claim
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        if claim is None:
+            return
+        record = merged(read(claim.metadata.annotations.get(AWAY, "")), told.absences)
+        await self._claims.patch(ref.name, ref.uid, annotations={AWAY: written(record)}, now=datetime.now(UTC))
+
+
+async def restamp_pool(claims: Claims, found: Iterable[NodeClaim], value: str) -> None:
+    """With the hash of their NodePool's template. Raises the faults of `Claims.patch`."""
+    await _restamp(claims, found, value, key=labels.NODEPOOL_HASH, version=labels.NODEPOOL_HASH_VERSION)
+
+
+async def restamp_class(claims: Claims, node_class: EC2NodeClass, value: str, *, told: bool) -> None:
+    """Those that are launched; others get their stamp with their instance. They are looked for only when the class
+    has another version itself, or the watch told of one that has."""
+    stamped = node_class.metadata.annotations.get(labels.NODECLASS_HASH_VERSION, HASH_VERSION)
+    if stamped == HASH_VERSION and not told:
+        return
+    found = await claims.list()
+    ours = [one for one in found if one.spec.node_class_ref.name == node_class.name and one.status.provider_id]
+    await _restamp(claims, ours, value, key=labels.NODECLASS_HASH, version=labels.NODECLASS_HASH_VERSION)
+
+
+async def _restamp(claims: Claims, found: Iterable[NodeClaim], value: str, *, key: str, version: str) -> None:
+    for claim in found:
+        drifted, deleting = claim.is_true(labels.DRIFTED), claim.metadata.deleting
+        notes = claim.metadata.annotations
+        stamp = decide_stamp(notes, value, key=key, version=version, drifted=drifted, deleting=deleting)
+        if stamp:
+            await claims.patch(claim.name, claim.uid, annotations=stamp, now=datetime.now(UTC))
+
+
+class Annotated(Protocol):
+    """Objects of a kind that carry annotations; the adapters of Nodes, NodeClaims, NodePools and Namespaces are."""
+
+    async def annotate(
+        self,
+        name: str,
+        annotations: Mapping[str, str | None],
+        *,
+        uid: str = "",
+        only: Mapping[str, str] | None = None,
+    ) -> str:
+        """Set annotations; None takes one off. Nothing is changed where an annotation is not as `only` has it. The UID
+        of the object, empty when it, or the one with this UID, is gone."""
+        ...
+
+
+class PauseActivities:
+    def __init__(
+        self,
+        *,
+        claims: Annotated,
+        nodes: Annotated,
+        pools: Annotated,
+        namespaces: Annotated,
+        events: Events,
+        namespace: str,
+    ) -> None:
+        """`namespace`: the worker's own, which carries a pause of the whole cluster."""
+        self._claims, self._nodes, self._pools, self._namespaces = claims, nodes, pools, namespaces
+        self._events, self._namespace = events, namespace
+
+    @activity.defn
+    @faults_mapped
+    async def mirror_pause(self, asked: MirrorAsked) -> None:
+        """Write the pause down, or take it off, and say so."""
+        objects, kind, name = self._of(asked)
+        wanted = {PAUSE: asked.text or None} if asked.write else {}
+        only = {PAUSE: asked.only} if asked.only else None
+        uid = await objects.annotate(name, wanted, uid=asked.uid, only=only)
+        if asked.write and asked.node_name:
+            # The NodeClaim's counts; one on its Node would stay, and hold, when that is gone.
+            await self._nodes.annotate(asked.node_name, {PAUSE: None}, only=only)
+        if uid and asked.event:
+            await self._events.publish(
+                kind=kind, name=name, uid=uid, reason=asked.event, message=asked.message, warning=asked.warning
+            )
+
+    def _of(self, asked: MirrorAsked) -> tuple[Annotated, str, str]:
+        match asked.kind:
+            case "Cluster":
+                return self._namespaces, "Namespace", self._namespace
+            case "NodePool":
+                return self._pools, "NodePool", asked.name
+            case "NodeClaim":
+                return self._claims, "NodeClaim", asked.name

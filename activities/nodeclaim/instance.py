@@ -1,0 +1,126 @@
+"""The end: the instance is terminated and waited for until EC2 no longer lists it, then the finalizers come off.
+
+One activity, since neither half makes sense without the other; killed anywhere, a repeat finds how far it came.
+
+An instance is stopped and started again, which moves it to other hardware: two steps, each safe to be repeated.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from temporalio import activity
+
+from activities.ports.core import Claims, ConditionPatch, Instances, Nodes, claim_of
+from activities.runtime import SELDOM, faults_mapped, heartbeating
+from tenure.apis import labels
+from tenure.model.base import LANE, InstanceId, instance_id_of
+from tenure.model.errors import Fault, NotFound, TryLater
+from tenure.model.nodeclaim_requests import ClaimRef, Cycled, TerminationAsked
+
+LOOK_EVERY = 1.0
+"""Seconds between looks at an instance that is going; looks of all nodes are batched into one DescribeInstances."""
+LOOK_SLOWEST = 5.0
+
+
+class TerminationActivities:
+    def __init__(self, *, claims: Claims, nodes: Nodes, instances: Instances) -> None:
+        self._claims, self._nodes, self._instances = claims, nodes, instances
+
+    @activity.defn
+    @faults_mapped
+    async def terminate_node(self, asked: TerminationAsked) -> None:
+        """Returns once instance, Node and NodeClaim are gone. The NodeClaim's own status may know of an instance
+        that its workflow does not."""
+        LANE.set("crowd")
+        async with heartbeating(every=SELDOM):
+            provider_id = asked.claim.provider_id or await self._provider_id(asked.claim)
+            if provider_id:
+                await self._end(asked.claim, instance_id_of(provider_id))
+            await self._release(asked.claim, provider_id)
+
+    @activity.defn
+    @faults_mapped
+    async def instance_runs(self, ref: ClaimRef) -> bool:
+        """For a claim whose Node left the cluster without us: False once EC2 does not list the instance either."""
+        return await self._instances.get(instance_id_of(ref.provider_id)) is not None
+
+    async def _end(self, ref: ClaimRef, instance: InstanceId) -> None:
+        if not await self._instances.terminate(instance):
+            return
+        going = ConditionPatch(type=labels.INSTANCE_TERMINATING, status="True")
+        await self._claims.patch(ref.name, ref.uid, conditions=(going,), now=datetime.now(UTC))
+        pause = LOOK_EVERY
+        while await self._instances.get(instance) is not None:
+            await asyncio.sleep(pause)
+            pause = min(LOOK_SLOWEST, pause * 1.5)
+
+    async def _release(self, ref: ClaimRef, provider_id: str) -> None:
+        """Node first, NodeClaim last: while the NodeClaim is there, this can be repeated."""
+        names = {ref.node_name} if ref.node_name else set()
+        if provider_id and not names:
+            names = {node.name for node in await self._nodes.find(provider_id)}
+        for name in sorted(names):
+            await self._release_node(name, provider_id)
+        await self._claims.release(ref.name, ref.uid)
+
+    async def _release_node(self, name: str, provider_id: str) -> None:
+        node = await self._nodes.get(name)
+        if node is None or node.provider_id != provider_id:
+            return
+        try:
+            if not node.deleting:
+                await self._nodes.delete(name)
+            await self._nodes.release(name)
+        except NotFound:
+            return
+
+    async def _provider_id(self, ref: ClaimRef) -> str:
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        return claim.status.provider_id if claim else ""
+
+
+CYCLING_LOOK_EVERY = 2.0
+"""Seconds between looks; looks of all nodes are batched into one DescribeInstances."""
+_EBS: Final = "ebs"
+_NO_ROOM: Final = frozenset({"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity"})
+
+
+class CyclingActivities:
+    def __init__(self, *, instances: Instances) -> None:
+        self._instances = instances
+
+    @activity.defn
+    @faults_mapped
+    async def stop_instance(self, ref: ClaimRef) -> Cycled:
+        """Returns once it is stopped. One whose root device is lost with a stop is left alone."""
+        async with heartbeating():
+            return await self._bring(ref, "stopped")
+
+    @activity.defn
+    @faults_mapped
+    async def start_instance(self, ref: ClaimRef) -> Cycled:
+        """Returns once it runs. Where EC2 has no room for it that is tried again, until nobody waits any more."""
+        async with heartbeating():
+            try:
+                return await self._bring(ref, "running")
+            except Fault as fault:
+                if fault.code not in _NO_ROOM:
+                    raise
+                raise TryLater(fault.message, code=fault.code) from fault
+
+    async def _bring(self, ref: ClaimRef, wanted: Literal["stopped", "running"]) -> Cycled:
+        instance, asked = instance_id_of(ref.provider_id), False
+        ask, before = (self._instances.stop, "running") if wanted == "stopped" else (self._instances.start, "stopped")
+        while True:
+            found = await self._instances.get(instance)
+            if found is None or found.state == "shutting-down":
+                return Cycled(outcome="gone", why=f"instance {instance} is gone")
+            if found.root not in ("", _EBS):
+                return Cycled(outcome="unfit", why=f"the root device of {instance} is {found.root}")
+            if found.state == wanted:
+                return Cycled(outcome="done")
+            if found.state == before and not asked:
+                asked = await ask(instance)
+                continue
+            await asyncio.sleep(CYCLING_LOOK_EVERY)

@@ -1,0 +1,149 @@
+"""A Node joins and starts: registration and initialization, each one read and as few writes as it needs."""
+
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from activities.ports.core import Claims, ConditionPatch, Events, Nodes, NodeState, claim_of
+from activities.runtime import faults_mapped
+from tenure.apis import labels
+from tenure.apis.meta import Taint
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.quantity import parse_resources
+from tenure.model.nodeclaim_requests import ClaimRef, Initialized, Registered
+from tenure.policy.lifecycle.initialization import (
+    decide_lacking,
+    decide_undeclared,
+    decide_waiting_for,
+    undeclared_message,
+)
+
+
+class JoiningActivities:
+    def __init__(self, *, claims: Claims, nodes: Nodes, events: Events) -> None:
+        self._claims, self._nodes, self._events = claims, nodes, events
+
+    @activity.defn
+    @faults_mapped
+    async def register_node(self, ref: ClaimRef) -> Registered:
+        """Give the Node its finalizer, labels and taints, take `unregistered` off, and say so on the NodeClaim.
+
+        Without a name in `ref`, or with one that another Node has now, the Node is looked for."""
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        if claim is None:
+            return Registered(outcome="gone")
+        node = await self._nodes.get(ref.node_name) if ref.node_name else None
+        if node is None or node.provider_id != claim.status.provider_id:
+            found = await self._nodes.find(claim.status.provider_id)
+            if len(found) > 1:
+                return Registered(outcome="several nodes")
+            node = found[0] if found else None
+        if node is None:
+            return Registered(outcome="no node")
+        await self._warn_if_open(claim, node)
+        node = await self._nodes.register(node.name, claim)
+        if node is None:
+            return Registered(outcome="no node")
+        waiting = _waiting_for(claim, node)
+        await self._claims.patch(
+            ref.name,
+            ref.uid,
+            status={"nodeName": node.name},
+            conditions=(ConditionPatch(type=labels.REGISTERED_CONDITION, status="True"), _not_initialized(waiting)),
+            now=datetime.now(UTC),
+        )
+        return Registered(
+            outcome="registered",
+            node_name=node.name,
+            boot_id=node.boot_id,
+            ready=not waiting,
+            expires=claim.expires_at,
+            lifetime=claim.spec.expire_after_delta,
+        )
+
+    @activity.defn
+    @faults_mapped
+    async def initialize_node(self, ref: ClaimRef) -> Initialized:
+        """The last look before a node counts as ready: everything is read live.
+
+        A try that was cut off after it had written is not undone by what became of the node since. The condition never
+        reverts (reference 3.4), also where the machine rebooted: only its workflow knows that it starts again.
+        """
+        claim = await claim_of(self._claims, ref.name, ref.uid)
+        if claim is None:
+            return Initialized(outcome="gone")
+        node = await self._nodes.get(ref.node_name)
+        if node is not None and not ref.initialized and claim.is_true(labels.INITIALIZED_CONDITION):
+            return _initialized(claim, node)
+        waiting = _waiting_for(claim, node) if node else (f"{labels.NODE_NOT_FOUND}: {ref.node_name} left the cluster",)
+        if node is None or waiting:
+            if not claim.is_true(labels.INITIALIZED_CONDITION):
+                told = (_not_initialized(waiting),)
+                await self._claims.patch(ref.name, ref.uid, conditions=told, now=datetime.now(UTC))
+            return Initialized(outcome="waiting", waiting_for=waiting[0])
+        if not await self._nodes.mark_initialized(node.name):
+            return Initialized(outcome="waiting", waiting_for=f"{labels.NODE_NOT_FOUND}: {node.name} left the cluster")
+        await self._explain_taints(claim, node)
+        await self._claims.patch(ref.name, ref.uid, conditions=_done(claim, node), now=datetime.now(UTC))
+        return _initialized(claim, node)
+
+    async def _explain_taints(self, claim: NodeClaim, node: NodeState) -> None:
+        """What nobody declared counts as a real taint: the pods that the node was made for may not go there."""
+        strange = decide_undeclared(_taints(node), (*claim.spec.taints, *claim.spec.startup_taints))
+        if not strange:
+            return
+        await self._events.publish(
+            kind="NodeClaim",
+            name=claim.metadata.name,
+            uid=claim.metadata.uid,
+            reason="UndeclaredTaint",
+            message=undeclared_message(node.name, strange),
+            warning=True,
+        )
+
+    async def _warn_if_open(self, claim: NodeClaim, node: NodeState) -> None:
+        """A Node that came without the taint may have taken pods before it carried its own (reference 3.3)."""
+        tainted = any(key == labels.UNREGISTERED_TAINT_KEY for key, _, _ in node.taints)
+        if tainted or labels.REGISTERED in node.labels:
+            return
+        await self._events.publish(
+            kind="NodeClaim",
+            name=claim.metadata.name,
+            uid=claim.metadata.uid,
+            reason="UnregisteredTaintMissing",
+            message=f"Node {node.name} joined without {labels.UNREGISTERED_TAINT_KEY}:NoExecute; user data must add it",
+            warning=True,
+        )
+
+
+def _waiting_for(claim: NodeClaim, node: NodeState) -> tuple[str, ...]:
+    return decide_waiting_for(
+        ready=node.ready,
+        taints=_taints(node),
+        startup_taints=claim.spec.startup_taints,
+        allocatable=node.allocatable,
+        requests=parse_resources(claim.spec.resources.requests),
+    )
+
+
+def _initialized(claim: NodeClaim, node: NodeState) -> Initialized:
+    lifetime = claim.spec.expire_after_delta
+    return Initialized(outcome="initialized", boot_id=node.boot_id, expires=claim.expires_at, lifetime=lifetime)
+
+
+def _done(claim: NodeClaim, node: NodeState) -> tuple[ConditionPatch, ...]:
+    """Written together, so that the watch's host has nothing to add; of a node that lacks something it tells."""
+    initialized = ConditionPatch(type=labels.INITIALIZED_CONDITION, status="True")
+    requests, expected = parse_resources(claim.spec.resources.requests), parse_resources(claim.status.capacity)
+    if decide_lacking(requests, expected, node.capacity):
+        return (initialized,)
+    return (initialized, ConditionPatch(type=labels.CONSISTENT_STATE_FOUND, status="True"))
+
+
+def _taints(node: NodeState) -> list[Taint]:
+    return [Taint(key=key, value=value, effect=effect) for key, value, effect in node.taints]
+
+
+def _not_initialized(waiting: tuple[str, ...]) -> ConditionPatch:
+    reason, _, message = waiting[0].partition(": ") if waiting else (labels.AWAITING_RECONCILIATION, "", "")
+    return ConditionPatch(type=labels.INITIALIZED_CONDITION, status="Unknown", reason=reason, message=message)

@@ -1,0 +1,179 @@
+"""Roll-outs of drift: how a NodePool stands, from live objects, and what is said of it on the NodePool.
+
+`tenure/policy/rollout/decision.py` decides on it in the NodePool's workflow (`workflows/rollout.py`).
+
+Gates of roll-outs: one instant query of Prometheus, held against a limit (`GET /api/v1/query`).
+
+Whatever goes wrong is an answer: what nobody can tell holds a roll-out, and never lets it pass or fail.
+"""
+
+import asyncio
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import aiohttp
+from temporalio import activity
+
+from activities.ports.core import Claims, Events, NodeClasses, Nodes, NodeState, Pods, Pools
+from activities.runtime import each, faults_mapped
+from tenure.apis import labels
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.model.provider_results import DrainPod
+from tenure.model.rollout import Gate, GateAnswer, RolloutAsked, RolloutSeen, RolloutTold, Target
+from tenure.policy.rollout.plan import is_made_of, target_of
+
+MOST_NODES: Final = 100
+"""New nodes whose pods are looked at: the youngest. Each is a call."""
+
+
+class RolloutActivities:
+    def __init__(
+        self, *, pools: Pools, claims: Claims, nodes: Nodes, pods: Pods, node_classes: NodeClasses, events: Events
+    ) -> None:
+        self._pools, self._claims, self._nodes = pools, claims, nodes
+        self._pods, self._node_classes, self._events = pods, node_classes, events
+
+    @activity.defn
+    @faults_mapped
+    async def look_at_rollout(self, asked: RolloutAsked) -> RolloutSeen:
+        """Nothing of a NodePool that is gone. What the workflow knows itself it adds: rules, wishes, permits."""
+        pool = await self._pools.get(asked.name)
+        if pool is None:
+            return RolloutSeen()
+        node_class = await self._node_classes.get(pool.spec.template.spec.node_class_ref.name)
+        claims = await self._claims.list(labels={labels.NODEPOOL: asked.name})
+        nodes = {one.provider_id: one for one in await self._nodes.list(labels={labels.NODEPOOL: asked.name})}
+        drifted = [claim for claim in claims if claim.is_true(labels.DRIFTED)]
+        target = target_of(pool, node_class)
+        new = [one for one in claims if _is_new(one, nodes.get(one.status.provider_id), target)]
+        pods = await self._pods_on(new, nodes) if asked.pods else ()
+        return RolloutSeen(
+            target=target,
+            drifted=tuple(sorted(claim.uid for claim in drifted)),
+            out=tuple(sorted(one.uid for one in drifted if _is_going(one, nodes.get(one.status.provider_id)))),
+            new=len(new),
+            ready=sum(node.ready for claim in new if (node := nodes.get(claim.status.provider_id))),
+            pods=len(pods),
+            pods_ready=sum(pod.ready for pod in pods),
+            kept=pool.metadata.annotations.get(labels.ROLLOUT, ""),
+        )
+
+    @activity.defn
+    @faults_mapped
+    async def tell_rollout(self, told: RolloutTold) -> None:
+        """Events, and the state as an annotation."""
+        pool = await self._pools.get(told.name)
+        if pool is None:
+            return
+        for one in told.news:
+            await self._events.publish(
+                kind="NodePool",
+                name=told.name,
+                uid=pool.metadata.uid,
+                reason=one.reason,
+                message=one.message,
+                warning=one.warning,
+            )
+        if told.kept != pool.metadata.annotations.get(labels.ROLLOUT, ""):
+            now = datetime.now(UTC)
+            await self._pools.patch_status(told.name, annotations={labels.ROLLOUT: told.kept}, now=now)
+
+    async def _pods_on(self, new: Iterable[NodeClaim], nodes: dict[str, NodeState]) -> Sequence[DrainPod]:
+        """Those that stay, and would need a place elsewhere."""
+        youngest = sorted(new, key=_born, reverse=True)[:MOST_NODES]
+        names = [node.name for claim in youngest if (node := nodes.get(claim.status.provider_id))]
+        now = datetime.now(UTC)
+        found = await each(names, lambda name: self._pods.on_node(name, now=now))
+        return [pod for pods in found for pod in pods if pod.reschedulable and pod.deletion is None]
+
+
+def _is_new(claim: NodeClaim, node: NodeState | None, target: Target | None) -> bool:
+    """Initialized, made of what is asked for, and not on its way out. One whose Node is lost is not Ready.
+
+    That an older node has drifted may be found a moment after the target changed: its stamps tell at once."""
+    if target is None or not claim.is_true(labels.INITIALIZED_CONDITION) or claim.is_true(labels.DRIFTED):
+        return False
+    return is_made_of(claim, target) and not _is_going(claim, node)
+
+
+def _is_going(claim: NodeClaim, node: NodeState | None) -> bool:
+    return claim.metadata.deleting or (node is not None and node.being_disrupted)
+
+
+def _born(claim: NodeClaim) -> datetime:
+    return claim.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
+
+
+_SAID: Final = 200
+"""Characters of what Prometheus says to a query that it does not like."""
+
+
+class GateActivities:
+    """`url` of Prometheus, such as http://prometheus.monitoring:9090; empty when there is none."""
+
+    def __init__(self, url: str = "") -> None:
+        self._url = url.rstrip("/")
+        self._shown = re.sub(r"//[^/@]*@", "//", self._url)
+        """Without a name and password."""
+
+    @activity.defn
+    @faults_mapped
+    async def ask_gate(self, gate: Gate) -> GateAnswer:
+        """Of several series the worst decides."""
+        values = await self._ask(gate)
+        if isinstance(values, str):
+            return GateAnswer(gate=gate.id, outcome="unknown", why=values)
+        worst = max(values) if gate.below is not None else min(values)
+        limit = gate.below if gate.below is not None else gate.above
+        if limit is None:
+            return GateAnswer(gate=gate.id, outcome="unknown", why="it has no limit: write below or above")
+        passed = worst < limit if gate.below is not None else worst > limit
+        wanted = f"{'below' if gate.below is not None else 'above'} {limit:g}"
+        why = "" if passed else f"{gate.name}: {worst:g} is not {wanted}"
+        return GateAnswer(gate=gate.id, outcome="passed" if passed else "failed", value=worst, why=why)
+
+    async def _ask(self, gate: Gate) -> list[float] | str:
+        """A number for each series, or why there is none."""
+        if not self._url:
+            return "no Prometheus is known to the worker: set PROMETHEUS_URL"
+        seconds = gate.timeout.total_seconds()
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        asking = {"query": gate.query, "timeout": f"{seconds:g}s"}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(f"{self._url}/api/v1/query", params=asking) as response,
+            ):
+                told = await response.json(content_type=None)
+        except TimeoutError:
+            return f"no answer of {self._shown} within {seconds:g}s"
+        except (aiohttp.ClientError, ValueError, asyncio.IncompleteReadError) as error:
+            return f"no answer of {self._shown}: {str(error) or type(error).__name__}"[:_SAID]
+        return _read(told, response.status)
+
+
+def _read(told: Any, code: int) -> list[float] | str:
+    if not isinstance(told, Mapping) or told.get("status") != "success":
+        said = told.get("error", "") if isinstance(told, Mapping) else ""
+        return f"Prometheus answers {code} {said}".strip()[:_SAID]
+    try:
+        values = list(_values(told["data"]))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        return f"the answer of Prometheus cannot be read: {error!r}"[:_SAID]
+    if not values:
+        return "the query finds no series"
+    return "the query answers with NaN" if any(math.isnan(one) for one in values) else values
+
+
+def _values(data: Mapping[str, Any]) -> Iterator[float]:
+    """Raises ValueError for what is neither a scalar nor instant series."""
+    kind, result = data["resultType"], data["result"]
+    if kind == "scalar":
+        yield float(result[1])
+    elif kind == "vector":
+        yield from (float(one["value"][1]) for one in result)
+    else:
+        raise ValueError(f"a {kind} is no number: write a query that answers with one at this moment")

@@ -1,0 +1,344 @@
+"""The doors to the world: what activities need of Kubernetes and AWS, as Protocols.
+
+`kube/` and `aws/` satisfy them, `worker.py` puts them together and mypy proves the fit there. Every method raises
+only `model.faults`; a thing that is not there is None or False where the signature says so. Every write is
+idempotent: said twice, it is done once.
+
+The very NodeClaim that is meant: its name may have been given to another since.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
+from tenure.model.discovered_capacity import Learnt
+from tenure.model.instance_types import Catalogue, InstanceType, ReservationRoom, UnavailableOffering
+from tenure.model.launch import FleetAnswer, LaunchGroup, LaunchPreparation
+from tenure.model.provider_results import (
+    ConditionPatch,
+    DrainPod,
+    Eviction,
+    InstanceFacts,
+    LaunchFacts,
+    NodeState,
+    Resolved,
+)
+
+__all__ = [
+    "Claims",
+    "ConditionPatch",
+    "DrainPod",
+    "Events",
+    "Eviction",
+    "Fleet",
+    "InstanceFacts",
+    "Instances",
+    "LaunchFacts",
+    "Leases",
+    "Machines",
+    "NodeClassResolver",
+    "NodeClasses",
+    "NodeState",
+    "Nodes",
+    "Offerings",
+    "Pods",
+    "Pools",
+    "Reservations",
+    "Resolved",
+]
+
+
+class Claims(Protocol):
+    """NodeClaims."""
+
+    async def get(self, name: str) -> NodeClaim | None: ...
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]: ...
+
+    async def create(self, claim: NodeClaim) -> NodeClaim:
+        """The NodeClaim that exists under this name now, be it new or from an earlier try."""
+        ...
+
+    async def ensure_finalizer(self, name: str, uid: str) -> bool:
+        """False when no NodeClaim with this UID is there."""
+        ...
+
+    async def patch(
+        self,
+        name: str,
+        uid: str,
+        *,
+        default_labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        now: datetime,
+    ) -> NodeClaim | None:
+        """Merge metadata and status (camelCase keys) and set conditions with Karpenter's semantics.
+
+        Of `default_labels` only those are added that the claim has not. Nothing is written where nothing changes.
+        None when no NodeClaim with this UID is there.
+        """
+        ...
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        """Set labels, also those that are there already; None takes one off. False when it is gone."""
+        ...
+
+    async def delete(self, name: str, uid: str) -> bool:
+        """Ask for deletion with a UID precondition; False when it is gone."""
+        ...
+
+    async def release(self, name: str, uid: str) -> bool:
+        """Remove the termination finalizer; False when it is gone."""
+        ...
+
+
+class Nodes(Protocol):
+    """Nodes."""
+
+    async def get(self, name: str) -> NodeState | None: ...
+
+    async def find(self, provider_id: str) -> Sequence[NodeState]:
+        """Every Node with this spec.providerID, from a live list."""
+        ...
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeState]: ...
+
+    async def register(self, name: str, claim: NodeClaim) -> NodeState | None:
+        """One patch: finalizer, owner reference, the claim's labels, annotations and (unless the Node says
+        do-not-sync-taints) taints; unregistered taint off, label registered=true. None when the Node is gone."""
+        ...
+
+    async def mark_initialized(self, name: str) -> bool: ...
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        """Set labels; None takes one off. False when no Node with this UID is there."""
+        ...
+
+    async def mark_disrupted(self, name: str) -> NodeState | None:
+        """Taint karpenter.sh/disrupted:NoSchedule and keep load balancers off. None when the Node is gone."""
+        ...
+
+    async def mark_evacuated(self, name: str, uid: str, *, tainted: bool, at: datetime) -> bool:
+        """The same with one request, where the Node is as it is known: `tainted` by whoever or not; and when its pods
+        were told to go. False when no Node with this UID is there."""
+        ...
+
+    async def unmark_disrupted(self, name: str) -> bool: ...
+
+    async def delete(self, name: str) -> bool:
+        """Ask for deletion; False when it is gone."""
+        ...
+
+    async def release(self, name: str) -> bool:
+        """Remove the termination finalizer; False when it is gone."""
+        ...
+
+
+class Pods(Protocol):
+    """Pods on a node and their way out."""
+
+    async def on_node(self, node_name: str, *, now: datetime) -> Sequence[DrainPod]: ...
+
+    async def evict(self, pod: DrainPod) -> Eviction:
+        """Through the Eviction API with a UID precondition; gone already counts as accepted."""
+        ...
+
+    async def force_delete(self, pod: DrainPod, *, grace_seconds: int) -> bool: ...
+
+    async def attached_volumes(self, node_name: str) -> Sequence[str]:
+        """Names of VolumeAttachments that a drained node still has to wait for."""
+        ...
+
+
+class Events(Protocol):
+    """Kubernetes events, deduplicated and best effort: a lost event never fails an activity."""
+
+    async def publish(
+        self,
+        *,
+        kind: str,
+        name: str,
+        uid: str,
+        reason: str,
+        message: str,
+        warning: bool = False,
+        namespace: str = "",
+    ) -> None: ...
+
+
+class Pools(Protocol):
+    """NodePools."""
+
+    async def get(self, name: str) -> NodePool | None: ...
+
+    async def list(self) -> Sequence[NodePool]: ...
+
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        annotations: Mapping[str, str] | None = None,
+        now: datetime,
+    ) -> bool: ...
+
+
+class NodeClasses(Protocol):
+    """EC2NodeClasses."""
+
+    async def get(self, name: str) -> EC2NodeClass | None: ...
+
+    async def list(self) -> Sequence[EC2NodeClass]: ...
+
+    async def ensure_finalizer(self, name: str) -> bool: ...
+
+    async def patch_status(
+        self,
+        name: str,
+        *,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        annotations: Mapping[str, str] | None = None,
+        now: datetime,
+    ) -> bool: ...
+
+    async def release(self, name: str) -> bool: ...
+
+
+class Leases(Protocol):
+    """Leases: who else is at work, and what nodes left behind."""
+
+    async def holder(self, namespace: str, name: str, *, now: datetime) -> str:
+        """Who renews this lease at present; empty when nobody does. An empty namespace looks everywhere."""
+        ...
+
+
+class Fleet(Protocol):
+    """Launching instances."""
+
+    async def prepare(
+        self,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        *,
+        learnt: Learnt,
+        now: datetime,
+        unavailable: Sequence[UnavailableOffering] = (),
+        again: bool = False,
+    ) -> LaunchPreparation:
+        """Choose offerings, ensure launch templates, freeze the request. Changes nothing that costs money.
+
+        `learnt` takes the place of the estimates that it has something for; `unavailable` is left out. `again`: an
+        attempt failed before, so that nothing is taken to be there unseen."""
+        ...
+
+    async def create(self, group: LaunchGroup) -> FleetAnswer:
+        """CreateFleet with the group's token: a pure function of its input, so repeating it repeats the answer.
+
+        A call that is refused is an answer too. A fault says that it is not known what the call did."""
+        ...
+
+    async def find(self, group: LaunchGroup) -> FleetAnswer:
+        """What carries the group's token and runs, without calling for anything."""
+        ...
+
+    async def describe(
+        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt
+    ) -> Sequence[LaunchFacts]:
+        """What each instance's NodeClaim will show, in the order of `answer.instances`."""
+        ...
+
+
+class Instances(Protocol):
+    """Instances that run."""
+
+    async def get(self, instance_id: str) -> InstanceFacts | None:
+        """None once EC2 no longer lists it (terminated counts as gone). Batched across callers."""
+        ...
+
+    async def list_managed(self) -> Sequence[InstanceFacts]:
+        """All instances that carry this cluster's three discovery tags."""
+        ...
+
+    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+        """Those of this cluster that are tagged with a NodeClaim's name and run or are about to."""
+        ...
+
+    async def terminate(self, instance_id: str) -> bool:
+        """Ask for termination; False when it is gone already. Batched across callers."""
+        ...
+
+    async def reboot(self, instance_id: str) -> bool:
+        """Ask for a reboot; False when it is gone. EC2 takes a few minutes to force one that does not obey."""
+        ...
+
+    async def stop(self, instance_id: str) -> bool:
+        """Ask for a stop; False when it is gone."""
+        ...
+
+    async def start(self, instance_id: str) -> bool:
+        """Ask for the start of one that is stopped; False when it is gone."""
+        ...
+
+
+class Machines(Protocol):
+    """What nodes have shown of their machines."""
+
+    async def learnt(self) -> Learnt:
+        """What is known, be it nothing: a launch waits for no better knowledge."""
+        ...
+
+
+class Reservations(Protocol):
+    """Capacity reservations, as far as they concern nodes that run."""
+
+    enabled: bool
+    """The gate ReservedCapacity."""
+
+    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+        """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
+        ...
+
+
+class NodeClassResolver(Protocol):
+    """Subnets, security groups, images and instance profile of an EC2NodeClass."""
+
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+        """`pools` are those that use the class: a trial is made with what they ask for."""
+        ...
+
+    async def clean_up(self, node_class: EC2NodeClass) -> None:
+        """Delete the launch templates and instance profiles that Tenure made for this class."""
+        ...
+
+
+class Offerings(Protocol):
+    """Instance types, their offerings and prices."""
+
+    async def refresh(self) -> None:
+        """Read types, offerings and prices again where they are due."""
+        ...
+
+    async def away(self) -> frozenset[str]:
+        """Ids of zones in which nothing is to be bought for now, whatever they offer."""
+        ...
+
+    async def rooms(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+        """By id, how much room there is in the capacity reservations of these classes. Never raises."""
+        ...
+
+    async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]: ...
+
+    async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue: ...
+
+
+async def claim_of(claims: Claims, name: str, uid: str) -> NodeClaim | None:
+    """Read now, be it on its way out; None when it is gone."""
+    found = await claims.get(name)
+    return found if found is not None and found.uid == uid else None

@@ -1,0 +1,136 @@
+"""The one place where faults become Temporal's errors.
+
+Heartbeats beside a piece of work, so that a killed worker's activity is soon tried elsewhere.
+
+The same call for several things, some at a time.
+
+Passing faults of a call that is made again and again anyway: tried again for a while before anyone is told.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from tenure.model.errors import Fault, Forbidden, Throttled, TryLater
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MESSAGE_LIMIT = 300
+"""Characters; Temporal cuts a failure at 4 KiB."""
+_FORBIDDEN_PAUSE = timedelta(seconds=20)
+"""A person has to mend a permission; asking more often only fills logs."""
+
+
+def faults_mapped(call: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """Raise ApplicationError for a Fault; anything else is a bug and stays as it is."""
+
+    @wraps(call)
+    async def mapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await call(*args, **kwargs)
+        except Fault as fault:
+            raise as_application_error(fault) from fault
+
+    return mapped
+
+
+def as_application_error(fault: Fault) -> ApplicationError:
+    text = f"{fault.code}: {fault.message}" if fault.code else fault.message
+    return ApplicationError(
+        text[:_MESSAGE_LIMIT],
+        type=type(fault).__name__,
+        non_retryable=not fault.retryable,
+        next_retry_delay=_delay(fault),
+    )
+
+
+def not_yet(message: str, *, again_in: timedelta) -> ApplicationError:
+    """Waiting by retry: no history grows, no failure is counted."""
+    return ApplicationError(
+        message[:_MESSAGE_LIMIT],
+        type="NotYet",
+        next_retry_delay=again_in,
+        category=ApplicationErrorCategory.BENIGN,
+    )
+
+
+def _delay(fault: Fault) -> timedelta | None:
+    if fault.retry_after is not None:
+        return timedelta(seconds=fault.retry_after)
+    return _FORBIDDEN_PAUSE if isinstance(fault, Forbidden) else None
+
+
+EVERY = 1.5
+"""Seconds; less than a third of the shortest heartbeat time-out. With one, an activity hears that it is cancelled."""
+SELDOM = 8.0
+"""Of hundreds at once that nobody stops; they go with `workflows.options.SELDOM`. Each is a write of Temporal's."""
+
+
+@asynccontextmanager
+async def heartbeating(told: Callable[[], tuple[Any, ...]] = tuple, *, every: float = EVERY) -> AsyncIterator[None]:
+    """Send a heartbeat now and `every` so many seconds until the end; `told` is what the next try gets to know."""
+    activity.heartbeat(*told())
+    beating = asyncio.create_task(_beat(told, every))
+    try:
+        yield
+    finally:
+        beating.cancel()
+
+
+async def _beat(told: Callable[[], tuple[Any, ...]], every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        activity.heartbeat(*told())
+
+
+AT_ONCE: Final = 16
+T = TypeVar("T")
+
+
+async def each(ones: Iterable[T], call: Callable[[T], Awaitable[R]], *, at_once: int = AT_ONCE) -> list[R]:
+    """In their order. A fault of one keeps none of the others from being done; the first is raised after all."""
+    room = asyncio.Semaphore(at_once)
+
+    async def one(item: T) -> R:
+        async with room:
+            return await call(item)
+
+    results: list[R] = []
+    for result in await asyncio.gather(*(one(item) for item in ones), return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results
+
+
+LONGEST: Final = 30.0
+"""Seconds after which a fault is not taken to be passing any more."""
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 5.0
+
+
+async def patiently(
+    call: Callable[[], Awaitable[T]],
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> T:
+    """Raises every other fault at once, and one of these when it has lasted for half a minute."""
+    begun, pause = clock(), _FIRST_PAUSE
+    while True:
+        try:
+            return await call()
+        except (TryLater, Throttled):
+            if clock() - begun >= LONGEST:
+                raise
+        await sleep(pause * random.uniform(0.5, 1))
+        pause = min(_LONGEST_PAUSE, 2 * pause)

@@ -1,1 +1,0 @@
-"""boto3 adapters: they satisfy the ports in `activities/ports.py` and raise `model.faults`."""

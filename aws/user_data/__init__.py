@@ -1,5 +1,0 @@
-"""User data: what an instance reads at boot to join the cluster, in the dialect of its image family."""
-
-from aws.user_data.bootstrap import Bootstrap, UserDataError, UserDataTooLarge, render
-
-__all__ = ["Bootstrap", "UserDataError", "UserDataTooLarge", "render"]

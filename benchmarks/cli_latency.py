@@ -1,0 +1,202 @@
+"""How long a person waits for `tenure get` and `tenure why`, each with its start as a process.
+
+    python -m benchmarks.cli_latency [--nodes 1000] [--runs 5] [--json FILE]
+
+Temporal's dev server alone, with one workflow a node that shows what a real one shows. `get` needs no worker. For `why`
+a stand-in answers what the workflow and the planner's host would, so that it is the command that is measured.
+"""
+
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from benchmarks.harness import benchmark, in_sandbox, run
+from benchmarks.report import machine
+from tenure.cli.exit_codes import leave
+from tenure.model.launch import Launched
+from tenure.model.nodeclaim_history import Told
+from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase, Step
+from tenure.model.operator_requests import ShowAsked, Shown
+from tenure.sandbox.spec import Plan
+from workflows import ids, search_attributes, visibility
+from workflows.cluster_watch import ShowWorkflow
+from workflows.current_details import told
+
+CLUSTER: Final = "asked"
+AT_ONCE: Final = 50
+ASKED: Final = 1
+"""The node that a worker answers for; the others would keep it busy."""
+ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
+PHASES: Final = (Phase.READY,) * 7 + (Phase.LAUNCH, Phase.INITIALIZATION, Phase.DRAIN)
+app = benchmark()
+
+
+@workflow.defn(name="NodeClaimWorkflow")
+class Standing:
+    """A node that nothing happens to."""
+
+    @workflow.init
+    def __init__(self, state: ClaimState) -> None:
+        self._state = state
+
+    @workflow.run
+    async def run(self, state: ClaimState) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.query
+    def told(self) -> Told:
+        return told(self._state)
+
+
+@activity.defn(name="show_disruption")
+async def show_nothing(asked: ShowAsked) -> Shown:
+    return Shown(said=(f"{asked.name} could go, and nothing would be saved",))
+
+
+def state_of(number: int, now: datetime, *, cluster: str = CLUSTER, **more: Any) -> ClaimState:
+    """Node after node another pool, zone and phase; every tenth is overdue."""
+    name, since = f"web-{number:05}", now - timedelta(minutes=number % 600)
+    phase = PHASES[number % len(PHASES)]
+    known = phase is not Phase.LAUNCH
+    launched = Launched(
+        claim_uid=f"{number:08x}",
+        provider_id=f"aws:///{ZONES[number % 3]}/i-{number:017x}",
+        instance_type="m6i.2xlarge",
+        zone=ZONES[number % 3],
+        capacity_type="spot" if number % 2 else "on-demand",
+        image_id="ami-1",
+        price=0.384,
+    )
+    fields: dict[str, Any] = {
+        "identity": ClaimIdentity(
+            cluster=cluster, name=name, uid=f"{number:08x}", created=since, pool=f"pool-{number % 5}"
+        ),
+        "phase": phase,
+        "since": since,
+        "deadline": None if phase is Phase.READY else since + timedelta(minutes=30),
+        "overdue": phase is Phase.DRAIN,
+        "blocked_by": "PodDisruptionBudget default/web allows 0" if phase is Phase.DRAIN else "",
+        "node_name": f"ip-10-0-{number // 256}-{number % 256}.us-west-2.compute.internal" if known else "",
+        "launched": launched if known else None,
+        "story": (Step(phase=Phase.LAUNCH, at=since, cause="created"), Step(phase=phase, at=since, cause="it came so")),
+    }
+    return ClaimState(**{**fields, **more})
+
+
+async def start(client: Client, states: Iterable[ClaimState], *, queue: str = "nobody") -> None:
+    """A workflow for each that shows what a life in that state shows. No worker takes tasks from `nobody`."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(state: ClaimState) -> None:
+        identity = state.identity
+        pairs = [SearchAttributePair(search_attributes.NODE_POOL, identity.pool)]
+        pairs += [SearchAttributePair(one.key, one.value) for one in visibility.of_claim(state).values() if one.value]
+        async with turn:
+            await client.start_workflow(
+                "NodeClaimWorkflow",
+                state,
+                id=ids.nodeclaim(identity.cluster, identity.name, identity.uid),
+                task_queue=queue,
+                search_attributes=TypedSearchAttributes(pairs),
+            )
+
+    await asyncio.gather(*map(one, states))
+
+
+async def seen(client: Client, cluster: str, number: int) -> None:
+    """Until visibility knows of all of them."""
+    prefix = f"WorkflowId STARTS_WITH '{cluster}/nodeclaim/'"
+    while (await client.count_workflows(prefix)).count < number:  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.2)
+
+
+@dataclass(frozen=True)
+class Took:
+    """One command, as a process of its own. Seconds."""
+
+    wall: float
+    cpu: float
+    """Of the processor: what a busy machine stretches less."""
+
+
+def timed(address: str, *arguments: str) -> Took:
+    """Raises where it fails."""
+    before, began = _of_children(), time.perf_counter()
+    environment = os.environ | {"TEMPORAL_ADDRESS": address, "CLUSTER_NAME": CLUSTER}
+    subprocess.run([sys.executable, "-m", "tenure", *arguments], env=environment, check=True, stdout=subprocess.DEVNULL)
+    return Took(time.perf_counter() - began, _of_children() - before)
+
+
+def _of_children() -> float:
+    """Processor seconds of child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+async def measure(address: str, nodes: int, runs: int) -> dict[str, list[Took]]:
+    client = await Client.connect(address, data_converter=pydantic_data_converter)
+    now = datetime.now(UTC)
+    await start(client, (state_of(number, now) for number in range(nodes) if number != ASKED))
+    await start(client, [state_of(ASKED, now)], queue=ids.task_queue(CLUSTER))
+    await seen(client, CLUSTER, nodes)
+    found = {
+        "tenure version": ("version",),
+        "tenure get": ("get",),
+        "tenure get -o json": ("get", "-o", "json"),
+        "tenure get --overdue": ("get", "--overdue"),
+    }
+    took = {name: await asyncio.to_thread(_repeat, runs, address, *words) for name, words in found.items()}
+    queues = (ids.task_queue(CLUSTER), ids.plan_queue(CLUSTER))
+    runner = UnsandboxedWorkflowRunner()
+    main = Worker(client, task_queue=queues[0], workflows=[Standing, ShowWorkflow], workflow_runner=runner)
+    async with main, Worker(client, task_queue=queues[1], activities=[show_nothing]):
+        took["tenure why"] = await asyncio.to_thread(_repeat, runs, address, "why", f"web-{ASKED:05}")
+    return took
+
+
+def _repeat(runs: int, address: str, *arguments: str) -> list[Took]:
+    timed(address, *arguments)
+    return [timed(address, *arguments) for _ in range(runs)]
+
+
+@app.command()
+def asking(
+    nodes: Annotated[int, typer.Option(min=2)] = 1000,
+    runs: Annotated[int, typer.Option(min=1)] = 5,
+    file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+) -> None:
+    plan = Plan(parts=("temporal",), manifests=(), cluster_name=CLUSTER)
+    took = in_sandbox(plan, lambda sandbox: measure(sandbox.temporal_address, nodes, runs))
+    out = Console(highlight=False)
+    out.print(f"Measured on {machine()}, {nodes} nodes, load {os.getloadavg()[0]:.1f}")
+    for name, ones in took.items():
+        walls, cpu = [one.wall for one in ones], statistics.median(one.cpu for one in ones)
+        out.print(
+            f"{name:<24} median {statistics.median(walls):.2f} s, best {min(walls):.2f} s, worst {max(walls):.2f} s; "
+            f"of the processor {cpu:.2f} s"
+        )
+    if file:
+        figures = {name: [asdict(one) for one in ones] for name, ones in took.items()}
+        file.write_text(json.dumps({"machine": machine(), "nodes": nodes, "took": figures}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    leave(run(app, "asking"))

@@ -1,0 +1,179 @@
+"""A running cluster to disrupt: nodes of many types, half of them so empty that they could go. Seeded."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, Final
+
+from benchmarks.instance_type_generator import catalogue
+from benchmarks.workloads import SERVICES
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, SPOT, ZONE
+from tenure.model.disruption.planning import Command
+from tenure.model.facts import ClaimFact, Expression, NodeFact, PodFact, PoolFact, SpreadConstraint
+from tenure.model.instance_types import Catalogue, InstanceType, Offering
+from tenure.model.provisioning import PlannedClaim
+from tenure.scheduling.cluster_state import ClusterState
+from tenure.scheduling.disruption.cost import price_of
+from tenure.scheduling.settings import PlanSettings
+from tenure.scheduling.snapshot import Change
+from tenure.scheduling.validation.plan import matches
+
+NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
+_MIB: Final = 1 << 20
+_FULL: Final = (0.75, 0.97)
+_IDLE: Final = (0.05, 0.35)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    types: tuple[InstanceType, ...]
+    pools: tuple[PoolFact, ...]
+    nodes: dict[str, NodeFact]
+    claims: dict[str, ClaimFact]
+    pods: dict[str, list[PodFact]]
+    """By node."""
+    bought: list[str] = field(default_factory=list)
+
+    def state(self, settings: PlanSettings | None = None) -> ClusterState:
+        state = ClusterState(settings)
+        state.set_catalogue(Catalogue(by_node_class={"default": self.types}))
+        state.apply(self._changes())
+        return state
+
+    def price(self) -> float:
+        """US dollars an hour of all nodes."""
+        return sum(self.price_of(name) for name in self.nodes)
+
+    def price_of(self, name: str) -> float:
+        labels = self.nodes[name].labels
+        return price_of(labels, self.kinds[labels[INSTANCE_TYPE]])
+
+    @cached_property
+    def kinds(self) -> dict[str, InstanceType]:
+        return {one.name: one for one in self.types}
+
+    def carry_out(self, command: Command) -> None:
+        """Each new node becomes the cheapest that its NodeClaim allows."""
+        pods = {pod.uid: pod for name in command.nodes for pod in self.pods[name]}
+        for name in command.nodes:
+            del self.nodes[name], self.claims[name], self.pods[name]
+        for one in command.moves:
+            if one.target:
+                self.pods[one.target].append(_on(one.target, pods[one.pod_uid]))
+        for claim in command.replacements:
+            name = f"bought-{len(self.bought):04}"
+            self.bought.append(name)
+            kind, offering = self._cheapest(claim)
+            add_node(self, name, claim.pool, kind, offering.zone, offering.capacity_type)
+            self.pods[name] = [_on(name, pods[uid]) for uid in claim.pods]
+
+    def _cheapest(self, claim: PlannedClaim) -> tuple[InstanceType, Offering]:
+        wanted = {one.key: one for one in claim.requirements if one.key in (CAPACITY_TYPE, ZONE)}
+        named = next(one.values for one in claim.requirements if one.key == INSTANCE_TYPE)
+        found = [
+            (offering.price, name, offering)
+            for name in named
+            for offering in self.kinds[name].offerings
+            if all(
+                matches({CAPACITY_TYPE: offering.capacity_type, ZONE: offering.zone}, one) for one in wanted.values()
+            )
+        ]
+        _, name, offering = min(found, key=lambda one: (one[0], one[1], one[2].zone))
+        return self.kinds[name], offering
+
+    def _changes(self) -> Iterator[Change]:
+        yield from (Change(kind="pool", key=one.name, fact=one) for one in self.pools)
+        yield from (Change(kind="node", key=one.name, fact=one) for one in self.nodes.values())
+        yield from (Change(kind="claim", key=one.name, fact=one) for one in self.claims.values())
+        for pods in self.pods.values():
+            yield from (Change(kind="pod", key=one.uid, fact=one) for one in pods)
+
+
+def cluster(nodes: int, *, seed: int = 1, idle: float = 0.5, spread: bool = False, spot: float = 0.0) -> Cluster:
+    """`idle` of the nodes are up to a third full, the others nearly full; `spot` of them are spot nodes, and with none
+    the pools have no spot capacity. With `spread` every service is spread over the zones."""
+    dice = random.Random(seed)
+    types = catalogue(16).by_node_class["default"]
+    usable = [one for one in types if "nvidia.com/gpu" not in one.capacity]
+    made = Cluster(types, tuple(_pool(name, spot=spot > 0) for name in ("general", "batch")), {}, {}, {})
+    for number in range(nodes):
+        kind, name = dice.choice(usable), f"node-{number:04}"
+        capacity_type = SPOT if dice.random() < spot else ON_DEMAND
+        offering = dice.choice([one for one in kind.offerings if one.capacity_type == capacity_type])
+        pool = dice.choice(("general", "general", "batch"))
+        add_node(made, name, pool, kind, offering.zone, capacity_type)
+        fill = dice.uniform(*(_IDLE if dice.random() < idle else _FULL))
+        made.pods[name] = list(_pods(name, kind, fill, dice, spread=spread))
+    return made
+
+
+def add_node(made: Cluster, name: str, pool: str, kind: InstanceType, zone: str, capacity_type: str) -> None:
+    """A node that has been up for a day."""
+    labels = {key: values[0] for key, values in kind.labels.items()} | {
+        NODEPOOL: pool,
+        INSTANCE_TYPE: kind.name,
+        ZONE: zone,
+        CAPACITY_TYPE: capacity_type,
+        HOSTNAME: name,
+    }
+    room = {"capacity": kind.capacity, "allocatable": kind.allocatable()}
+    up = NOW - timedelta(days=1)
+    made.nodes[name] = NodeFact(
+        name=name, provider_id=f"aws:///{zone}/{name}", labels=labels, ready=True, ready_changed=up, created=up, **room
+    )
+    made.claims[name] = ClaimFact(
+        name=name,
+        uid=f"uid-{name}",
+        created=up,
+        pool=pool,
+        node_class="default",
+        labels=labels,
+        provider_id=f"aws:///{zone}/{name}",
+        node_name=name,
+        launched=True,
+        registered=True,
+        initialized=True,
+        initialized_at=up,
+        **room,
+    )
+    made.pods.setdefault(name, [])
+
+
+def _on(node: str, pod: PodFact) -> PodFact:
+    return pod.model_copy(update={"node_name": node})
+
+
+def _pool(name: str, *, spot: bool) -> PoolFact:
+    fields: dict[str, Any] = {"consolidate_after": "0s", "consolidation_policy": "WhenEmptyOrUnderutilized"}
+    wanted = (
+        Expression(key="karpenter.k8s.aws/instance-category", operator="In", values=("c", "m", "r", "x")),
+        Expression(key=CAPACITY_TYPE, operator="In", values=(ON_DEMAND, SPOT) if spot else (ON_DEMAND,)),
+    )
+    return PoolFact(name=name, uid=name, ready=True, node_class="default", requirements=wanted, **fields)
+
+
+def _pods(node: str, kind: InstanceType, fill: float, dice: random.Random, *, spread: bool) -> Iterator[PodFact]:
+    room, used = kind.allocatable(), {"cpu": 0, "memory": 0, "pods": 0}
+    for number in range(room["pods"]):
+        service = dice.choices(range(len(SERVICES)), [weight for weight, _, _ in SERVICES])[0]
+        asked = {"cpu": SERVICES[service][1], "memory": SERVICES[service][2] * _MIB, "pods": 1}
+        if any(used[key] + asked[key] > room[key] * fill for key in asked):
+            continue
+        used = {key: used[key] + asked[key] for key in used}
+        labels = {"app": f"service-{service}"}
+        selector = (Expression(key="app", operator="In", values=(labels["app"],)),)
+        loose = SpreadConstraint(key=ZONE, max_skew=200, selector=selector)
+        uid = f"{node}-{number}"
+        yield PodFact(
+            uid=uid,
+            namespace="default",
+            name=uid,
+            requests=asked,
+            created=NOW - timedelta(days=1),
+            node_name=node,
+            phase="Running",
+            labels=labels,
+            spreads=(loose,) if spread else (),
+        )

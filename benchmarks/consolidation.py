@@ -1,0 +1,128 @@
+"""How fast voluntary disruption decides, and what a cluster costs afterwards, beside a model of Karpenter's.
+
+    .venv/bin/python -m benchmarks.consolidation [--nodes 500] [--only on-demand,spot,spread] [--karpenter] [--json
+    FILE]
+
+A pass is one decision over all nodes. It is carried out, and decided anew, until nothing more is worth it; so does the
+model (`karpenter.py`), one command a pass. Seconds are of CPU time: the machine may be busy with something else.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cluster_generator import NOW, Cluster, cluster
+from benchmarks.karpenter_models import Karpenter
+from benchmarks.report import machine
+from tenure.model.disruption.planning import Command, Decision, DisruptionRequest
+from tenure.scheduling.disruption.candidates import Candidate
+from tenure.scheduling.disruption.consolidation import Consolidation
+
+KINDS: Final[dict[str, dict[str, Any]]] = {
+    "on-demand": {},
+    "spot": {"spot": 0.3},
+    "spread": {"spread": True},
+}
+MOST_PASSES: Final = 20
+Row = dict[str, Any]
+
+
+def measure(kind: str, nodes: int, *, karpenter: bool, seed: int = 1) -> Row:
+    made = cluster(nodes, seed=seed, **KINDS[kind])
+    row: Row = {
+        "row": f"{kind}:{nodes}",
+        "nodes": len(made.nodes),
+        "pods": sum(map(len, made.pods.values())),
+        "price": round(made.price(), 3),
+    }
+    passes = [_pass(made)]
+    while passes[-1][0].commands and len(passes) < MOST_PASSES:
+        passes.append(_pass(made))
+    row |= {
+        "first_seconds": round(passes[0][1], 2),
+        "slowest_seconds": round(max(one[1] for one in passes), 2),
+        "multi_seconds": round(max(one[2] for one in passes), 2),
+        "passes": len(passes),
+        "after": round(made.price(), 3),
+        "nodes_after": len(made.nodes),
+    }
+    if karpenter and kind != "spread":
+        other = cluster(nodes, seed=seed, **KINDS[kind])
+        row["karpenter_passes"] = Karpenter(other).consolidate()
+        row |= {"karpenter_after": round(other.price(), 3), "karpenter_nodes": len(other.nodes)}
+    return row
+
+
+def _pass(made: Cluster) -> tuple[Decision, float, float]:
+    """The decision, carried out; its CPU seconds, and those of its search for several nodes at once."""
+    state, searching = made.state(), [0.0]
+    search = Consolidation.multi
+
+    def timed(self: Consolidation, candidates: Iterable[Candidate]) -> Command | None:
+        began = time.process_time()
+        found = search(self, candidates)
+        searching[0] += time.process_time() - began
+        return found
+
+    with patch.object(Consolidation, "multi", timed):
+        began = time.process_time()
+        decision = state.disrupt(DisruptionRequest(now=NOW))
+        taken = time.process_time() - began
+    for command in decision.commands:
+        made.carry_out(command)
+    return decision, taken, searching[0]
+
+
+def table(rows: Iterable[Row]) -> Table:
+    shown = Table(title="Voluntary disruption", title_justify="left")
+    columns = {
+        "nodes": "nodes",
+        "pods": "pods",
+        "price": "$/h before",
+        "after": "$/h after",
+        "karpenter_after": "Karpenter",
+        "nodes_after": "nodes after",
+        "karpenter_nodes": "Karpenter",
+        "passes": "passes",
+        "karpenter_passes": "Karpenter",
+        "first_seconds": "first pass s",
+        "slowest_seconds": "slowest s",
+        "multi_seconds": "multi s",
+    }
+    for name in ("", *columns.values()):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for one in rows:
+        shown.add_row(one["row"], *(str(one.get(key, "-")) for key in columns))
+    return shown
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--only", default=",".join(KINDS), help="with commas between them")
+    parser.add_argument("--karpenter", action="store_true", help="run the model of Karpenter too, which takes minutes")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    told = parser.parse_args()
+    rows: list[Row] = []
+    for kind in told.only.split(","):
+        print(f"{kind} ...", file=sys.stderr, flush=True)
+        rows.append(measure(kind, told.nodes, karpenter=told.karpenter, seed=told.seed))
+    out = Console(width=None if Console().is_terminal else 180, highlight=False)
+    out.print(f"Measured on {machine()}")
+    out.print(table(rows))
+    if told.json:
+        told.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=2) + "\n")
+    return 1 if any(one["after"] > one.get("karpenter_after", one["after"]) for one in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""AWS says far more than there is to know: messages of which two thirds are repeats, or of instances of nobody's.
+
+    python -m benchmarks.interruption_queue [--nodes 500] [--messages 15000] [--distinct 10] [--kill] [--json FILE]
+
+All of them are in the queue before a worker reads it. Its clock begins when it is ready, and ends when the queue is
+empty; then every node has to know all that was said of it. With --kill it is killed when half of them are left, and the
+clock goes on.
+"""
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from benchmarks.harness import benchmark, in_sandbox, run
+from benchmarks.report import machine
+from benchmarks.scale import DEPLOYMENT, fill, world
+from tenure.cli.demo.script import NAME
+from tenure.cli.exit_codes import leave
+from tenure.cli.nodes.events import Hearing
+from tenure.cli.sandbox.environment import Stage
+from tenure.sandbox.aws.admin.client import AwsControl
+from tenure.sandbox.environment import Sandbox
+from workflows import ids
+
+Json = dict[str, Any]
+CALM: Final = 15.0
+"""Seconds before it, in which nothing happens."""
+PATIENCE: Final = 600.0
+SENDERS: Final = 8
+POLICY: Final[Json] = {
+    "apiVersion": "tenure.sh/v1alpha1",
+    "kind": "LifecyclePolicy",
+    "metadata": {"name": NAME},
+    "spec": {
+        "nodePoolSelector": {"names": [NAME]},
+        "interruption": {"scheduledChange": {"action": "notify"}},
+    },
+}
+"""The nodes stay: what is measured is the reading."""
+app = benchmark()
+
+
+@dataclass(frozen=True)
+class Flood:
+    nodes: int
+    messages: int
+    distinct: int
+    """Things said of each node."""
+    killed: bool
+    emptied: float
+    """Seconds until the queue was empty, since a worker was ready to read it."""
+    known: float
+    """Until all nodes' workflows showed all that was said of them."""
+    signals: float
+    """That each node's workflow was told by, on average; repeats after a kill among them."""
+    load: float
+
+
+@app.command()
+def flood(
+    nodes: Annotated[int, typer.Option(min=1, max=2000)] = 500,
+    messages: Annotated[int, typer.Option(min=3)] = 15_000,
+    distinct: Annotated[int, typer.Option(min=1, max=10, help="Things that are said of each node.")] = 10,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill the worker when half of the messages are left.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here too.")] = None,
+) -> int:
+    """Fill the queue, have it read, and print what came of it."""
+    found = in_sandbox(world(), partial(_run, nodes=nodes, messages=messages, distinct=distinct, kill=kill))
+    print(
+        f"{found.messages} messages for {found.nodes} nodes, {found.distinct} things said of each, "
+        f"{'worker killed at half, ' if found.killed else ''}load {found.load:.1f}: queue empty after "
+        f"{found.emptied:.1f} s, all known after {found.known:.1f} s, by {found.signals:.1f} signals a node"
+    )
+    if json_file:
+        json_file.write_text(json.dumps({"machine": machine(), "flood": asdict(found)}, indent=2) + "\n")
+    return 0
+
+
+async def _run(sandbox: Sandbox, nodes: int, messages: int, distinct: int, kill: bool) -> Flood:
+    queue = {"INTERRUPTION_QUEUE": sandbox.plan.cluster_name}
+    async with Stage(sandbox, deployment=DEPLOYMENT, settings=queue) as stage:
+        await stage.temporal.get_schedule_handle(ids.upkeep(sandbox.plan.cluster_name, "tags")).pause()
+        await fill(stage, nodes)
+        await stage.kube.apply(POLICY)
+        await asyncio.sleep(CALM)
+        said = list(_said([one.instance_id for one in await stage.lives.running()], messages, distinct))
+        await stage.worker.finish()
+        control = AwsControl(sandbox.aws_endpoint)
+        await asyncio.to_thread(_send, control, said)
+        return await _read(stage, control, nodes, said, distinct, kill=kill)
+
+
+def _said(instances: Sequence[str], messages: int, distinct: int) -> Iterator[Json]:
+    """A third is about the nodes, a third repeats that, and a third is about nobody; in an order that dice give."""
+    starts = [datetime.now(UTC).replace(microsecond=0) + timedelta(days=2, hours=hour) for hour in range(distinct)]
+    events = [_event(one, start) for start in starts for one in instances]
+    foreign = [_event(f"i-{number:017x}", starts[0]) for number in range(messages // 3)]
+    own = [events[number % len(events)] for number in range(messages - len(foreign))]
+    mixed = own + foreign
+    random.Random(0).shuffle(mixed)
+    yield from mixed
+
+
+def _event(instance: str, starts: datetime) -> Json:
+    """As AWS Health says it through EventBridge: reference karpenter-aws 5.1."""
+    when = starts.strftime("%a, %d %b %Y %H:%M:%S GMT")
+    detail = {
+        "eventArn": f"arn:aws:health:us-west-2::event/EC2/{instance}/{starts.timestamp():.0f}",
+        "service": "EC2",
+        "eventTypeCode": "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED",
+        "eventTypeCategory": "scheduledChange",
+        "statusCode": "upcoming",
+        "startTime": when,
+        "affectedEntities": [{"entityValue": instance}],
+    }
+    return {
+        "version": "0",
+        "id": f"{instance}-{starts.timestamp():.0f}",
+        "detail-type": "AWS Health Event",
+        "source": "aws.health",
+        "account": "000000000000",
+        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "region": "us-west-2",
+        "resources": [f"arn:aws:ec2:us-west-2:000000000000:instance/{instance}"],
+        "detail": detail,
+    }
+
+
+def _send(control: AwsControl, said: Sequence[Json]) -> None:
+    with ThreadPoolExecutor(SENDERS) as senders:
+        list(senders.map(control.send_message, said))
+
+
+async def _read(
+    stage: Stage, control: AwsControl, nodes: int, said: Sequence[Json], distinct: int, *, kill: bool
+) -> Flood:
+    before = await _signals(stage)
+    worker = await stage.hire()
+    await worker.start()
+    began = time.monotonic()
+    if kill:
+        half = partial(_at_most, control, len(said) // 2)
+        await stage.settled(half, what="half of the messages read", seconds=PATIENCE)
+        worker.kill()
+        await (await stage.hire()).start()
+    await stage.settled(partial(_at_most, control, 0), what="the queue empty", seconds=PATIENCE)
+    emptied = time.monotonic() - began
+    load = os.getloadavg()[0]
+    wanted = Counter(one["detail"]["affectedEntities"][0]["entityValue"] for one in {s["id"]: s for s in said}.values())
+    await stage.settled(partial(_lack, stage, wanted), what="all that was said known", seconds=PATIENCE)
+    known = time.monotonic() - began
+    return Flood(
+        nodes=nodes,
+        messages=len(said),
+        distinct=distinct,
+        killed=kill,
+        emptied=round(emptied, 1),
+        known=round(known, 1),
+        signals=round((await _signals(stage) - before) / nodes, 1),
+        load=load,
+    )
+
+
+async def _at_most(control: AwsControl, count: int) -> str:
+    left = await asyncio.to_thread(control.queued)
+    return "" if left <= count else f"{left} messages are queued"
+
+
+async def _lack(stage: Stage, wanted: Counter[str]) -> str:
+    """Empty once each node's workflow has as many records as things were said of it."""
+    heard = await Hearing(stage.temporal, stage.sandbox.plan.cluster_name).lives(datetime.now(UTC))
+    found = {one.life.instance_id: len(one.records) for one in heard}
+    mine = {one.instance_id for one in await stage.lives.running()}
+    short = [one for one in mine if found.get(one, 0) != wanted[one]]
+    return f"{len(short)} of {len(mine)} nodes do not know all of it" if short else ""
+
+
+async def _signals(stage: Stage) -> int:
+    """That the workflows of all nodes were told of AWS's events by."""
+    room = asyncio.Semaphore(SENDERS)
+
+    async def of(workflow_id: str) -> int:
+        async with room:
+            events = (await stage.temporal.get_workflow_handle(workflow_id).fetch_history()).events
+            return sum(one.workflow_execution_signaled_event_attributes.signal_name == "noticed" for one in events)
+
+    return sum(await asyncio.gather(*(of(one.workflow_id) for one in await stage.lives.running())))
+
+
+if __name__ == "__main__":
+    leave(run(app, "benchmarks.interruption_queue"))

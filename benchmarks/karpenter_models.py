@@ -1,0 +1,298 @@
+"""A small model of how Karpenter's scheduler chooses (reference 2.4), to compare prices with. Benchmarks only.
+
+Pods by CPU, then memory. Each goes to the planned node with the fewest pods that still has a type for all of them, in a
+domain that its rules allow; else to a new one, to which every type is open. At the end a node is the cheapest type that
+is left. Known are requests, node selectors, tolerations, zone and hostname spread, pod affinity and anti-affinity that
+are required; of pools, weights, requirements and taints. Limits and preferences are not.
+
+A small model of Karpenter's consolidation (reference 4.3 to 4.6), to compare prices with. Benchmarks only.
+
+One command a pass: all empty nodes; else the longest prefix of at most 100 nodes, found by binary search, that can be
+deleted or replaced by one node; else the first single node for which that holds. Pods go by CPU, then memory, to nodes
+in the order of their names. Known are requests and the pools' requirements; rules between pods and limits are not.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.cluster_generator import Cluster, add_node
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, SPOT, ZONE
+from tenure.model.facts import DaemonSetFact, PodFact, PoolFact
+from tenure.model.instance_types import InstanceType
+from tenure.scheduling.disruption.cost import node_cost
+from tenure.scheduling.validation.plan import endures, matches, selects
+
+Mask = npt.NDArray[np.bool_]
+Group = tuple[str, str, str]
+"""Of counted pods: kind of rule, topology key, what is selected."""
+
+
+@dataclass
+class Planned:
+    pool: "Goods"
+    offerings: Mask
+    used: npt.NDArray[np.int64]
+    pods: int = 0
+    counts: Counter[Group] = field(default_factory=Counter)
+
+
+class Goods:
+    """What a pool sells: a row for each offering."""
+
+    def __init__(
+        self, pool: PoolFact, types: Iterable[InstanceType], daemons: Sequence[DaemonSetFact], resources: Sequence[str]
+    ) -> None:
+        self.pool = pool
+        self.labels: list[dict[str, str]] = []
+        prices, room = [], []
+        for kind in types:
+            single = {key: values[0] for key, values in kind.labels.items() if len(values) == 1}
+            for one in kind.offerings:
+                own = {NODEPOOL: pool.name, INSTANCE_TYPE: kind.name, ZONE: one.zone, CAPACITY_TYPE: one.capacity_type}
+                labels = {**pool.template_labels, **single, **own}
+                if one.available and all(matches(labels, wanted) for wanted in pool.requirements):
+                    running = [d.pod for d in daemons if selects(d.pod, labels) and endures(d.pod, pool.taints)]
+                    taken = Counter[str]()
+                    for daemon in running:
+                        taken.update(daemon.requests)
+                    self.labels.append(labels)
+                    prices.append(one.price)
+                    room.append([kind.allocatable().get(key, 0) - taken[key] for key in resources])
+        self.prices, self.room = np.array(prices), np.array(room, dtype=np.int64)
+        self.zones = np.array([labels[ZONE] for labels in self.labels])
+        self._suiting: dict[object, Mask] = {}
+
+    def suiting(self, pod: PodFact) -> Mask:
+        key = (tuple(sorted(pod.node_selector.items())), pod.required_terms)
+        if key not in self._suiting:
+            self._suiting[key] = np.array([selects(pod, labels) for labels in self.labels], dtype=bool)
+        return self._suiting[key]
+
+
+def greedy_price(
+    pods: Sequence[PodFact],
+    pools: Iterable[PoolFact],
+    types: Sequence[InstanceType],
+    daemons: Sequence[DaemonSetFact] = (),
+) -> tuple[float, int]:
+    """US dollars an hour, and the number of nodes. Raises ValueError for a pod that finds no place."""
+    resources = sorted({key for pod in pods for key in pod.requests})
+    ordered = sorted(pools, key=lambda pool: (-pool.weight, pool.name))
+    model = _Model([Goods(pool, types, daemons, resources) for pool in ordered], resources)
+    for pod in sorted(pods, key=lambda pod: (-pod.requests.get("cpu", 0), -pod.requests.get("memory", 0), pod.uid)):
+        model.place(pod)
+    return sum(float(one.pool.prices[one.offerings].min()) for one in model.nodes), len(model.nodes)
+
+
+class _Model:
+    def __init__(self, goods: Sequence[Goods], resources: Sequence[str]) -> None:
+        self._goods, self._resources = goods, resources
+        self.nodes: list[Planned] = []
+        self._zones: dict[Group, Counter[str]] = {}
+
+    def place(self, pod: PodFact) -> None:
+        vector = np.array([pod.requests.get(key, 0) for key in self._resources], dtype=np.int64)
+        zones = self._allowed_zones(pod)
+        for node in sorted(self.nodes, key=lambda one: one.pods):
+            if endures(pod, node.pool.pool.taints) and self._put(pod, vector, node, zones):
+                return
+        for goods in self._goods:
+            fresh = Planned(goods, np.ones(len(goods.prices), dtype=bool), np.zeros_like(vector))
+            if endures(pod, goods.pool.taints) and self._put(pod, vector, fresh, zones):
+                self.nodes.append(fresh)
+                return
+        raise ValueError(f"{pod.name} finds no place")
+
+    def _put(self, pod: PodFact, vector: npt.NDArray[np.int64], node: Planned, zones: list[str] | None) -> bool:
+        if not self._host_allows(pod, node):
+            return False
+        goods, used = node.pool, node.used + vector
+        left = node.offerings & goods.suiting(pod) & (goods.room >= used).all(axis=1)
+        if zones is not None:
+            chosen = next((zone for zone in zones if (left & (goods.zones == zone)).any()), None)
+            left = left & (goods.zones == chosen) if chosen else np.zeros_like(left)
+            if chosen is None:
+                return False
+            for group in _groups(pod, ZONE):
+                self._zones.setdefault(group, Counter())[chosen] += 1
+        if not left.any():
+            return False
+        node.offerings, node.used, node.pods = left, used, node.pods + 1
+        node.counts.update(_groups(pod, HOSTNAME))
+        return True
+
+    def _host_allows(self, pod: PodFact, node: Planned) -> bool:
+        most = {("spread", HOSTNAME, str(one.selector)): one.max_skew for one in pod.spreads if one.key == HOSTNAME}
+        most |= {("apart", HOSTNAME, str(one.selector)): 1 for one in pod.anti_affinity if one.key == HOSTNAME}
+        return all(node.counts[group] < limit for group, limit in most.items())
+
+    def _allowed_zones(self, pod: PodFact) -> list[str] | None:
+        """In the order in which they are tried: None where no rule is about zones."""
+        groups = list(_groups(pod, ZONE))
+        if not groups:
+            return None
+        every = sorted({str(zone) for goods in self._goods for zone in goods.zones})
+        for group in groups:
+            counts = self._zones.get(group, Counter[str]())
+            if group[0] == "spread":
+                every = [zone for zone in every if counts[zone] == min(counts[one] for one in every)]
+            elif any(counts.values()):
+                every = [zone for zone in every if counts[zone]]
+            else:
+                every = every[:1]
+        return every
+
+
+def _groups(pod: PodFact, key: str) -> Iterable[Group]:
+    """The rules of this pod on a key, all of which are about its own kind in the scenarios."""
+    yield from (("spread", key, str(one.selector)) for one in pod.spreads if one.key == key and one.hard)
+    yield from (("together", key, str(one.selector)) for one in pod.affinity if one.key == key and not one.weight)
+    yield from (("apart", key, str(one.selector)) for one in pod.anti_affinity if one.key == key and not one.weight)
+
+
+RESOURCES = ("cpu", "memory", "pods")
+Vector = npt.NDArray[np.int64]
+MOST_CANDIDATES = 100
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a command does: nodes that go, where pods go, and the offering that is bought for the others."""
+
+    leaving: tuple[str, ...]
+    moves: dict[str, str]
+    bought: tuple[Goods, int] | None = None
+
+
+class Karpenter:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._goods = [Goods(pool, cluster.types, (), RESOURCES) for pool in cluster.pools]
+        self._names = [np.array([labels[INSTANCE_TYPE] for labels in one.labels], dtype=object) for one in self._goods]
+        self._spot = [np.array([labels[CAPACITY_TYPE] == SPOT for labels in one.labels]) for one in self._goods]
+        self._bought = 0
+
+    def consolidate(self) -> int:
+        """Until nothing more can be done; the number of passes."""
+        passes = 0
+        while (change := self._pass()) is not None:
+            self._apply(change)
+            passes += 1
+        return passes
+
+    def _pass(self) -> Change | None:
+        empty = tuple(name for name, pods in self.cluster.pods.items() if not pods)
+        if empty:
+            return Change(empty, {})
+        self._index()
+        ordered = sorted(self._order, key=lambda name: (-self._prices[name] / node_cost(self.cluster.pods[name]), name))
+        return self._multi(ordered[:MOST_CANDIDATES]) or self._single(ordered)
+
+    def _index(self) -> None:
+        """What every simulation of a pass starts from."""
+        self._order = sorted(self.cluster.nodes)
+        self._place = {name: number for number, name in enumerate(self._order)}
+        self._prices = {name: self.cluster.price_of(name) for name in self._order}
+        self._free = np.array(
+            [
+                [
+                    self.cluster.nodes[name].allocatable[key]
+                    - sum(pod.requests[key] for pod in self.cluster.pods[name])
+                    for key in RESOURCES
+                ]
+                for name in self._order
+            ],
+            dtype=np.int64,
+        ).reshape(len(self._order), len(RESOURCES))
+
+    def _multi(self, ordered: Sequence[str]) -> Change | None:
+        low, high, found = 1, len(ordered) - 1, None
+        while low <= high:
+            middle = (low + high) // 2
+            change = self._change(ordered[: middle + 1])
+            if change is None:
+                high = middle - 1
+            else:
+                found, low = change, middle + 1
+        return found
+
+    def _single(self, ordered: Sequence[str]) -> Change | None:
+        return next((change for name in ordered if (change := self._change([name])) is not None), None)
+
+    def _change(self, leaving: Sequence[str]) -> Change | None:
+        """None where it is not worth it, or takes more than one node."""
+        free = self._free.copy()
+        free[[self._place[name] for name in leaving]] = -1
+        pods = [pod for name in leaving for pod in self.cluster.pods[name]]
+        moves: dict[str, str] = {}
+        rest, asked = np.zeros(len(RESOURCES), dtype=np.int64), list[PodFact]()
+        for pod in sorted(pods, key=lambda one: (-one.requests["cpu"], -one.requests["memory"], one.uid)):
+            vector = np.array([pod.requests[key] for key in RESOURCES], dtype=np.int64)
+            fitting: Mask = np.all(free >= vector, axis=1)
+            number = int(fitting.argmax())
+            if fitting[number]:
+                free[number] -= vector
+                moves[pod.uid] = self._order[number]
+            else:
+                rest = rest + vector
+                asked.append(pod)
+        if not asked:
+            return Change(tuple(leaving), moves)
+        bought = self._replacement(leaving, rest)
+        return Change(tuple(leaving), moves, bought) if bought else None
+
+    def _replacement(self, leaving: Sequence[str], rest: Vector) -> tuple[Goods, int] | None:
+        """From the first pool that has types for all of it, as pools of equal weight are tried by name, descending."""
+        for number in sorted(range(len(self._goods)), key=lambda one: self._goods[one].pool.name, reverse=True):
+            fitting: Mask = np.all(self._goods[number].room >= rest, axis=1)
+            if fitting.any():
+                return self._worth_it(number, fitting, leaving)
+        return None
+
+    def _worth_it(self, number: int, fitting: Mask, leaving: Sequence[str]) -> tuple[Goods, int] | None:
+        goods, spot = self._goods[number], self._spot[number]
+        if all(self.cluster.nodes[name].labels[CAPACITY_TYPE] == SPOT for name in leaving) and (fitting & spot).any():
+            return None
+        limit = sum(self._prices[name] for name in leaving)
+        worst = self._worst(number, fitting)
+        if len(leaving) > 1:
+            limit = min(limit, self._cheapest_alike(number, fitting, leaving))
+        kept = fitting & (worst < limit)
+        kept = kept & spot if (kept & spot).any() else kept
+        if not kept.any():
+            return None
+        return goods, int(np.where(kept, goods.prices, np.inf).argmin())
+
+    def _worst(self, number: int, fitting: Mask) -> npt.NDArray[np.float64]:
+        """Of each offering's type the dearest spot offering, or the dearest at all where it has none."""
+        goods, spot, names = self._goods[number], self._spot[number], self._names[number]
+        worst = np.full(len(names), np.inf)
+        for name in set(names[fitting]):
+            mine = fitting & np.asarray(names == name, dtype=bool)
+            worst[mine] = goods.prices[mine & spot].max() if (mine & spot).any() else goods.prices[mine].max()
+        return worst
+
+    def _cheapest_alike(self, number: int, fitting: Mask, leaving: Sequence[str]) -> float:
+        offered = set(self._names[number][fitting])
+        found = [self._prices[name] for name in leaving if self.cluster.nodes[name].labels[INSTANCE_TYPE] in offered]
+        return min(found, default=float("inf"))
+
+    def _apply(self, change: Change) -> None:
+        made = self.cluster
+        pods = {pod.uid: pod for name in change.leaving for pod in made.pods[name]}
+        for name in change.leaving:
+            del made.nodes[name], made.claims[name], made.pods[name]
+        for uid, target in change.moves.items():
+            made.pods[target].append(pods.pop(uid))
+        if change.bought is not None:
+            goods, row = change.bought
+            labels = goods.labels[row]
+            kind = next(one for one in made.types if one.name == labels[INSTANCE_TYPE])
+            name = f"bought-{self._bought:04}"
+            self._bought += 1
+            add_node(made, name, goods.pool.name, kind, labels[ZONE], labels[CAPACITY_TYPE])
+            made.pods[name] = list(pods.values())

@@ -1,0 +1,178 @@
+"""What no plan can undercut: the lowest price of nodes that hold all pods, as a linear programme.
+
+Pods and nodes may be cut into parts, but a part of a pod takes CPU and memory from the same type of node. It knows
+which pods may use which pools, types, zones and capacity types, what DaemonSets take, and how many nodes rules about
+single nodes make necessary. It leaves out that pods and nodes are whole, that pools have weights and limits, every
+other rule about other pods, and all preferences. So the true optimum is above it: little for small pods that may go
+anywhere, much where rules decide.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import highspy
+import numpy as np
+
+from tenure.apis.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE, ZONE_ID
+from tenure.apis.resources import CPU
+from tenure.model.facts import DaemonSetFact, PodFact, PoolFact
+from tenure.model.instance_types import InstanceType, Offering
+from tenure.scheduling.validation.plan import endures, matches, selects
+
+Room = tuple[int, ...]
+_STEP: Final = 0.02
+"""Of the logarithm of a proportion: pods within a fiftieth are one kind."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Pods that may go to the same places and ask for resources in the same proportions, and all that they ask for."""
+
+    example: PodFact
+    asked: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Node:
+    """The cheapest of the nodes with this room that the same kinds may use."""
+
+    room: Room
+    usable: tuple[bool, ...]
+    price: float
+
+
+def lower_bound(
+    pods: Sequence[PodFact],
+    pools: Iterable[PoolFact],
+    types: Iterable[InstanceType],
+    daemons: Sequence[DaemonSetFact] = (),
+) -> float:
+    """US dollars an hour. Raises ValueError where no set of nodes could hold the pods."""
+    kinds = _kinds(pods)
+    resources = sorted({key for kind in kinds for key in kind.asked})
+    nodes = _cheapest(kinds, resources, pools, tuple(types), daemons)
+    return _solve(kinds, resources, nodes, needed_nodes(pods))
+
+
+def needed_nodes(pods: Iterable[PodFact]) -> int:
+    """At least so many, since pods keep apart from their own kind, or spread over nodes with a skew."""
+    most = Counter[tuple[object, ...]]()
+    for pod in pods:
+        mine = pod.labels.items()
+        for term in pod.anti_affinity:
+            if term.key == HOSTNAME and not term.weight and _selects_itself(pod, term.selector):
+                most["apart", pod.namespace, frozenset(mine), term] += 1
+        for one in pod.spreads:
+            if one.key == HOSTNAME and one.hard and _selects_itself(pod, one.selector):
+                most["spread", pod.namespace, frozenset(mine), one, one.max_skew] += 1
+    return max((-(-count // (key[-1] if isinstance(key[-1], int) else 1)) for key, count in most.items()), default=0)
+
+
+def _selects_itself(pod: PodFact, selector: Sequence[object] | None) -> bool:
+    return selector is not None and all(matches(pod.labels, one) for one in selector)  # type: ignore[arg-type]
+
+
+def _kinds(pods: Iterable[PodFact]) -> list[Kind]:
+    examples: dict[object, PodFact] = {}
+    asked: dict[object, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        place = (tuple(sorted(pod.node_selector.items())), pod.required_terms, pod.tolerations)
+        steps = _proportions(pod.requests)
+        key = place, tuple(steps.items())
+        examples.setdefault(key, pod)
+        base = pod.requests.get(CPU, 0) or 1
+        asked[key].update({name: base * math.exp(step * _STEP) for name, step in steps.items()})
+    return [Kind(examples[key], dict(asked[key])) for key in examples]
+
+
+def _proportions(requests: Mapping[str, int]) -> dict[str, int]:
+    """How much of each resource comes with a millicore, rounded down, since the bound must not be too high."""
+    base = requests.get(CPU, 0) or 1
+    return {key: math.floor(math.log(amount / base) / _STEP) for key, amount in sorted(requests.items()) if amount}
+
+
+def _cheapest(
+    kinds: Sequence[Kind],
+    resources: Sequence[str],
+    pools: Iterable[PoolFact],
+    types: Sequence[InstanceType],
+    daemons: Sequence[DaemonSetFact],
+) -> list[Node]:
+    found: dict[tuple[Room, tuple[bool, ...]], float] = {}
+    for pool in pools:
+        for kind, offering, labels in _outcomes(pool, types):
+            usable = tuple(selects(one.example, labels) and endures(one.example, pool.taints) for one in kinds)
+            if any(usable):
+                running = [one.pod for one in daemons if selects(one.pod, labels) and endures(one.pod, pool.taints)]
+                key = _room(kind, running, resources), usable
+                found[key] = min(found.get(key, offering.price), offering.price)
+    return _undominated([Node(room, usable, price) for (room, usable), price in found.items()])
+
+
+def _undominated(nodes: Sequence[Node]) -> list[Node]:
+    """Without those for whose price parts of another one have as much room of everything, and as many nodes."""
+    kept: list[Node] = []
+    offered = np.array([(*node.room, 1.0) for node in nodes]) / np.array([[node.price] for node in nodes])
+    for number, node in enumerate(nodes):
+        better = (offered >= offered[number]).all(axis=1) & (offered > offered[number]).any(axis=1)
+        if not any(_serves(nodes[other].usable, node.usable) for other in np.flatnonzero(better).tolist()):
+            kept.append(node)
+    return kept
+
+
+def _serves(one: tuple[bool, ...], other: tuple[bool, ...]) -> bool:
+    return all(mine or not theirs for mine, theirs in zip(one, other, strict=True))
+
+
+def _outcomes(pool: PoolFact, types: Iterable[InstanceType]) -> Iterator[tuple[InstanceType, Offering, dict[str, str]]]:
+    for kind in types:
+        single = {key: values[0] for key, values in kind.labels.items() if len(values) == 1}
+        for offering in kind.offerings:
+            labels = {
+                **pool.template_labels,
+                **single,
+                NODEPOOL: pool.name,
+                INSTANCE_TYPE: kind.name,
+                ZONE: offering.zone,
+                ZONE_ID: offering.zone_id,
+                CAPACITY_TYPE: offering.capacity_type,
+            }
+            if offering.available and all(matches(labels, one) for one in pool.requirements):
+                yield kind, offering, labels
+
+
+def _room(kind: InstanceType, running: Iterable[PodFact], resources: Iterable[str]) -> Room:
+    taken: Counter[str] = Counter()
+    for pod in running:
+        taken.update(pod.requests)
+    allocatable = kind.allocatable()
+    return tuple(max(0, allocatable.get(key, 0) - taken[key]) for key in resources)
+
+
+def _solve(kinds: Sequence[Kind], resources: Sequence[str], nodes: Sequence[Node], least: int) -> float:
+    """How many of which node are bought, and which part of each kind is on them."""
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    bought = [solver.addVariable(lb=0, obj=node.price) for node in nodes]
+    placed: list[list[Any]] = [[] for _ in kinds]
+    for number, node in enumerate(nodes):
+        parts = {one: solver.addVariable(lb=0) for one, usable in enumerate(node.usable) if usable}
+        for one, part in parts.items():
+            placed[one].append(part)
+        for column, key in enumerate(resources):
+            asked = [kinds[one].asked[key] * part for one, part in parts.items() if kinds[one].asked.get(key)]
+            if asked:
+                unit = max(node.room[column], 1)
+                solver.addConstr(sum(asked) * (1 / unit) <= (node.room[column] / unit) * bought[number])
+    for kind, parts_of in zip(kinds, placed, strict=True):
+        if not parts_of:
+            raise ValueError(f"no pool has a node for pods such as {kind.example.name}")
+        solver.addConstr(sum(parts_of) >= 1)
+    solver.addConstr(sum(bought) >= least)
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        raise ValueError(f"there is no lower bound: the solver says {solver.getModelStatus()}")
+    return float(solver.getInfo().objective_function_value)

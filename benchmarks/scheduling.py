@@ -1,0 +1,173 @@
+"""How fast and how cheaply the planner plans, beside what no plan can undercut.
+
+    .venv/bin/python -m benchmarks.scheduling [--runs 3] [--only plain:5000,diverse:1000] [--json FILE]
+
+Each row is a process of its own, so that its peak of memory is its own; its CPU seconds are those of the fastest of
+some first passes over the same facts. Plans of at most 1,000 pods are proved by `tenure/scheduling/validation/plan.py`.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.karpenter_models import greedy_price
+from benchmarks.lower_bound import lower_bound
+from benchmarks.report import machine
+from benchmarks.workloads import Scenario, scenario
+from tenure.cli.simulate.results import simulation
+from tenure.model.instance_types import Catalogue
+from tenure.model.provisioning import Plan
+from tenure.scheduling.cluster_state import Change, ClusterState
+from tenure.scheduling.settings import PlanSettings
+from tenure.scheduling.validation.plan import Given, violations
+
+NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
+PROVED: Final = 1_000
+"""Larger plans take the validator too long."""
+MODELLED: Final = 1_000
+"""The same of the model of Karpenter's choice."""
+ROWS: Final = (
+    *(f"plain:{number}" for number in (1_000, 5_000, 20_000, 50_000)),
+    *(f"ragged:{number}" for number in (1_000, 5_000)),
+    *(f"diverse:{number}" for number in (1_000, 5_000, 20_000)),
+    *(f"crossed:{number}" for number in (1_000, 5_000)),
+    *(f"preferences:{number}" for number in (1_000, 4_000)),
+    "preferences:4000:Ignore",
+    "mixed:5000",
+    "gpu:5000",
+)
+"""A kind of `scenarios.py`, how many pods, and PREFERENCE_POLICY."""
+_MODELLED: Final = ("plain", "ragged", "diverse")
+Row = dict[str, Any]
+
+
+def measure(row: str, runs: int) -> Row:
+    """One row, in this process."""
+    kind, count, policy = (*row.split(":"), "Respect")[:3]
+    given = scenario(kind, int(count))
+    settings = PlanSettings.model_validate({"preference_policy": policy})
+    passes = [_pass(given, settings) for _ in range(runs)]
+    plan, cpu, wall = passes[-1][0], min(one[1] for one in passes), min(one[2] for one in passes)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    pods = {one.uid: one for one in given.pod_facts()}
+    types = {one.name: one for one in given.types}
+    price = simulation(plan, pods, {one.pool: types for one in plan.claims}, cpu).price
+    everything = (list(pods.values()), given.pool_facts(), given.types, given.daemon_facts())
+    return {
+        "row": row,
+        "pods": len(pods),
+        "nodes": len(plan.claims),
+        "unplaced": len(plan.unplaced),
+        "cpu_seconds": round(cpu, 3),
+        "wall_seconds": round(wall, 3),
+        "price": round(price, 3),
+        "bound": round(lower_bound(*everything), 3) if kind != "ragged" or len(pods) <= PROVED else None,
+        "greedy": round(greedy_price(*everything)[0], 3) if kind in _MODELLED and len(pods) <= MODELLED else None,
+        "peak_bytes": peak,
+        "wrong": wrong(plan, given) if len(pods) <= PROVED else None,
+    }
+
+
+def _pass(given: Scenario, settings: PlanSettings) -> tuple[Plan, float, float]:
+    """A first plan, with CPU and wall seconds; reading the facts is not counted, building tables of types is."""
+    state = ClusterState(settings)
+    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
+    state.apply(Change(kind="pool", key=one.name, fact=one) for one in given.pool_facts())
+    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in given.daemon_facts())
+    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in given.pod_facts())
+    cpu, wall = time.process_time(), time.perf_counter()
+    plan = state.provision(now=NOW)
+    return plan, time.process_time() - cpu, time.perf_counter() - wall
+
+
+def wrong(plan: Plan, given: Scenario) -> list[str]:
+    """What `tenure/scheduling/validation/plan.py` has against it."""
+    return violations(
+        plan,
+        Given(
+            pods={one.uid: one for one in given.pod_facts()},
+            pools={one.name: one for one in given.pool_facts()},
+            types={one.name: one for one in given.types},
+            daemons=tuple(given.daemon_facts()),
+        ),
+    )
+
+
+def start_up() -> float:
+    """Wall seconds of `tenure simulate` for one pod: the fastest of three."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        scenario("plain", 1).write(folder)
+        command = [sys.executable, "-c", "from tenure.cli.main import run; run()", "simulate"]
+        for option in ("nodepools", "pods", "instance-types"):
+            command += [f"--{option}", str(folder / f"{option}.json")]
+        taken = []
+        for _ in range(3):
+            began = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+def table(rows: Sequence[Row]) -> Table:
+    shown = Table(title="Planning", title_justify="left")
+    for name in ("pods", "CPU s", "wall s", "pods/s", "nodes", "$/h", "bound", "ratio", "greedy", "peak MB", "proof"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for one in rows:
+        ratio = f"{one['price'] / one['bound']:.3f}" if one["bound"] else "-"
+        proof = "-" if one["wrong"] is None else "wrong" if one["wrong"] else "valid"
+        shown.add_row(
+            one["row"],
+            f"{one['cpu_seconds']:.3f}",
+            f"{one['wall_seconds']:.3f}",
+            f"{one['pods'] / one['cpu_seconds']:,.0f}",
+            f"{one['nodes']:,}" + (f" ({one['unplaced']} unplaced)" if one["unplaced"] else ""),
+            f"{one['price']:.2f}",
+            f"{one['bound']:.2f}" if one["bound"] else "-",
+            ratio,
+            f"{one['greedy']:.2f}" if one["greedy"] else "-",
+            f"{one['peak_bytes'] / 1e6:.0f}",
+            proof,
+        )
+    return shown
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default=",".join(ROWS), help="rows such as diverse:5000, with commas between them")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.one:
+        print(json.dumps(measure(told.one, told.runs)))
+        return 0
+    rows: list[Row] = []
+    for row in told.only.split(","):
+        print(f"{row} ...", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", "benchmarks.scheduling", "--one", row, "--runs", str(told.runs)]
+        rows.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    seconds = start_up()
+    out = Console(width=None if Console().is_terminal else 160, highlight=False)
+    out.print(f"Measured on {machine()}")
+    out.print(table(rows))
+    out.print(f"tenure simulate: {seconds:.2f} s for one pod, its start included")
+    if told.json:
+        found = {"machine": machine(), "rows": rows, "start_seconds": seconds}
+        told.json.write_text(json.dumps(found, indent=2) + "\n")
+    return 1 if any(one["wrong"] for one in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

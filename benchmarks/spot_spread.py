@@ -1,0 +1,123 @@
+"""What it costs to spread a storm's replacements over capacity pools, and what one more interruption then takes.
+
+    python -m benchmarks.spot_spread [plain:2000 equal:500 ...]
+
+One plan, with nothing but spot to be had. How EC2 chooses within a fleet is its own affair: here it takes the cheapest
+pool that a request names for all of the request, which is the most that one interruption can take.
+"""
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from benchmarks.instance_type_generator import ZONES
+from benchmarks.workloads import Scenario, scenario
+from tenure.apis.labels import INSTANCE_TYPE, SPOT, ZONE
+from tenure.model.instance_types import LEAST_TYPES, Catalogue, PoolSlice, slices
+from tenure.model.provisioning import PlannedClaim
+from tenure.scheduling.cluster_state import ClusterState
+from tenure.scheduling.snapshot import Change
+
+NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
+MOST_TYPES: Final = 60
+KINDS: Final = ("equal:500", "plain:2000", "diverse:1000")
+Pool = tuple[str, str]
+"""Instance type and zone."""
+Prices = Mapping[Pool, float]
+Way = Callable[[Prices, PlannedClaim, int], list[Pool]]
+"""From the prices, a claim and how many are alike to the pools that they come from."""
+
+
+@dataclass(frozen=True)
+class Row:
+    way: str
+    largest: float
+    """Share of the nodes in the pool that has most of them."""
+    pools: int
+    price: float
+    """US dollars an hour."""
+
+
+def measure(given: Scenario) -> tuple[int, list[Row]]:
+    """How many nodes are bought, and each way to launch them."""
+    found = _alike(given)
+    prices = {
+        (kind.name, one.zone): one.price for kind in given.types for one in kind.offerings if one.capacity_type == SPOT
+    }
+    ways: dict[str, Way] = {
+        "one fleet for all that are alike": _one_fleet,
+        "three slices (as it is done)": partial(_sliced, 0),
+        **{f"slices, {parts} of each zone": partial(_sliced, parts) for parts in (1, 2, 3, 4)},
+        "`diversified` over 60 types": _diversified,
+    }
+    return sum(count for _, count in found), [_row(name, way, found, prices) for name, way in ways.items()]
+
+
+def _alike(given: Scenario) -> list[tuple[PlannedClaim, int]]:
+    state = ClusterState()
+    state.set_catalogue(Catalogue(by_node_class={"default": given.types}))
+    state.apply(Change(kind="pool", key=one.name, fact=one) for one in given.pool_facts())
+    state.apply(Change(kind="daemonset", key=one.uid, fact=one) for one in given.daemon_facts())
+    state.apply(Change(kind="pod", key=one.uid, fact=one) for one in given.pod_facts())
+    groups: defaultdict[tuple[object, ...], list[PlannedClaim]] = defaultdict(list)
+    for claim in state.provision(now=NOW).claims:
+        groups[claim.pool, claim.requirements].append(claim)
+    return [(ones[0], len(ones)) for ones in groups.values()]
+
+
+def _row(name: str, way: Way, found: Sequence[tuple[PlannedClaim, int]], prices: Prices) -> Row:
+    bought = Counter(pool for claim, count in found for pool in way(prices, claim, count))
+    price = sum(prices[pool] * count for pool, count in bought.items())
+    return Row(name, max(bought.values()) / bought.total(), len(bought), price)
+
+
+def _one_fleet(prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
+    return [min(_pools(prices, _types(claim), _zones(claim)), key=prices.__getitem__)] * count
+
+
+def _sliced(parts: int, prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
+    """In so many parts of each zone; 0: as many as `tenure/model/instance_types.py` says."""
+    types, zones = _types(claim), _zones(claim)
+    most = max(1, min(parts, len(types) // LEAST_TYPES))
+    by_hand = [PoolSlice(zone=zone, part=part, parts=most) for part in range(most) for zone in zones]
+    dealt = (by_hand if parts else slices(types, zones))[:count]
+    cheapest = [min(_pools(prices, one.types(types), [one.zone]), key=prices.__getitem__) for one in dealt]
+    return [cheapest[number % len(cheapest)] for number in range(count)]
+
+
+def _diversified(prices: Prices, claim: PlannedClaim, count: int) -> list[Pool]:
+    pools = _pools(prices, _types(claim)[:MOST_TYPES], _zones(claim))
+    return [pools[number % len(pools)] for number in range(count)]
+
+
+def _pools(prices: Prices, types: Sequence[str], zones: Sequence[str]) -> list[Pool]:
+    return [(name, zone) for name in types for zone in zones if (name, zone) in prices]
+
+
+def _types(claim: PlannedClaim) -> Sequence[str]:
+    return next(one.values for one in claim.requirements if one.key == INSTANCE_TYPE)
+
+
+def _zones(claim: PlannedClaim) -> Sequence[str]:
+    said = [one.values for one in claim.requirements if one.key == ZONE and one.operator == "In"]
+    return said[0] if said else ZONES
+
+
+def main() -> int:
+    for wanted in sys.argv[1:] or KINDS:
+        kind, _, count = wanted.partition(":")
+        nodes, rows = measure(scenario(kind, int(count)))
+        print(f"{wanted}: {nodes} nodes")
+        for row in rows:
+            dearer = row.price / rows[0].price - 1
+            share = f"{row.largest:6.1%} in one of {row.pools:4} pools"
+            print(f"  {row.way:34} {share}  $/h {row.price:8.2f} {dearer:+7.1%}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

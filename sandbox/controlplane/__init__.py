@@ -1,9 +1,0 @@
-"""The control plane's binaries: found where the user says, in the cache, downloaded, or built from Go modules.
-
-`find_or_build` is the door; `kubernetes.py` starts what it returns.
-"""
-
-from sandbox.controlplane.find import find_or_build
-from sandbox.controlplane.versions import Binaries
-
-__all__ = ["Binaries", "find_or_build"]

@@ -1,0 +1,1 @@
+"""Tenure: a node autoscaler and node-lifecycle controller for Kubernetes on AWS."""

@@ -1,0 +1,1 @@
+"""Karpenter's kinds as frozen models that read and write what the API server holds."""

@@ -1,0 +1,159 @@
+"""Status conditions as Karpenter keeps them: what feeds `Ready`, when a transition time moves, how they are sorted.
+
+Pure: every function takes the conditions that are there and returns the new ones; the time is handed in.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from tenure.apis import labels
+from tenure.apis.meta import Condition, KubeObject
+
+Status = Literal["True", "False", "Unknown"]
+AWAITING_MESSAGE: Final = "not looked at yet"
+
+_DEPENDENTS: Final[dict[str, tuple[str, ...]]] = {
+    "NodePool": labels.NODEPOOL_CONDITIONS,
+    "NodeClaim": labels.NODECLAIM_CONDITIONS,
+    "EC2NodeClass": labels.NODECLASS_CONDITIONS,
+    "NodeOverlay": labels.NODEOVERLAY_CONDITIONS,
+    "LifecyclePolicy": labels.LIFECYCLEPOLICY_CONDITIONS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The object whose conditions they are: what feeds its `Ready`, its generation and its age."""
+
+    dependents: tuple[str, ...]
+    generation: int = 0
+    created: datetime | None = None
+    deleting: bool = False
+
+    @classmethod
+    def of(cls, found: KubeObject, *, reserved_capacity: bool = False) -> "Subject":
+        """The subject for a NodePool, NodeClaim or EC2NodeClass; the gate ReservedCapacity adds a dependent."""
+        dependents = _DEPENDENTS[found.kind]
+        if reserved_capacity and found.kind == "EC2NodeClass":
+            dependents += (labels.CAPACITY_RESERVATIONS_READY,)
+        meta = found.metadata
+        return cls(dependents, meta.generation, meta.creation_timestamp, meta.deleting)
+
+
+def initial_conditions(conditions: Sequence[Condition], subject: Subject, now: datetime) -> tuple[Condition, ...]:
+    """The conditions with `Ready` and its dependents present; of a deleting object all speak of its last generation."""
+    known = {one.type for one in conditions}
+    result = tuple(conditions)
+    for missing in (one for one in (labels.READY, *subject.dependents) if one not in known):
+        result = _put(result, _awaiting(missing, subject), subject, now)
+    if subject.deleting:
+        result = tuple(one.model_copy(update={"observed_generation": subject.generation}) for one in result)
+    return result
+
+
+def set_condition(
+    conditions: Sequence[Condition],
+    subject: Subject,
+    condition_type: str,
+    status: Status,
+    *,
+    now: datetime,
+    reason: str = "",
+    message: str = "",
+) -> tuple[Condition, ...]:
+    """Set one condition and recompute `Ready`; equal to the input when nothing changes.
+
+    The transition time moves only with the status. True without a reason has the type's name as reason, and
+    Unknown without one `AwaitingReconciliation`; False needs a reason. Raises ValueError without one.
+    """
+    condition = Condition(
+        type=condition_type,
+        status=status,
+        reason=reason or _default_reason(condition_type, status),
+        message=message,
+        observed_generation=subject.generation,
+    )
+    complete = initial_conditions(conditions, subject, now)
+    return _with_root(_put(complete, condition, subject, now), subject, now)
+
+
+def clear_condition(conditions: Sequence[Condition], subject: Subject, condition_type: str) -> tuple[Condition, ...]:
+    """Remove a condition that does not feed `Ready`; what remains is sorted by type. Raises ValueError for others."""
+    if condition_type == labels.READY or condition_type in subject.dependents:
+        raise ValueError(f"condition {condition_type} feeds Ready and cannot be cleared: set it to Unknown")
+    if all(one.type != condition_type for one in conditions):
+        return tuple(conditions)
+    return tuple(sorted((one for one in conditions if one.type != condition_type), key=lambda one: one.type))
+
+
+def _default_reason(condition_type: str, status: Status) -> str:
+    if status == "False":
+        raise ValueError(f"condition {condition_type} is set to False without a reason: hand one in")
+    return condition_type if status == "True" else labels.AWAITING_RECONCILIATION
+
+
+def _awaiting(condition_type: str, subject: Subject) -> Condition:
+    return Condition(
+        type=condition_type,
+        status="Unknown",
+        reason=labels.AWAITING_RECONCILIATION,
+        message=AWAITING_MESSAGE,
+        observed_generation=subject.generation,
+    )
+
+
+def _put(
+    conditions: Sequence[Condition], condition: Condition, subject: Subject, now: datetime
+) -> tuple[Condition, ...]:
+    old = next((one for one in conditions if one.type == condition.type), None)
+    stamped = condition.model_copy(update={"last_transition_time": _transition_time(old, condition, subject, now)})
+    if stamped == old:
+        return tuple(conditions)
+    others = [one for one in conditions if one.type != condition.type]
+    return tuple(sorted([*others, stamped], key=_place))
+
+
+def _transition_time(old: Condition | None, new: Condition, subject: Subject, now: datetime) -> datetime:
+    # A dependent counts as present from the start, so its first appearance is dated by the object's creation.
+    moved = now.replace(microsecond=0)
+    if old is None:
+        return (subject.created or moved) if new.type in subject.dependents else moved
+    return moved if old.status != new.status else (old.last_transition_time or moved)
+
+
+def _place(condition: Condition) -> tuple[bool, float]:
+    time = condition.last_transition_time
+    return (condition.type == labels.READY, time.timestamp() if time else 0.0)
+
+
+def _with_root(conditions: tuple[Condition, ...], subject: Subject, now: datetime) -> tuple[Condition, ...]:
+    open_ones = _not_true(conditions, subject)
+    if not open_ones:
+        status: Status = "True"
+        reason = labels.READY
+    elif any(one.is_false and one.observed_generation == subject.generation for one in open_ones):
+        status, reason = "False", labels.UNHEALTHY_DEPENDENTS
+    else:
+        status, reason = "Unknown", labels.RECONCILING_DEPENDENTS
+    root = Condition(
+        type=labels.READY,
+        status=status,
+        reason=reason,
+        message=", ".join(f"{one.type}={one.status}" for one in open_ones),
+        observed_generation=subject.generation,
+    )
+    return _put(conditions, root, subject, now)
+
+
+def _not_true(conditions: Iterable[Condition], subject: Subject) -> list[Condition]:
+    """Dependents that are not True at the current generation, the latest transition first, as in the message."""
+    found = [
+        one
+        for one in conditions
+        if one.type in subject.dependents and not (one.is_true and one.observed_generation == subject.generation)
+    ]
+    # Reversed before the stable sort: of two that moved in the same second, the one set last comes first.
+    found.reverse()
+    return sorted(found, key=lambda one: -_place(one)[1])

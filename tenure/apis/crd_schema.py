@@ -1,0 +1,115 @@
+"""What the CRDs say about a field beyond its Python type, written next to the field.
+
+The models never check any of it (the API server does): `tools/crds/schema.py` reads these notes and writes the CRDs.
+Keywords are OpenAPI's and Kubernetes' own; patterns and limits are Karpenter's, so that the same input is accepted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tenure.apis import labels
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A CEL rule, and the message that says what to write instead."""
+
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crd:
+    """A field's description and constraints; `items` speaks of list items, `fields` of an object's fields by alias."""
+
+    doc: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    required: bool = False
+    items: "Crd | None" = None
+    fields: Mapping[str, "Crd"] = field(default_factory=dict)
+
+
+QUANTITY_PATTERN: Final = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+QUALIFIED_NAME: Final = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+)
+LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+DURATION: Final = r"^([0-9]+(s|m|h))+$"
+DURATION_OR_NEVER: Final = r"^(([0-9]+(s|m|h))+|Never)$"
+CRON: Final = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$"
+INT32: Final[Mapping[str, Any]] = {"format": "int32"}
+INT64: Final[Mapping[str, Any]] = {"format": "int64"}
+ATOMIC: Final[Mapping[str, Any]] = {"x-kubernetes-list-type": "atomic"}
+
+_CORE_KEYS: Final = ", ".join(f"'{key}'" for key in (labels.CAPACITY_TYPE, labels.NODEPOOL))
+_AWS_KEYS: Final = ", ".join(
+    f"'{key}'"
+    for key in sorted({labels.NODECLASS, *(k for k in labels.AWS_WELL_KNOWN if k.startswith(labels.AWS_GROUP + "/"))})
+)
+
+
+def label_key_rules(*, of_each_key: bool, pool: bool) -> tuple[Rule, ...]:
+    """The reserved label keys, for one key (`self`) or for each key of a map; `pool` forbids the pool's own label."""
+    reserved = [
+        Rule(
+            _on(of_each_key, f"KEY in [{_CORE_KEYS}] || !KEY.split('/')[0].endsWith('karpenter.sh')"),
+            "the label domain karpenter.sh is reserved: of it, only karpenter.sh/capacity-type can be chosen; "
+            "give your own label another domain, such as example.com/team",
+        ),
+        Rule(
+            _on(of_each_key, f"KEY in [{_AWS_KEYS}] || !KEY.split('/')[0].endsWith('karpenter.k8s.aws')"),
+            "the label domain karpenter.k8s.aws is reserved for what instances are known by, such as "
+            "karpenter.k8s.aws/instance-family; give your own label another domain, such as example.com/team",
+        ),
+        Rule(
+            _on(of_each_key, "KEY != 'kubernetes.io/hostname'"),
+            "kubernetes.io/hostname is set when the node starts: leave it out, and choose nodes by another label",
+        ),
+    ]
+    if pool:
+        reserved.append(
+            Rule(
+                _on(of_each_key, "KEY != 'karpenter.sh/nodepool'"),
+                "karpenter.sh/nodepool is always this pool's own name: leave it out",
+            )
+        )
+    return tuple(reserved)
+
+
+def _on(each_key: bool, expression: str) -> str:
+    if each_key:
+        return f"self.all(k, {expression.replace('KEY', 'k')})"
+    return expression.replace("KEY", "self")
+
+
+REQUIREMENT_RULES: Final = (
+    Rule(
+        "self.all(r, r.operator != 'In' || (has(r.values) && size(r.values) > 0))",
+        "operator In needs at least one entry in 'values'; to ask only that the label is there, write operator: Exists",
+    ),
+    Rule(
+        "self.all(r, !(r.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(r.values) && size(r.values) == 1 "
+        "&& int(r.values[0]) >= 0))",
+        "operators Gt, Lt, Gte and Lte compare with one whole number that is not negative: "
+        "write exactly one, as text, such as values: ['4']",
+    ),
+    Rule(
+        "self.all(r, r.operator != 'In' || !has(r.minValues) || !has(r.values) || size(r.values) >= r.minValues)",
+        "with operator In, 'values' must list at least 'minValues' entries: "
+        "add values, lower minValues, or write operator: Exists",
+    ),
+)
+
+STARTUP_TAINTS_DOC: Final = (
+    "Taints the node starts with and that something else, usually a DaemonSet, takes away. "
+    "Pods need not tolerate them to have a node made; the node is initialized when they are gone."
+)
+GRACE_DOC: Final = (
+    "How long the drain may last, counted from the deletion, such as '24h'. Then the remaining pods are deleted in "
+    "spite of budgets and annotations, and the instance is terminated. Unset: as long as it takes."
+)
+EXPIRE_DOC: Final = "The age at which a node is deleted, such as '720h', or 'Never'."

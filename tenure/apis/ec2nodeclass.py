@@ -1,0 +1,247 @@
+"""EC2NodeClass (`karpenter.k8s.aws/v1`): how instances are made: images, networks, disks, roles, user data.
+
+The selector terms stand in `selectors.py`, the parts that shape an instance in `instances.py`.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from tenure.apis import ec2nodeclass_instance, ec2nodeclass_selectors
+from tenure.apis.crd_schema import INT32, Crd, Rule
+from tenure.apis.ec2nodeclass_instance import (
+    BlockDeviceMapping,
+    ConnectionTracking,
+    CpuOptions,
+    MetadataOptions,
+    NetworkInterface,
+)
+from tenure.apis.ec2nodeclass_selectors import (
+    AmiTerm,
+    CapacityReservationTerm,
+    PlacementGroupSelector,
+    SecurityGroupTerm,
+    SubnetTerm,
+)
+from tenure.apis.meta import Condition, KubeModel, KubeObject, Requirement
+
+AMI_FAMILIES: Final = ("AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025")
+_METADATA_DEFAULT: Final = {
+    "httpEndpoint": "enabled",
+    "httpProtocolIPv6": "disabled",
+    "httpPutResponseHopLimit": 1,
+    "httpTokens": "required",
+}
+_OWN_TAGS: Final = "the controller sets this tag itself, with the value that fits: remove it from 'tags'"
+TAG_RULES: Final = (
+    Rule("self.all(k, k != '')", "a tag needs a key: write one, or remove the tag"),
+    Rule("self.all(k, k != 'eks:eks-cluster-name')", f"eks:eks-cluster-name: {_OWN_TAGS}"),
+    Rule("self.all(k, !k.startsWith('kubernetes.io/cluster'))", f"kubernetes.io/cluster/...: {_OWN_TAGS}"),
+    Rule("self.all(k, k != 'karpenter.sh/nodepool')", f"karpenter.sh/nodepool: {_OWN_TAGS}"),
+    Rule("self.all(k, k != 'karpenter.sh/nodeclaim')", f"karpenter.sh/nodeclaim: {_OWN_TAGS}"),
+    Rule("self.all(k, k != 'karpenter.k8s.aws/ec2nodeclass')", f"karpenter.k8s.aws/ec2nodeclass: {_OWN_TAGS}"),
+)
+SPEC_RULES: Final = (
+    Rule(
+        "has(self.role) != has(self.instanceProfile)",
+        "write either 'role', for which instance profiles are made, or 'instanceProfile', which you made yourself",
+    ),
+    Rule(
+        "!has(self.amiFamily) || self.amiFamily == 'Custom' || self.amiSelectorTerms.all(t, !has(t.alias) "
+        "|| t.alias.startsWith(self.amiFamily.lowerAscii() + '@'))",
+        "amiFamily and the alias differ: write the alias's own family, write Custom, or leave amiFamily out",
+    ),
+    Rule(
+        "has(self.amiFamily) || self.amiSelectorTerms.exists(t, has(t.alias))",
+        "without an alias in amiSelectorTerms the form of the user data is not known: write amiFamily, such as AL2023",
+    ),
+)
+
+
+class EC2NodeClassSpec(KubeModel):
+    """How the instances are to be."""
+
+    subnet_selector_terms: Annotated[
+        tuple[SubnetTerm, ...],
+        Crd(
+            "The subnets to launch into.",
+            ec2nodeclass_selectors.MAX_TERMS,
+            ec2nodeclass_selectors.SUBNET_RULES,
+            required=True,
+        ),
+    ] = ()
+    security_group_selector_terms: Annotated[
+        tuple[SecurityGroupTerm, ...],
+        Crd(
+            "The instances' security groups.",
+            ec2nodeclass_selectors.MAX_TERMS,
+            ec2nodeclass_selectors.SECURITY_GROUP_RULES,
+            required=True,
+        ),
+    ] = ()
+    capacity_reservation_selector_terms: Annotated[
+        tuple[CapacityReservationTerm, ...],
+        Crd(
+            "Capacity reservations to launch into.",
+            ec2nodeclass_selectors.MAX_TERMS,
+            ec2nodeclass_selectors.CAPACITY_RESERVATION_RULES,
+        ),
+    ] = ()
+    placement_group_selector: Annotated[
+        PlacementGroupSelector | None, Crd(rules=ec2nodeclass_selectors.PLACEMENT_GROUP_RULES)
+    ] = None
+    associate_public_ip_address: Annotated[
+        bool | None,
+        Field(alias="associatePublicIPAddress"),
+        Crd("Whether instances get a public IP address; unset: as the subnet says."),
+    ] = None
+    ip_prefix_count: Annotated[
+        int | None, Crd("How many address prefixes each network interface gets.", {**INT32, "minimum": 0})
+    ] = None
+    ami_selector_terms: Annotated[
+        tuple[AmiTerm, ...],
+        Crd(
+            "The images.",
+            {**ec2nodeclass_selectors.MAX_TERMS, "minItems": 1},
+            ec2nodeclass_selectors.AMI_RULES,
+            required=True,
+        ),
+    ] = ()
+    ami_family: Annotated[
+        str | None,
+        Crd(
+            "What the images' user data looks like; may be left out with an alias, which tells it.",
+            {"enum": list(AMI_FAMILIES)},
+        ),
+    ] = None
+    user_data: Annotated[str | None, Crd("Your part of the user data, in the form the family reads; it is merged.")] = (
+        None
+    )
+    role: Annotated[
+        str,
+        Crd(
+            "The IAM role of the nodes.",
+            rules=(Rule("self != ''", "role may not be empty: write the name of the nodes' IAM role"),),
+        ),
+    ] = ""
+    instance_profile: Annotated[
+        str | None,
+        Crd(
+            "An instance profile of your own.",
+            rules=(Rule("self != ''", "instanceProfile may not be empty: write its name, or use 'role'"),),
+        ),
+    ] = None
+    tags: Annotated[dict[str, str], Crd("Tags of all that is made in EC2.", rules=TAG_RULES)] = {}
+    kubelet: Annotated[
+        dict[str, Any] | None,
+        Crd("KubeletConfiguration fields, as kubelet names them; what is wrong in it is told in the status."),
+    ] = None
+    block_device_mappings: Annotated[
+        tuple[BlockDeviceMapping, ...],
+        Crd("Disks; unset: as the family needs them.", {"maxItems": 50}, ec2nodeclass_instance.BLOCK_DEVICE_RULES),
+    ] = ()
+    instance_store_policy: Annotated[
+        str | None, Crd("What becomes of the instance's own disks.", {"enum": ["RAID0"]})
+    ] = None
+    network_interfaces: Annotated[
+        tuple[NetworkInterface, ...],
+        Crd("Network interfaces; unset: one.", {"maxItems": 150}, ec2nodeclass_instance.NETWORK_INTERFACE_RULES),
+    ] = ()
+    detailed_monitoring: Annotated[bool | None, Crd("Whether EC2 measures every minute.")] = None
+    metadata_options: Annotated[MetadataOptions, Crd(schema={"default": _METADATA_DEFAULT})] = MetadataOptions()
+    connection_tracking: Annotated[
+        ConnectionTracking | None, Crd(rules=ec2nodeclass_instance.CONNECTION_TRACKING_RULES)
+    ] = None
+    context: Annotated[str | None, Crd("Passed on to CreateFleet; reserved by EC2.")] = None
+    cpu_options: Annotated[CpuOptions | None, Crd()] = None
+
+
+class ResolvedSubnet(KubeModel):
+    """A subnet that was found."""
+
+    id: Annotated[str, Crd("Its id.", required=True)]
+    zone: Annotated[str, Crd("Its availability zone.", required=True)] = ""
+    zone_id: Annotated[str, Field(alias="zoneID"), Crd("The zone's id.")] = ""
+
+
+class ResolvedSecurityGroup(KubeModel):
+    """A security group that was found."""
+
+    id: Annotated[str, Crd("Its id.", required=True)]
+    name: Annotated[str, Crd("Its name.")] = ""
+
+
+class ResolvedAmi(KubeModel):
+    """An image that was found, and the instance types it fits."""
+
+    id: Annotated[str, Crd("Its id.", required=True)]
+    name: Annotated[str, Crd("Its name.")] = ""
+    deprecated: Annotated[bool, Crd("Whether its owner calls it deprecated.")] = False
+    requirements: Annotated[
+        tuple[Requirement, ...], Crd("What an instance type must be like to run it.", required=True)
+    ] = ()
+
+
+class ResolvedCapacityReservation(KubeModel):
+    """A capacity reservation that was found."""
+
+    availability_zone: Annotated[str, Crd("Its zone.", required=True)] = ""
+    end_time: Annotated[datetime | None, Crd("When it ends; unset: never.")] = None
+    id: Annotated[str, Crd("Its id.", {"pattern": "^cr-[0-9a-z]+$"}, required=True)]
+    instance_match_criteria: Annotated[
+        str, Crd("Which launches it takes.", {"enum": ["open", "targeted"]}, required=True)
+    ] = ""
+    instance_type: Annotated[str, Crd("Its instance type.", required=True)] = ""
+    owner_id: Annotated[
+        str, Field(alias="ownerID"), Crd("The account that owns it.", {"pattern": "^[0-9]{12}$"}, required=True)
+    ] = ""
+    reservation_type: Annotated[
+        str, Crd("Kind of reservation.", {"default": "default", "enum": ["default", "capacity-block"]})
+    ] = "default"
+    interruptible: Annotated[bool | None, Crd("Whether EC2 may take the capacity back.")] = None
+    state: Annotated[str, Crd("Whether it is about to end.", {"default": "active", "enum": ["active", "expiring"]})] = (
+        "active"
+    )
+
+
+class EC2NodeClassStatus(KubeModel):
+    """What the selectors resolved to."""
+
+    subnets: Annotated[tuple[ResolvedSubnet, ...], Crd("Subnets, the one with most free addresses first.")] = ()
+    security_groups: Annotated[tuple[ResolvedSecurityGroup, ...], Crd("Security groups.")] = ()
+    amis: Annotated[tuple[ResolvedAmi, ...], Crd("Images, the newest first.")] = ()
+    capacity_reservations: Annotated[tuple[ResolvedCapacityReservation, ...], Crd("Capacity reservations.")] = ()
+    instance_profile: Annotated[str, Crd("The instance profile of new instances.")] = ""
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Crd("Health of the class.", {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = ()
+
+
+class EC2NodeClass(KubeObject):
+    """How EC2 instances are made for nodes."""
+
+    api_version: str = "karpenter.k8s.aws/v1"
+    kind: str = "EC2NodeClass"
+    spec: Annotated[EC2NodeClassSpec, Crd(rules=SPEC_RULES)] = EC2NodeClassSpec()
+    status: Annotated[EC2NodeClassStatus, Crd()] = EC2NodeClassStatus()
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.status.conditions
+
+    @property
+    def alias(self) -> tuple[str, str] | None:
+        """Family in small letters and version of the image alias, such as ('al2023', 'latest'); None without one."""
+        found = next((term.alias for term in self.spec.ami_selector_terms if term.alias), "")
+        family, at, version = found.partition("@")
+        return (family, version) if at else None
+
+    @property
+    def ami_family(self) -> str:
+        """The family that decides the form of the user data: amiFamily, else the alias's, else Custom."""
+        if self.spec.ami_family:
+            return self.spec.ami_family
+        family = self.alias[0] if self.alias else ""
+        return next((one for one in AMI_FAMILIES if one.lower() == family), "Custom")

@@ -1,0 +1,176 @@
+"""The selector terms of an EC2NodeClass: which subnets, security groups, reservations, placement group, images.
+
+Terms of a list are ORed, the fields of a term ANDed. The rules that forbid fields beside `id` or `name` look at
+the list as a whole for subnets, groups and reservations (a list passes when at least one term is clean), and at
+each term for images: that is what Karpenter's CRD accepts. `aws/` takes `id` before `name` before `tags`.
+"""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from tenure.apis.crd_schema import Crd, Rule
+from tenure.apis.meta import KubeModel
+
+MAX_TERMS: Final[dict[str, Any]] = {"maxItems": 30}
+_TAGS: Final = Crd(
+    "Tags the resource has; the value '*' means any value.",
+    {"maxProperties": 20},
+    (
+        Rule(
+            "self.all(k, k != '' && self[k] != '')",
+            "a tag needs a key and a value: write the value, or '*' for any value",
+        ),
+    ),
+)
+_ALIAS_FAMILIES: Final = "['al2', 'al2023', 'bottlerocket', 'windows2019', 'windows2022', 'windows2025']"
+
+
+class SubnetTerm(KubeModel):
+    """Selects subnets."""
+
+    tags: Annotated[dict[str, str], _TAGS] = {}
+    id: Annotated[str, Crd("The subnet's id.", {"pattern": "subnet-[0-9a-z]+"})] = ""
+
+
+SUBNET_RULES: Final = (
+    Rule(
+        "size(self) > 0", "subnetSelectorTerms needs at least one term: write tags or an id, such as - id: subnet-0123"
+    ),
+    Rule(
+        "self.all(t, has(t.tags) || has(t.id))",
+        "each term of subnetSelectorTerms needs 'tags' or 'id': fill the empty term or remove it",
+    ),
+    Rule(
+        "size(self) == 0 || self.exists(t, !(has(t.id) && has(t.tags)))",
+        "in subnetSelectorTerms an 'id' stands alone: remove 'tags' there, or write them as a term of their own",
+    ),
+)
+
+
+class SecurityGroupTerm(KubeModel):
+    """Selects security groups."""
+
+    tags: Annotated[dict[str, str], _TAGS] = {}
+    id: Annotated[str, Crd("The group's id.", {"pattern": "sg-[0-9a-z]+"})] = ""
+    name: Annotated[str, Crd("The group's name; not its Name tag.")] = ""
+
+
+SECURITY_GROUP_RULES: Final = (
+    Rule(
+        "size(self) > 0",
+        "securityGroupSelectorTerms needs at least one term: write tags, a name or an id, such as - id: sg-0123",
+    ),
+    Rule(
+        "self.all(t, has(t.tags) || has(t.id) || has(t.name))",
+        "each term of securityGroupSelectorTerms needs 'tags', 'id' or 'name': fill the empty term or remove it",
+    ),
+    Rule(
+        "size(self) == 0 || self.exists(t, !(has(t.id) && (has(t.tags) || has(t.name))))",
+        "in securityGroupSelectorTerms an 'id' stands alone: remove the other fields from that term, "
+        "or write them as a term of their own",
+    ),
+    Rule(
+        "size(self) == 0 || self.exists(t, !(has(t.name) && (has(t.tags) || has(t.id))))",
+        "in securityGroupSelectorTerms a 'name' stands alone: remove the other fields from that term, "
+        "or write them as a term of their own",
+    ),
+)
+
+
+class CapacityReservationTerm(KubeModel):
+    """Selects capacity reservations."""
+
+    tags: Annotated[dict[str, str], _TAGS] = {}
+    id: Annotated[str, Crd("The reservation's id.", {"pattern": "^cr-[0-9a-z]+$"})] = ""
+    owner_id: Annotated[
+        str, Field(alias="ownerID"), Crd("The account that owns the reservation.", {"pattern": "^[0-9]{12}$"})
+    ] = ""
+    instance_match_criteria: Annotated[
+        str, Crd("Which launches the reservation takes.", {"enum": ["open", "targeted"]})
+    ] = ""
+
+
+CAPACITY_RESERVATION_RULES: Final = (
+    Rule(
+        "size(self) > 0",
+        "capacityReservationSelectorTerms may not be an empty list: write a term, or leave the field out",
+    ),
+    Rule(
+        "self.all(t, has(t.tags) || has(t.id) || has(t.instanceMatchCriteria))",
+        "each term of capacityReservationSelectorTerms needs 'tags', 'id' or 'instanceMatchCriteria': "
+        "add one of them or remove the term",
+    ),
+    Rule(
+        "size(self) == 0 || self.exists(t, !(has(t.id) && (has(t.tags) || has(t.ownerID) "
+        "|| has(t.instanceMatchCriteria))))",
+        "in capacityReservationSelectorTerms an 'id' stands alone: remove the other fields from that term, "
+        "or write them as a term of their own",
+    ),
+)
+
+
+class PlacementGroupSelector(KubeModel):
+    """Selects one placement group, in which all instances are placed."""
+
+    name: Annotated[str, Crd("The group's name.", {"minLength": 1})] = ""
+    id: Annotated[str, Crd("The group's id.", {"pattern": "^pg-[0-9a-z]+$"})] = ""
+
+
+PLACEMENT_GROUP_RULES: Final = (
+    Rule("has(self.name) != has(self.id)", "placementGroupSelector names one group: write either 'name' or 'id'"),
+)
+
+
+class AmiTerm(KubeModel):
+    """Selects images."""
+
+    alias: Annotated[
+        str,
+        Crd(
+            "EKS's own image as family@version, such as al2023@v20250701 or bottlerocket@latest.",
+            {"maxLength": 30},
+            (
+                Rule(
+                    "self.matches('^[a-zA-Z0-9]+@.+$')",
+                    "write the alias as family@version, such as al2023@v20250701 or bottlerocket@latest",
+                ),
+                Rule(
+                    f"self.split('@')[0] in {_ALIAS_FAMILIES}",
+                    "the alias's family is not known: write al2, al2023, bottlerocket, windows2019, windows2022 or "
+                    "windows2025, in small letters, or select the image by id, name, tags or ssmParameter",
+                ),
+                Rule(
+                    "!self.startsWith('windows') || self.split('@').size() < 2 || self.split('@')[1] == 'latest'",
+                    "a Windows alias has no pinned versions: write @latest, or select a certain image by id",
+                ),
+            ),
+        ),
+    ] = ""
+    tags: Annotated[dict[str, str], _TAGS] = {}
+    id: Annotated[str, Crd("The image's id.", {"pattern": "ami-[0-9a-z]+"})] = ""
+    name: Annotated[str, Crd("The image's name; not its Name tag.")] = ""
+    owner: Annotated[str, Crd("Who owns the image: account ids, self, amazon or aws-marketplace.")] = ""
+    ssm_parameter: Annotated[str, Crd("Name or ARN of the SSM parameter that holds the image's id.")] = ""
+
+
+AMI_RULES: Final = (
+    Rule(
+        "self.all(t, has(t.tags) || has(t.id) || has(t.name) || has(t.alias) || has(t.ssmParameter))",
+        "each term of amiSelectorTerms needs 'alias', 'id', 'name', 'tags' or 'ssmParameter': "
+        "add one of them or remove the term",
+    ),
+    Rule(
+        "self.all(t, !has(t.id) || !(has(t.alias) || has(t.tags) || has(t.name) || has(t.owner)))",
+        "in amiSelectorTerms an 'id' stands alone: remove the other fields from that term, "
+        "or write them as a term of their own",
+    ),
+    Rule(
+        "self.all(t, !has(t.alias) || !(has(t.id) || has(t.tags) || has(t.name) || has(t.owner)))",
+        "in amiSelectorTerms an 'alias' stands alone: remove the other fields from that term",
+    ),
+    Rule(
+        "size(self) == 1 || self.all(t, !has(t.alias))",
+        "an 'alias' is the only term of amiSelectorTerms: remove the other terms, or write all terms without one",
+    ),
+)

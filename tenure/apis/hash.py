@@ -1,0 +1,106 @@
+"""The static hash of a NodePool's template and of an EC2NodeClass: a node whose stamped hash differs has drifted.
+
+Covers exactly the fields that Karpenter's hash covers, but is a hash of our own under a version of our own, so
+that Karpenter's and Tenure's stamps are never compared (docs/decisions/static-hash.md). Lists count as sets,
+durations by their length, and what is unset or zero as absent; an optional `false` or `0` that is written counts.
+"""
+
+import hashlib
+import json
+import types
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from tenure.apis.durations import parse_duration
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodepool import NodePool
+
+HASH_VERSION: Final = "tenure-v1"
+"""Value of both hash-version annotations. A new default, a new covered field or a dropped one needs a new value."""
+
+_NODECLASS_UNCOVERED: Final = frozenset(
+    {
+        "subnet_selector_terms",
+        "security_group_selector_terms",
+        "capacity_reservation_selector_terms",
+        "ami_selector_terms",
+        # The resolved family is covered instead, so that spelling out what the alias says changes nothing.
+        "ami_family",
+        "ip_prefix_count",
+        "kubelet",
+    }
+)
+
+
+def nodepool_hash(nodepool: NodePool) -> str:
+    """Decimal text of 64 bits over labels, annotations, taints, nodeClassRef, grace period and expiry of the template.
+
+    Raises DurationError if the template holds a text that is no duration.
+    """
+    template = nodepool.spec.template
+    spec = template.spec
+    return _digest(
+        {
+            "labels": template.metadata.labels,
+            "annotations": template.metadata.annotations,
+            "taints": _canonical(spec.taints),
+            "startupTaints": _canonical(spec.startup_taints),
+            "nodeClassRef": _canonical(spec.node_class_ref),
+            "terminationGracePeriod": _microseconds(spec.termination_grace_period),
+            "expireAfter": _microseconds(spec.expire_after),
+        }
+    )
+
+
+def nodeclass_hash(nodeclass: EC2NodeClass, *, ca_bundle: str = "") -> str:
+    """Decimal text of 64 bits over what shapes the instances; not over selectors, only over the family they imply.
+
+    `ca_bundle` is the cluster's, which nodes are started with; how its lines are broken makes no difference.
+    """
+    return _digest(
+        {
+            "spec": _canonical(nodeclass.spec, leave_out=_NODECLASS_UNCOVERED),
+            "amiFamily": nodeclass.ami_family,
+            "caBundle": "".join(ca_bundle.split()),
+            "kubelet": nodeclass.spec.kubelet or None,
+        }
+    )
+
+
+def _digest(parts: Mapping[str, Any]) -> str:
+    present = {name: part for name, part in parts.items() if part}
+    raw = hashlib.sha256(_text(present).encode()).digest()
+    return str(int.from_bytes(raw[:8], "big"))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _canonical(value: Any, leave_out: frozenset[str] = frozenset()) -> Any:
+    if isinstance(value, BaseModel):
+        fields = {name: info for name, info in type(value).model_fields.items() if name not in leave_out}
+        found = {name: (info, _canonical(getattr(value, name))) for name, info in fields.items()}
+        return {name: part for name, (info, part) in found.items() if part or _is_written_zero(info, part)}
+    if isinstance(value, tuple):
+        return sorted({_text(_canonical(one)) for one in value})
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value
+
+
+def _is_written_zero(info: FieldInfo, part: Any) -> bool:
+    return part is not None and part != {} and type(None) in _alternatives(info.annotation)
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
+
+
+def _microseconds(text: str | None) -> int | None:
+    duration = parse_duration(text) if text is not None else None
+    return None if duration is None else duration // timedelta(microseconds=1)

@@ -1,0 +1,401 @@
+"""Every label, annotation, taint key, finalizer, condition type and reason that Tenure reads or writes.
+
+The names are Karpenter's, Kubernetes' and EC2's own, so that manifests and dashboards carry over; Tenure's
+own stand at the end. Restricted-label rules are here too. Taints as objects are in `tenure/apis/resources.py`.
+"""
+
+from typing import Final
+
+KARPENTER_GROUP: Final = "karpenter.sh"
+AWS_GROUP: Final = "karpenter.k8s.aws"
+TENURE_GROUP: Final = "tenure.sh"
+NODEPOOL_API_VERSION: Final = "karpenter.sh/v1"
+EC2NODECLASS_API_VERSION: Final = "karpenter.k8s.aws/v1"
+NODEOVERLAY_API_VERSION: Final = "karpenter.sh/v1alpha1"
+LIFECYCLEPOLICY_API_VERSION: Final = "tenure.sh/v1alpha1"
+CAPACITYBUFFER_API_VERSION: Final = "autoscaling.x-k8s.io/v1beta1"
+COMPATIBILITY_GROUP: Final = "compatibility.karpenter.sh"
+AWS_COMPATIBILITY_GROUP: Final = "compatibility.karpenter.k8s.aws"
+
+# --- labels: Karpenter's core -------------------------------------------------------------------------
+NODEPOOL: Final = "karpenter.sh/nodepool"
+CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
+REGISTERED: Final = "karpenter.sh/registered"
+INITIALIZED: Final = "karpenter.sh/initialized"
+DO_NOT_SYNC_TAINTS: Final = "karpenter.sh/do-not-sync-taints"
+EXCLUDE_FROM_LOAD_BALANCERS: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
+EXCLUDE_FROM_LOAD_BALANCERS_VALUE: Final = "karpenter"
+
+SPOT: Final = "spot"
+ON_DEMAND: Final = "on-demand"
+RESERVED: Final = "reserved"
+CAPACITY_TYPES: Final = (SPOT, ON_DEMAND, RESERVED)
+
+# --- labels: Kubernetes -------------------------------------------------------------------------------
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+ARCH: Final = "kubernetes.io/arch"
+OS: Final = "kubernetes.io/os"
+HOSTNAME: Final = "kubernetes.io/hostname"
+WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
+
+# --- labels: the AWS provider -------------------------------------------------------------------------
+NODECLASS: Final = "karpenter.k8s.aws/ec2nodeclass"
+ZONE_ID: Final = "topology.k8s.aws/zone-id"
+EBS_CSI_ZONE: Final = "topology.ebs.csi.aws.com/zone"
+CAPACITY_RESERVATION_ID: Final = "karpenter.k8s.aws/capacity-reservation-id"
+CAPACITY_RESERVATION_TYPE: Final = "karpenter.k8s.aws/capacity-reservation-type"
+CAPACITY_RESERVATION_INTERRUPTIBLE: Final = "karpenter.k8s.aws/capacity-reservation-interruptible"
+INSTANCE_HYPERVISOR: Final = "karpenter.k8s.aws/instance-hypervisor"
+INSTANCE_ENCRYPTION_IN_TRANSIT: Final = "karpenter.k8s.aws/instance-encryption-in-transit-supported"
+NITRO_SANDBOX: Final = "karpenter.k8s.aws/nitro-sandbox"
+INSTANCE_CATEGORY: Final = "karpenter.k8s.aws/instance-category"
+INSTANCE_CAPABILITY_FLEX: Final = "karpenter.k8s.aws/instance-capability-flex"
+INSTANCE_FAMILY: Final = "karpenter.k8s.aws/instance-family"
+INSTANCE_GENERATION: Final = "karpenter.k8s.aws/instance-generation"
+INSTANCE_SIZE: Final = "karpenter.k8s.aws/instance-size"
+INSTANCE_LOCAL_NVME: Final = "karpenter.k8s.aws/instance-local-nvme"
+INSTANCE_CPU: Final = "karpenter.k8s.aws/instance-cpu"
+INSTANCE_CPU_MANUFACTURER: Final = "karpenter.k8s.aws/instance-cpu-manufacturer"
+INSTANCE_CPU_CLOCK_SPEED: Final = "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz"
+INSTANCE_MEMORY: Final = "karpenter.k8s.aws/instance-memory"
+INSTANCE_EBS_BANDWIDTH: Final = "karpenter.k8s.aws/instance-ebs-bandwidth"
+INSTANCE_NETWORK_BANDWIDTH: Final = "karpenter.k8s.aws/instance-network-bandwidth"
+INSTANCE_GPU_NAME: Final = "karpenter.k8s.aws/instance-gpu-name"
+INSTANCE_GPU_MANUFACTURER: Final = "karpenter.k8s.aws/instance-gpu-manufacturer"
+INSTANCE_GPU_COUNT: Final = "karpenter.k8s.aws/instance-gpu-count"
+INSTANCE_GPU_MEMORY: Final = "karpenter.k8s.aws/instance-gpu-memory"
+INSTANCE_ACCELERATOR_NAME: Final = "karpenter.k8s.aws/instance-accelerator-name"
+INSTANCE_ACCELERATOR_MANUFACTURER: Final = "karpenter.k8s.aws/instance-accelerator-manufacturer"
+INSTANCE_ACCELERATOR_COUNT: Final = "karpenter.k8s.aws/instance-accelerator-count"
+INSTANCE_TENANCY: Final = "karpenter.k8s.aws/instance-tenancy"
+PLACEMENT_GROUP_ID: Final = "karpenter.k8s.aws/placement-group-id"
+PLACEMENT_GROUP_PARTITION: Final = "karpenter.k8s.aws/placement-group-partition"
+TENANCIES: Final = ("default", "dedicated")
+
+RESERVATION_LABELS: Final = (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_RESERVATION_TYPE,
+    CAPACITY_RESERVATION_INTERRUPTIBLE,
+)
+
+CORE_WELL_KNOWN: Final = frozenset({NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD})
+AWS_WELL_KNOWN: Final = frozenset(
+    {
+        *RESERVATION_LABELS,
+        INSTANCE_HYPERVISOR,
+        INSTANCE_ENCRYPTION_IN_TRANSIT,
+        NITRO_SANDBOX,
+        INSTANCE_CATEGORY,
+        INSTANCE_CAPABILITY_FLEX,
+        INSTANCE_FAMILY,
+        INSTANCE_GENERATION,
+        INSTANCE_SIZE,
+        INSTANCE_LOCAL_NVME,
+        INSTANCE_CPU,
+        INSTANCE_CPU_MANUFACTURER,
+        INSTANCE_CPU_CLOCK_SPEED,
+        INSTANCE_MEMORY,
+        INSTANCE_EBS_BANDWIDTH,
+        INSTANCE_NETWORK_BANDWIDTH,
+        INSTANCE_GPU_NAME,
+        INSTANCE_GPU_MANUFACTURER,
+        INSTANCE_GPU_COUNT,
+        INSTANCE_GPU_MEMORY,
+        INSTANCE_ACCELERATOR_NAME,
+        INSTANCE_ACCELERATOR_MANUFACTURER,
+        INSTANCE_ACCELERATOR_COUNT,
+        INSTANCE_TENANCY,
+        PLACEMENT_GROUP_ID,
+        PLACEMENT_GROUP_PARTITION,
+        ZONE_ID,
+        WINDOWS_BUILD,
+    }
+)
+WELL_KNOWN: Final = CORE_WELL_KNOWN | AWS_WELL_KNOWN
+
+# Older names that mean one of the above; they are translated before any decision.
+NORMALIZED: Final[dict[str, str]] = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    EBS_CSI_ZONE: ZONE,
+}
+RESTRICTED_DOMAINS: Final = frozenset({KARPENTER_GROUP, AWS_GROUP})
+RESTRICTED_LABELS: Final = frozenset({HOSTNAME})
+# The keys that have a closed list of values; a requirement with none of them is an error.
+WELL_KNOWN_VALUES: Final[dict[str, frozenset[str]]] = {
+    CAPACITY_TYPE: frozenset(CAPACITY_TYPES),
+    INSTANCE_TENANCY: frozenset(TENANCIES),
+}
+
+# --- annotations --------------------------------------------------------------------------------------
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+NODEPOOL_HASH: Final = "karpenter.sh/nodepool-hash"
+NODEPOOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
+NODECLAIM_TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
+NODECLAIM_MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
+REQUESTED_DRA_DRIVERS: Final = "karpenter.sh/requested-dra-drivers"
+PRICE_OVERLAY_APPLIED: Final = "karpenter.sh/price-overlay-applied"
+CAPACITY_OVERLAY_APPLIED: Final = "karpenter.sh/capacity-overlay-applied"
+CAPACITY_BUFFER_FAKE_POD: Final = "karpenter.sh/capacity-buffer-fake-pod"
+CAPACITY_BUFFER_NAME: Final = "karpenter.sh/capacity-buffer-name"
+CAPACITY_BUFFER_NAMESPACE: Final = "karpenter.sh/capacity-buffer-namespace"
+PROVIDER_COMPATIBILITY: Final = "compatibility.karpenter.sh/provider"
+NODECLASS_HASH: Final = "karpenter.k8s.aws/ec2nodeclass-hash"
+NODECLASS_HASH_VERSION: Final = "karpenter.k8s.aws/ec2nodeclass-hash-version"
+INSTANCE_PROFILE_NAME: Final = "karpenter.k8s.aws/instance-profile-name"
+TAGGED: Final = "karpenter.k8s.aws/tagged"
+CLUSTER_NAME_TAGGED: Final = "compatibility.karpenter.k8s.aws/cluster-name-tagged"
+POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+PV_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+
+# --- finalizers ---------------------------------------------------------------------------------------
+TERMINATION_FINALIZER: Final = "karpenter.sh/termination"
+NODECLASS_TERMINATION_FINALIZER: Final = "karpenter.k8s.aws/termination"
+
+# --- taint keys and effects ---------------------------------------------------------------------------
+DISRUPTED_TAINT_KEY: Final = "karpenter.sh/disrupted"
+UNREGISTERED_TAINT_KEY: Final = "karpenter.sh/unregistered"
+NOT_READY_TAINT_KEY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE_TAINT_KEY: Final = "node.kubernetes.io/unreachable"
+NETWORK_UNAVAILABLE_TAINT_KEY: Final = "node.kubernetes.io/network-unavailable"
+SHUTDOWN_TAINT_KEY: Final = "node.cloudprovider.kubernetes.io/shutdown"
+UNSCHEDULABLE_TAINT_KEY: Final = "node.kubernetes.io/unschedulable"
+UNINITIALIZED_TAINT_KEY: Final = "node.cloudprovider.kubernetes.io/uninitialized"
+READINESS_TAINT_PREFIX: Final = "readiness.k8s.io/"
+NO_SCHEDULE: Final = "NoSchedule"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+
+# --- EC2 tags -----------------------------------------------------------------------------------------
+TAG_NAME: Final = "Name"
+TAG_NODECLAIM: Final = "karpenter.sh/nodeclaim"
+TAG_NODEPOOL: Final = NODEPOOL
+TAG_NODECLASS: Final = NODECLASS
+TAG_EKS_CLUSTER_NAME: Final = "eks:eks-cluster-name"
+TAG_CLUSTER_PREFIX: Final = "kubernetes.io/cluster/"
+
+# --- resources ----------------------------------------------------------------------------------------
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+NODES: Final = "nodes"
+WELL_KNOWN_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+POD_ENI: Final = "vpc.amazonaws.com/pod-eni"
+PRIVATE_IPV4: Final = "vpc.amazonaws.com/PrivateIPv4Address"
+EFA: Final = "vpc.amazonaws.com/efa"
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+AMD_GPU: Final = "amd.com/gpu"
+NEURON: Final = "aws.amazon.com/neuron"
+NEURON_CORE: Final = "aws.amazon.com/neuroncore"
+GAUDI: Final = "habana.ai/gaudi"
+NITRO_SANDBOX_RESOURCE: Final = "eks.amazonaws.com/nitro-sandbox"
+
+# --- condition types ----------------------------------------------------------------------------------
+READY: Final = "Ready"
+# NodePool
+VALIDATION_SUCCEEDED: Final = "ValidationSucceeded"
+NODECLASS_READY: Final = "NodeClassReady"
+NODE_REGISTRATION_HEALTHY: Final = "NodeRegistrationHealthy"
+# NodeClaim
+LAUNCHED: Final = "Launched"
+REGISTERED_CONDITION: Final = "Registered"
+INITIALIZED_CONDITION: Final = "Initialized"
+CONSOLIDATABLE: Final = "Consolidatable"
+DRIFTED: Final = "Drifted"
+DRAINED: Final = "Drained"
+VOLUMES_DETACHED: Final = "VolumesDetached"
+INSTANCE_TERMINATING: Final = "InstanceTerminating"
+CONSISTENT_STATE_FOUND: Final = "ConsistentStateFound"
+DISRUPTION_REASON: Final = "DisruptionReason"
+# EC2NodeClass (and ValidationSucceeded)
+AMIS_READY: Final = "AMIsReady"
+SUBNETS_READY: Final = "SubnetsReady"
+SECURITY_GROUPS_READY: Final = "SecurityGroupsReady"
+INSTANCE_PROFILE_READY: Final = "InstanceProfileReady"
+PLACEMENT_GROUP_READY: Final = "PlacementGroupReady"
+CAPACITY_RESERVATIONS_READY: Final = "CapacityReservationsReady"
+# CapacityBuffer
+READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
+PROVISIONING: Final = "Provisioning"
+
+# What feeds the root condition `Ready`, in Karpenter's order. CapacityReservationsReady joins the NodeClass
+# list only while the gate ReservedCapacity is on.
+NODEPOOL_CONDITIONS: Final = (VALIDATION_SUCCEEDED, NODECLASS_READY)
+NODEOVERLAY_CONDITIONS: Final = (VALIDATION_SUCCEEDED,)
+LIFECYCLEPOLICY_CONDITIONS: Final = (VALIDATION_SUCCEEDED,)
+NODECLAIM_CONDITIONS: Final = (LAUNCHED, REGISTERED_CONDITION, INITIALIZED_CONDITION)
+NODECLASS_CONDITIONS: Final = (
+    AMIS_READY,
+    SUBNETS_READY,
+    SECURITY_GROUPS_READY,
+    INSTANCE_PROFILE_READY,
+    VALIDATION_SUCCEEDED,
+    PLACEMENT_GROUP_READY,
+)
+
+# --- condition reasons --------------------------------------------------------------------------------
+AWAITING_RECONCILIATION: Final = "AwaitingReconciliation"
+UNHEALTHY_DEPENDENTS: Final = "UnhealthyDependents"
+RECONCILING_DEPENDENTS: Final = "ReconcilingDependents"
+# NodePool
+NODEPOOL_VALIDATION_FAILED: Final = "NodePoolValidationFailed"
+NODECLASS_NOT_FOUND: Final = "NodeClassNotFound"
+NODECLASS_TERMINATING: Final = "NodeClassTerminating"
+NODECLASS_READINESS_UNKNOWN: Final = "NodeClassReadinessUnknown"
+REGISTRATION_FAILED: Final = "RegistrationFailed"
+# NodeClaim
+LAUNCH_FAILED: Final = "LaunchFailed"
+INSUFFICIENT_CAPACITY: Final = "InsufficientCapacity"
+NODE_NOT_FOUND: Final = "NodeNotFound"
+MULTIPLE_NODES_FOUND: Final = "MultipleNodesFound"
+REGISTRATION_HOOK_PENDING: Final = "RegistrationHookPending"
+NODE_NOT_READY: Final = "NodeNotReady"
+STARTUP_TAINTS_EXIST: Final = "StartupTaintsExist"
+KNOWN_EPHEMERAL_TAINTS_EXIST: Final = "KnownEphemeralTaintsExist"
+RESOURCE_NOT_REGISTERED: Final = "ResourceNotRegistered"
+DRA_DRIVER_POOLS_NOT_PUBLISHED: Final = "DRADriverPoolsNotPublished"
+DRAINING: Final = "Draining"
+GAVE_UP: Final = "GaveUp"
+AWAITING_VOLUME_DETACHMENT: Final = "AwaitingVolumeDetachment"
+TERMINATION_GRACE_PERIOD_ELAPSED: Final = "TerminationGracePeriodElapsed"
+CONSISTENCY_CHECK_FAILED: Final = "ConsistencyCheckFailed"
+# disruption reasons (budgets, DisruptionReason)
+UNDERUTILIZED: Final = "Underutilized"
+EMPTY: Final = "Empty"
+# drift reasons, core and provider
+NODEPOOL_DRIFTED: Final = "NodePoolDrifted"
+REQUIREMENTS_DRIFTED: Final = "RequirementsDrifted"
+INSTANCE_TYPE_NOT_FOUND: Final = "InstanceTypeNotFound"
+NODECLASS_DRIFT: Final = "NodeClassDrift"
+AMI_DRIFT: Final = "AMIDrift"
+SECURITY_GROUP_DRIFT: Final = "SecurityGroupDrift"
+SUBNET_DRIFT: Final = "SubnetDrift"
+CAPACITY_RESERVATION_DRIFT: Final = "CapacityReservationDrift"
+PLACEMENT_GROUP_DRIFT: Final = "PlacementGroupDrift"
+# EC2NodeClass
+AMI_NOT_FOUND: Final = "AMINotFound"
+UNSUPPORTED_ALIAS: Final = "UnsupportedAlias"
+SUBNETS_NOT_FOUND: Final = "SubnetsNotFound"
+SECURITY_GROUPS_NOT_FOUND: Final = "SecurityGroupsNotFound"
+PLACEMENT_GROUP_NOT_FOUND: Final = "PlacementGroupNotFound"
+PLACEMENT_GROUP_RESOLUTION_FAILED: Final = "PlacementGroupResolutionFailed"
+CREATE_FLEET_AUTH_CHECK_FAILED: Final = "CreateFleetAuthCheckFailed"
+CREATE_LAUNCH_TEMPLATE_AUTH_CHECK_FAILED: Final = "CreateLaunchTemplateAuthCheckFailed"
+RUN_INSTANCES_AUTH_CHECK_FAILED: Final = "RunInstancesAuthCheckFailed"
+INSTANCE_PROFILE_NOT_FOUND: Final = "InstanceProfileNotFound"
+DEPENDENCIES_NOT_READY: Final = "DependenciesNotReady"
+TAG_VALIDATION_FAILED: Final = "TagValidationFailed"
+INVALID_KUBELET_CONFIGURATION: Final = "InvalidKubeletConfiguration"
+KUBELET_EXPRESSION_INVALID: Final = "KubeletExpressionInvalid"
+KUBELET_EXPRESSION_EVALUATION_FAILED: Final = "KubeletExpressionEvaluationFailed"
+KUBELET_EXPRESSIONS_DISABLED: Final = "KubeletExpressionsDisabled"
+UNSUPPORTED_KUBELET_CONFIGURATION: Final = "UnsupportedKubeletConfiguration"
+USER_DATA_SIZE_LIMIT_EXCEEDED: Final = "UserDataSizeLimitExceeded"
+CLUSTER_CIDR_RESOLUTION_FAILED: Final = "ClusterCIDRResolutionFailed"
+WAITING_ON_NODECLAIM_TERMINATION: Final = "WaitingOnNodeClaimTermination"
+# NodeOverlay
+RUNTIME_VALIDATION: Final = "RuntimeValidation"
+CONFLICT: Final = "Conflict"
+# CapacityBuffer
+RESOLVED: Final = "Resolved"
+SCALABLE_REF_NOT_FOUND: Final = "ScalableRefNotFound"
+POD_TEMPLATE_NOT_FOUND: Final = "PodTemplateNotFound"
+RESOLUTION_FAILED: Final = "ResolutionFailed"
+FITS_EXISTING_CAPACITY: Final = "FitsExistingCapacity"
+REQUIRES_NEW_CAPACITY: Final = "RequiresNewCapacity"
+NOT_READY_FOR_PROVISIONING: Final = "NotReadyForProvisioning"
+BUFFER_EMPTY: Final = "BufferEmpty"
+
+# --- Tenure's own -------------------------------------------------------------------------------------
+LAUNCH_GROUP: Final = "tenure.sh/launch-group"
+"""Annotation of a NodeClaim that launches with others, and tag of its instance: the group's id."""
+POOL_SLICE: Final = "tenure.sh/pool-slice"
+"""Annotation of a NodeClaim that replaces others in a storm: from which capacity pools it is asked for at first."""
+PLAN: Final = "tenure.sh/plan"
+"""Annotation of a NodeClaim: the planning pass that made it."""
+WHY: Final = "tenure.sh/why"
+"""Annotation of a NodeClaim: for which pods, and why this machine."""
+REPLACES: Final = "tenure.sh/replaces"
+"""Annotation of a NodeClaim: the workflow of the disruption that it replaces nodes for."""
+REPLACEMENTS: Final = "tenure.sh/replacements"
+"""Annotation of such a NodeClaim: how many there are of them, for whoever finds only some."""
+PAUSE: Final = "tenure.sh/pause"
+"""Annotation of a NodePool, a NodeClaim, a Node or the worker's namespace: `tenure/policy/lifecycle/pauses.py` has
+its form."""
+INTERRUPTIONS: Final = "tenure.sh/interruptions"
+EXPECTED_BACK: Final = "tenure.sh/expected-back"
+"""Annotations of a NodeClaim: what AWS and people said of its instance, and until when a stopped one is waited for."""
+AWAY: Final = "tenure.sh/away"
+"""Annotation of a NodeClaim: when its node was NotReady, or under a taint that passes, after initialization."""
+HAS_REBOOTED: Final = "Rebooted"
+"""Reason of an event of a NodeClaim: its machine came back with another boot id, and its node starts again."""
+REBOOTED: Final = "tenure.sh/rebooted"
+"""Annotation of a NodeClaim whose node was rebooted for repair: which step of the ladder, and when."""
+UNHEALTHY: Final = "Unhealthy"
+"""Why a node that was replaced for repair goes, and reason of the event."""
+OVERPROVISIONED: Final = "Overprovisioned"
+"""Reason of DisruptionReason, and of an event: a static pool has more nodes than it should."""
+REPLICAS_WAIT: Final = "ReplicasWait"
+"""Reason of an event of a static pool: why it has not as many nodes as it should."""
+OVERDUE: Final = "tenure.sh/Overdue"
+"""Condition of a NodeClaim that does not feed `Ready`: a phase is past its deadline; the reason is the phase."""
+IMAGE_PIN: Final = "tenure.sh/image-pin"
+"""Annotation of an EC2NodeClass whose roll-out of an image was rolled back (`tenure/model/rollout.py`)."""
+IMAGES_PINNED: Final = "ImagesPinned"
+"""Condition of an EC2NodeClass that does not feed `Ready`: True while such a pin is in force."""
+ROLLED_BACK: Final = "RolledBack"
+IMAGE_GONE: Final = "ImageGone"
+ROLLOUT: Final = "tenure.sh/rollout"
+"""Annotation of a NodePool: how far its roll-out is, for a workflow that has lost it."""
+EVACUATED: Final = "tenure.sh/evacuated"
+"""Annotation of a Node: when pods were told to go from it, since AWS takes it back, before its workflow was told."""
+DISRUPTED_LATELY: Final = "tenure.sh/disrupted-lately"
+"""Annotation of a NodePool: nodes that went voluntarily, as far back as rates look, for a workflow that lost it."""
+AWS_ANSWERS: Final = "AWSAnswers"
+"""Condition of an EC2NodeClass that does not feed `Ready`: False while a part of it cannot be asked of AWS."""
+INVALID_USER_DATA: Final = "InvalidUserData"
+DRY_RUN_FAILED: Final = "DryRunFailed"
+USER_DATA_NEAR_LIMIT: Final = "UserDataNearLimit"
+AWS_NOT_ANSWERING: Final = "AWSNotAnswering"
+CLEAN_UP_FAILED: Final = "CleanUpFailed"
+REPLICAS_BEFORE: Final = "tenure.sh/replicas-before"
+"""Annotation of a Deployment that `tenure adopt` scaled to zero: how many replicas there were."""
+NOMINATED: Final = "tenure.sh/Nominated"
+"""Condition of a pod whose `status.nominatedNodeName` says where a plan expects it; the message is that node."""
+
+
+def domain_of(key: str) -> str:
+    """The part of a label key before the slash, or the empty string."""
+    domain, slash, _ = key.partition("/")
+    return domain if slash else ""
+
+
+def nodeclass_label(group: str, kind: str) -> str:
+    """The label that names the NodeClass of a NodeClaim or Node, e.g. `karpenter.k8s.aws/ec2nodeclass`."""
+    return f"{group}/{kind.lower()}"
+
+
+def normalize(key: str) -> str:
+    """The current name of a label key that may be an older alias."""
+    return NORMALIZED.get(key, key)
+
+
+def is_restricted(key: str) -> bool:
+    """Whether users may not set this label: the hostname, or in a reserved domain or subdomain and not well-known.
+    Kubernetes' own domains are allowed."""
+    if key in WELL_KNOWN:
+        return False
+    domain = domain_of(key)
+    reserved = any(domain == root or domain.endswith("." + root) for root in RESTRICTED_DOMAINS)
+    return reserved or key in RESTRICTED_LABELS
+
+
+def is_injected_elsewhere(key: str) -> bool:
+    """Whether planning must not write this label onto a NodeClaim: restricted, or set by the provider at launch."""
+    return key in WELL_KNOWN or is_restricted(key)

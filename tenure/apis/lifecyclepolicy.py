@@ -1,0 +1,252 @@
+"""LifecyclePolicy (`tenure.sh/v1alpha1`): how long the phases of nodes' lives may take, and what follows then.
+
+Tenure's own kind: Karpenter's stay as they are. A policy selects NodePools; without any, defaults hold everywhere.
+
+What a LifecyclePolicy may say of the nodes of a NodePool: deadlines, drains, expiry, repair,
+disruption, roll-outs, events from AWS and hooks.
+
+The same models are read from the API server and told to NodeClaim workflows, so that there is one form of them.
+What is not written falls to a policy that selects less precisely, and then to the defaults in
+`tenure/policy/lifecycle/deadlines.py`.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from tenure.apis import labels
+from tenure.apis.crd_schema import DURATION, LABEL_VALUE, Crd, Rule
+from tenure.apis.lifecyclepolicy_disruption import DisruptionRules, RolloutRules
+from tenure.apis.lifecyclepolicy_events import HookRules, InterruptionRules
+from tenure.apis.meta import Condition, KubeModel, KubeObject
+
+Overdue = Literal["alarm", "replace", "terminate"]
+_ACTIONS: Final = (
+    "What follows when the deadline passes. alarm: it is kept, and waits for a person; replace: its NodeClaim is "
+    "deleted and the node drained as usual, while its pods are planned anew; terminate: its NodeClaim is deleted and "
+    "nothing holds up the end of its instance."
+)
+_PERCENT: Final = r"^((100|[0-9]{1,2})%)$"
+_INT_OR_PERCENT: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
+
+
+def _deadline(doc: str) -> Crd:
+    return Crd(doc, {"pattern": DURATION})
+
+
+class PhaseRules(KubeModel):
+    """A phase's deadline, and what follows when it passes."""
+
+    deadline: Annotated[str | None, _deadline("How long the phase may take, such as 15m.")] = None
+    when_overdue: Annotated[Overdue | None, Crd(_ACTIONS)] = None
+
+
+class TerminationRules(KubeModel):
+    """Termination is tried for as long as it takes: its deadline only raises the alarm."""
+
+    deadline: Annotated[str | None, _deadline("How long EC2 may take to end the instance, such as 15m.")] = None
+
+
+class DrainRules(KubeModel):
+    """How long a drain may take, and what follows where pods may not be evicted."""
+
+    deadline: Annotated[str | None, _deadline("How long a drain may take before it is overdue, such as 1h.")] = None
+    when_blocked: Annotated[
+        Literal["wait", "escalate", "giveUp"] | None,
+        Crd(
+            "What follows when a PodDisruptionBudget or a do-not-disrupt pod has held the drain for 'blockedFor'. "
+            "wait: nothing; escalate: pods are deleted with their own grace period, whatever holds them; giveUp: the "
+            "node is uncordoned and kept where that is still possible: nodes under this rule are drained before their "
+            "NodeClaim is deleted.",
+        ),
+    ] = None
+    blocked_for: Annotated[str | None, _deadline("How long a drain is held before that follows, such as 2h.")] = None
+    node_not_ready: Annotated[
+        str | None,
+        _deadline(
+            "How long a drain waits for pods on a node that is not Ready: its kubelet is dead, and cannot end them. "
+            "Unset: 5m."
+        ),
+    ] = None
+    surge_single_replicas: Annotated[
+        bool | None,
+        Crd(
+            "Before the only pod of a Deployment is evicted its rollout is restarted, so that the new pod is Ready "
+            "before the old one goes; for 10m at most, then it is evicted as others are."
+        ),
+    ] = None
+
+
+DRAIN_RULES: Final = (
+    Rule(
+        "!has(self.whenBlocked) || self.whenBlocked == 'wait' || has(self.blockedFor)",
+        "drain.whenBlocked needs a time: write drain.blockedFor, such as blockedFor: 2h",
+    ),
+)
+
+
+class ExpiryRules(KubeModel):
+    """How a NodePool's `expireAfter` is kept."""
+
+    jitter: Annotated[
+        str | None,
+        Crd(
+            "By how much of expireAfter a node may expire sooner, so that nodes born together do not go together.",
+            {"pattern": _PERCENT},
+        ),
+    ] = None
+    under_budget: Annotated[
+        bool | None, Crd("An expired node asks its NodePool's disruption budgets before it goes.")
+    ] = None
+
+
+class RepairCondition(KubeModel):
+    """A condition of a Node that means that it is unhealthy."""
+
+    type: Annotated[str, Crd("The Node's condition, such as Ready or KernelReady.", {"minLength": 1}, required=True)]
+    status: Annotated[
+        Literal["True", "False", "Unknown"], Crd("Its status while the node is unhealthy.", required=True)
+    ]
+    toleration: Annotated[str, Crd("How long that is tolerated, such as 30m.", {"pattern": DURATION}, required=True)]
+
+
+class RepairRules(KubeModel):
+    """What is done for unhealthy nodes; in force while the gate NodeRepair is on."""
+
+    conditions: Annotated[
+        tuple[RepairCondition, ...] | None,
+        Crd("The conditions that count; unset: Karpenter's. An empty list: none.", {"maxItems": 50}),
+    ] = None
+    within: Annotated[
+        str | None,
+        _deadline(
+            "A condition that comes and goes counts with all the time that it lasted within this span; unset: only the "
+            "present stretch counts."
+        ),
+    ] = None
+    steps: Annotated[
+        tuple[Literal["reboot", "replace"], ...] | None,
+        Crd(
+            "What is tried, in order, each after the one before has not helped; unset: replace.",
+            {"minItems": 1, "maxItems": 5},
+        ),
+    ] = None
+    reboot_for: Annotated[
+        str | None,
+        _deadline("How long a reboot may take until the node is well again; then the next step. Unset: 10m."),
+    ] = None
+    drain: Annotated[
+        Literal["force", "graceful"] | None,
+        Crd(
+            "force: pods are deleted at once, as Karpenter does; graceful: they are evicted while the node answers, "
+            "until the time in 'drainFor' is over.",
+        ),
+    ] = None
+    drain_for: Annotated[str | None, _deadline("How long a graceful drain for repair may take, such as 30m.")] = None
+    max_unhealthy: Annotated[
+        str | None,
+        Crd(
+            "While more nodes of the NodePool than this are unhealthy none is repaired; unset: 20%.",
+            {"pattern": _INT_OR_PERCENT},
+        ),
+    ] = None
+
+
+class LifecycleRules(KubeModel):
+    """All that can be said of how nodes live and end."""
+
+    launch: Annotated[PhaseRules | None, Crd("From the NodeClaim to its instance.")] = None
+    registration: Annotated[PhaseRules | None, Crd("From the NodeClaim's birth until its Node has joined.")] = None
+    initialization: Annotated[PhaseRules | None, Crd("From the Node's joining until pods may run there.")] = None
+    drain: Annotated[DrainRules | None, Crd(rules=DRAIN_RULES)] = None
+    termination: Annotated[TerminationRules | None, Crd()] = None
+    not_ready_grace: Annotated[
+        str | None,
+        _deadline(
+            "How long a node that is NotReady, or carries a taint that will pass, still counts as the home of its "
+            "pods, such as 5m."
+        ),
+    ] = None
+    expiry: Annotated[ExpiryRules | None, Crd()] = None
+    repair: Annotated[RepairRules | None, Crd()] = None
+    disruption: Annotated[DisruptionRules | None, Crd()] = None
+    rollout: Annotated[RolloutRules | None, Crd()] = None
+    interruption: Annotated[InterruptionRules | None, Crd()] = None
+    hooks: Annotated[HookRules | None, Crd()] = None
+
+    def merged_over(self, other: "LifecycleRules") -> "LifecycleRules":
+        """These rules, and where they are silent the other's, field by field."""
+        return LifecycleRules.model_validate(_merged(other.to_object(), self.to_object()))
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    both = {
+        key: _merged(below[key], value) for key, value in above.items() if _is_map(value) and _is_map(below.get(key))
+    }
+    return {**below, **above, **both}
+
+
+def _is_map(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+class PoolSelector(KubeModel):
+    """Which NodePools a policy is for."""
+
+    names: Annotated[
+        tuple[str, ...],
+        Crd("NodePools by name.", {"minItems": 1, "maxItems": 100}, items=Crd(schema={"minLength": 1})),
+    ] = ()
+    match_labels: Annotated[
+        dict[str, str],
+        Crd(
+            "NodePools that carry all of these labels.",
+            {"minProperties": 1, "maxProperties": 50},
+            items=Crd(schema={"pattern": LABEL_VALUE}),
+        ),
+    ] = {}
+
+
+_SELECTOR_RULES: Final = (
+    Rule(
+        "has(self.names) != has(self.matchLabels)",
+        "nodePoolSelector chooses by one of the two: write 'names' or 'matchLabels'; for every NodePool leave "
+        "nodePoolSelector out",
+    ),
+)
+
+
+class LifecyclePolicySpec(LifecycleRules):
+    """The NodePools, and what holds for them."""
+
+    node_pool_selector: Annotated[
+        PoolSelector | None,
+        Crd(
+            "Which NodePools. Unset: all. Where policies differ the more precise one counts, field by field: names "
+            "before labels before all.",
+            rules=_SELECTOR_RULES,
+        ),
+    ] = None
+
+    @property
+    def rules(self) -> LifecycleRules:
+        """What holds for the NodePools, without which those are."""
+        return LifecycleRules.model_validate(self.model_dump(exclude={"node_pool_selector", "nodePoolSelector"}))
+
+
+class LifecyclePolicyStatus(KubeModel):
+    """Whether it is heeded, and for whom."""
+
+    conditions: Annotated[tuple[Condition, ...], Crd("Whether the policy is heeded, and why not.")] = ()
+    node_pools: Annotated[tuple[str, ...], Crd("The NodePools for which it counts at present.")] = ()
+
+
+class LifecyclePolicy(KubeObject):
+    """How long the phases of nodes' lives may take, and what follows when they take longer."""
+
+    api_version: str = labels.LIFECYCLEPOLICY_API_VERSION
+    kind: str = "LifecyclePolicy"
+    spec: Annotated[LifecyclePolicySpec, Crd(required=True)] = LifecyclePolicySpec()
+    status: Annotated[LifecyclePolicyStatus, Crd()] = LifecyclePolicyStatus()
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.status.conditions

@@ -1,0 +1,346 @@
+"""What a LifecyclePolicy may say of what AWS says of instances: per kind of event, what follows and when.
+
+Without it Karpenter's action table holds (karpenter-aws 5.3). `tenure/policy/interruption/rules.py` has the defaults.
+
+What a LifecyclePolicy has done at points of a node's end: calls over HTTP, and Jobs.
+
+`tenure/policy/hooks/rules.py` has the defaults and says what makes no sense; `tenure/policy/hooks/decision.py`
+decides by them.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from tenure.apis.crd_schema import ATOMIC, DURATION, LABEL_VALUE, Crd, Rule
+from tenure.apis.lifecyclepolicy_disruption import Window
+from tenure.apis.meta import KubeModel
+
+Action = Literal[
+    "drain", "terminate", "notify", "ignore", "deferUntilEventStart", "window", "waitForApproval", "stopStart"
+]
+"""drain: the NodeClaim is deleted, its pods are evicted. terminate: likewise, and nothing holds up the end. notify: an
+event is all. ignore: nothing at all. deferUntilEventStart: drained `lead` before AWS acts. window: drained in one of
+`windows`. waitForApproval: drained when a person approves. stopStart: drained, stopped and started again, and kept."""
+_DO_NOT_DISRUPT: Final = Crd(
+    "Whether pods with the annotation karpenter.sh/do-not-disrupt hold the drain. Unset: they do, but where the node "
+    "is terminated; 'honour' makes a drain of that."
+)
+_AWAY: Final = (
+    "For ignore and stopStart: how long an instance that was stopped may be away. Until then its node is kept, and its "
+    "pods wait for it; then it is drained. Unset, under ignore: for good"
+)
+_EXAMPLE: Final = "windows: [{schedule: '0 2 * * 0', duration: 2h, timeZone: Europe/Berlin}]"
+
+
+def _time(doc: str) -> Crd:
+    return Crd(doc, {"pattern": DURATION})
+
+
+class Timing(KubeModel):
+    """When something happens that AWS's event asks for."""
+
+    lead: Annotated[
+        str | None, _time("How long before AWS acts the drain begins at the latest, such as 30m. Unset: 10m.")
+    ] = None
+    windows: Annotated[
+        tuple[Window, ...] | None,
+        Crd("For window and stopStart: when nodes may go.", {"minItems": 1, "maxItems": 20, **ATOMIC}),
+    ] = None
+    deadline: Annotated[
+        str | None,
+        _time("For waitForApproval: how long a person is waited for. Unset: until 'lead' before AWS acts."),
+    ] = None
+    fallback: Annotated[
+        Literal["drain", "notify"] | None,
+        Crd(
+            "For window and waitForApproval: what follows when nobody approved in time, or no window opens before AWS "
+            "acts. drain: it is drained 'lead' before AWS acts, or at the deadline; notify: it is left to AWS. Unset: "
+            "drain."
+        ),
+    ] = None
+
+
+class EventRules(KubeModel):
+    """What follows an event that leaves no time: it is handled, or ignored."""
+
+    action: Annotated[
+        Literal["drain", "terminate", "ignore"] | None,
+        Crd(
+            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
+            "ignore: nothing at all. Unset: drain."
+        ),
+    ] = None
+    do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
+
+
+class StoppingRules(KubeModel):
+    """What follows when an instance is stopped by somebody else."""
+
+    action: Annotated[
+        Literal["drain", "terminate", "notify", "ignore"] | None,
+        Crd(
+            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
+            "notify: an event is all; ignore: nothing at all. Unset: drain."
+        ),
+    ] = None
+    do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
+    away: Annotated[str | None, _time(_AWAY + ".")] = None
+
+
+class TimedRules(Timing):
+    """What follows an event after which there is time."""
+
+    action: Annotated[
+        Literal["drain", "terminate", "notify", "ignore", "window", "waitForApproval"] | None,
+        Crd(
+            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
+            "notify: an event is all; ignore: nothing at all; window: drained in one of 'windows'; waitForApproval: "
+            "drained when a person approves. Unset: notify for rebalanceRecommendation, else terminate."
+        ),
+    ] = None
+    do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
+    voluntary: Annotated[
+        bool | None,
+        Crd(
+            "For drains: the node asks its NodePool's disruption budgets before it goes, until AWS's time is up. With "
+            "no action it makes a drain of what would be terminated."
+        ),
+    ] = None
+
+
+class ScheduledRules(Timing):
+    """What follows maintenance that AWS announces."""
+
+    action: Annotated[
+        Action | None,
+        Crd(
+            "drain: the NodeClaim is deleted, its pods are evicted; terminate: likewise, and nothing holds up the end; "
+            "notify: an event is all; ignore: nothing at all; deferUntilEventStart: drained 'lead' before AWS acts; "
+            "window: drained in one of 'windows'; waitForApproval: drained when a person approves; stopStart: its pods "
+            "are evicted, its instance is stopped and started again, which moves it to other hardware, and the node is "
+            "kept. Unset: drain."
+        ),
+    ] = None
+    do_not_disrupt: Annotated[Literal["honour", "override"] | None, _DO_NOT_DISRUPT] = None
+    voluntary: Annotated[
+        bool | None,
+        Crd(
+            "For drains, and not for stopStart: the node asks its NodePool's disruption budgets before it goes, until "
+            "AWS's time is up."
+        ),
+    ] = None
+    away: Annotated[str | None, _time(_AWAY + "; under stopStart: 15m.")] = None
+
+
+class WorkloadRules(Timing):
+    """Pods that leave later than the others of their node. Other pods leave at once; the node waits for these."""
+
+    match_labels: Annotated[
+        dict[str, str],
+        Crd(
+            "Pods that carry all of these labels.",
+            {"minProperties": 1, "maxProperties": 20},
+            required=True,
+            items=Crd(schema={"pattern": LABEL_VALUE}),
+        ),
+    ]
+    action: Annotated[
+        Literal["deferUntilEventStart", "window", "waitForApproval"], Crd("When these pods go.", required=True)
+    ]
+
+
+_TIMES: Final = (
+    Rule(
+        "!has(self.action) || self.action != 'window' || has(self.windows)",
+        f"action window needs windows: write when nodes may go, such as {_EXAMPLE}",
+    ),
+    Rule(
+        "!has(self.deadline) || !has(self.action) || self.action == 'waitForApproval'",
+        "deadline is for action waitForApproval: write action: waitForApproval, or leave deadline out",
+    ),
+    Rule(
+        "!has(self.fallback) || !has(self.action) || self.action in ['window', 'waitForApproval']",
+        "fallback is for the actions window and waitForApproval: write one of them, or leave fallback out",
+    ),
+)
+_WINDOWS: Final = Rule(
+    "!has(self.windows) || !has(self.action) || self.action == 'window'",
+    "windows is for action window: write action: window, or leave windows out",
+)
+_LEAD: Final = (
+    "!has(self.lead) || !has(self.action) || (self.action == 'drain' ? has(self.voluntary) && self.voluntary : "
+)
+_VOLUNTARY: Final = "!has(self.voluntary) || !self.voluntary || !has(self.action) || self.action in ["
+_OF_TIMED: Final = (
+    _WINDOWS,
+    Rule(
+        _LEAD + "self.action in ['window', 'waitForApproval'])",
+        "lead is for drains that wait: write action window or waitForApproval, or drain with voluntary: true, or leave "
+        "lead out",
+    ),
+    Rule(
+        _VOLUNTARY + "'drain', 'window', 'waitForApproval']",
+        "voluntary is for drains: write action drain, window or waitForApproval, or leave voluntary out",
+    ),
+)
+_OF_SCHEDULED: Final = (
+    Rule(
+        "!has(self.windows) || !has(self.action) || self.action in ['window', 'stopStart']",
+        "windows is for the actions window and stopStart: write one of them, or leave windows out",
+    ),
+    Rule(
+        _LEAD + "self.action == 'stopStart' ? has(self.windows) : "
+        "self.action in ['deferUntilEventStart', 'window', 'waitForApproval'])",
+        "lead is for what waits: write action deferUntilEventStart, window or waitForApproval, or drain with "
+        "voluntary: true, or stopStart with windows, or leave lead out",
+    ),
+    Rule(
+        _VOLUNTARY + "'drain', 'deferUntilEventStart', 'window', 'waitForApproval']",
+        "voluntary is for drains, and stopStart asks no budget: write action drain, deferUntilEventStart, window or "
+        "waitForApproval, or leave voluntary out",
+    ),
+)
+_HOLDS: Final = (
+    Rule(
+        "!has(self.doNotDisrupt) || self.doNotDisrupt != 'honour' || !has(self.action) || self.action != 'terminate'",
+        "nothing holds up action terminate: write action: drain, or leave doNotDisrupt out",
+    ),
+)
+_COMES_BACK: Final = (
+    Rule(
+        "!has(self.away) || !has(self.action) || self.action in ['ignore', 'stopStart']",
+        "away is for the actions ignore and stopStart: write one of them, or leave away out",
+    ),
+)
+
+
+class InterruptionRules(KubeModel):
+    """What follows what AWS says of instances."""
+
+    spot_interruption: Annotated[
+        EventRules | None, Crd("A spot instance is taken back, in two minutes.", rules=_HOLDS)
+    ] = None
+    capacity_reservation_interruption: Annotated[
+        EventRules | None, Crd("An interruptible reservation takes its instance back.", rules=_HOLDS)
+    ] = None
+    rebalance_recommendation: Annotated[
+        TimedRules | None,
+        Crd("A spot instance is more likely to be taken back than it was.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS)),
+    ] = None
+    scheduled_change: Annotated[
+        ScheduledRules | None,
+        Crd(
+            "AWS will stop, reboot or retire the instance, as AWS Health says, or the instance's status.",
+            rules=(*_TIMES, *_OF_SCHEDULED, *_HOLDS, *_COMES_BACK),
+        ),
+    ] = None
+    instance_stopping: Annotated[
+        StoppingRules | None, Crd("The instance is being stopped, or is.", rules=(*_HOLDS, *_COMES_BACK))
+    ] = None
+    instance_terminating: Annotated[
+        EventRules | None, Crd("The instance is being terminated, or is.", rules=_HOLDS)
+    ] = None
+    instance_status: Annotated[
+        TimedRules | None, Crd("The instance status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS))
+    ] = None
+    system_status: Annotated[
+        TimedRules | None, Crd("The system status check fails.", rules=(*_TIMES, *_OF_TIMED, *_HOLDS))
+    ] = None
+    workloads: Annotated[
+        tuple[WorkloadRules, ...] | None,
+        Crd(
+            "Pods that leave later than the others when a node is drained for rebalanceRecommendation, scheduledChange "
+            "or a status check. The first that matches a pod counts.",
+            {"maxItems": 10, **ATOMIC},
+            items=Crd(rules=(*_TIMES, _WINDOWS)),
+        ),
+    ] = None
+
+
+_NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+class HttpHook(KubeModel):
+    """A POST of JSON that says which node it is about."""
+
+    url: Annotated[
+        str,
+        Crd(
+            "Where to, with http:// or https://. No secrets: what a policy says stands in histories.",
+            {"pattern": r"^https?://[^\s]+$", "maxLength": 2048},
+            required=True,
+        ),
+    ]
+
+
+class JobHook(KubeModel):
+    """A Job of Kubernetes, made once."""
+
+    namespace: Annotated[
+        str | None,
+        Crd(
+            "Where it is made. Unset: tenure-hooks, the only namespace in which the worker may make Jobs as shipped.",
+            {"pattern": _NAME, "maxLength": 63},
+        ),
+    ] = None
+    template: Annotated[
+        dict[str, Any],
+        Crd("Its pods, as in a Job's spec.template. restartPolicy unset: Never.", required=True),
+    ]
+
+
+class Hook(KubeModel):
+    """One thing that is done at a point."""
+
+    name: Annotated[
+        str, Crd("What it is called; no other at this point is.", {"pattern": _NAME, "maxLength": 40}, required=True)
+    ]
+    http: Annotated[HttpHook | None, Crd()] = None
+    job: Annotated[JobHook | None, Crd()] = None
+    timeout: Annotated[
+        str | None, Crd("How long it may take, tries and pauses included. Unset: 5m.", {"pattern": DURATION})
+    ] = None
+    attempts: Annotated[
+        int | None,
+        Crd(
+            "How often it is tried. Unset: a call as often as it fits into the timeout, a Job with up to 7 pods.",
+            {"minimum": 1, "maximum": 100},
+        ),
+    ] = None
+    on_failure: Annotated[
+        Literal["proceed", "wait", "giveUp"] | None,
+        Crd(
+            "What follows where it fails or takes too long. proceed: what it was to come before goes on; wait: it is "
+            "tried again, ever more slowly, until it succeeds or the policy says otherwise; giveUp: the drain is given "
+            "up and the node kept, where that is still possible. AWS waits for nobody. Unset: proceed."
+        ),
+    ] = None
+
+
+_ONE: Final = Rule(
+    "has(self.http) != has(self.job)", "a hook is either a call or a Job: write one of 'http' and 'job', not both"
+)
+_NO_GIVING_UP: Final = Rule(
+    "!has(self.onFailure) || self.onFailure != 'giveUp'",
+    "once pods have left there is nothing to give up: write onFailure: proceed, or wait",
+)
+_NAMES: Final = Rule(
+    "self.all(one, self.exists_one(other, other.name == one.name))",
+    "two hooks of one point have the same name: give each a name of its own",
+)
+
+
+def _hooks(doc: str, *rules: Rule) -> Crd:
+    return Crd(doc, {"maxItems": 5, **ATOMIC}, rules=(_NAMES,), items=Crd(rules=(_ONE, *rules)))
+
+
+class HookRules(KubeModel):
+    """What is done at points of a node's end, one after the other."""
+
+    before_drain: Annotated[
+        tuple[Hook, ...] | None, _hooks("Before pods are evicted. No new ones come to the node meanwhile.")
+    ] = None
+    after_drain: Annotated[tuple[Hook, ...] | None, _hooks("When its pods have left.", _NO_GIVING_UP)] = None
+    before_terminate: Annotated[
+        tuple[Hook, ...] | None,
+        _hooks("Before its instance is ended, be it one that was never drained.", _NO_GIVING_UP),
+    ] = None

@@ -1,0 +1,125 @@
+"""NodeClaim (`karpenter.sh/v1`): one node that is wanted, and what became of it."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from tenure.apis import crd_schema, labels
+from tenure.apis.crd_schema import ATOMIC, DURATION, DURATION_OR_NEVER, Crd, Rule
+from tenure.apis.durations import parse_duration
+from tenure.apis.meta import Condition, KubeModel, KubeObject, NodeClassRef, Quantities, Requirement, Taint
+
+# A NodeClaim's condition may have no reason or message: while a node starts, there often is none to give.
+_CONDITION: Final = Crd(
+    fields={
+        "reason": Crd(schema={"minLength": None, "pattern": r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$"}),
+        "message": Crd(),
+    },
+    schema={"required": ["lastTransitionTime", "status", "type"]},
+)
+
+
+class ResourceRequests(KubeModel):
+    """What the node must have room for."""
+
+    requests: Annotated[Quantities, Crd("The least the node must offer.")] = {}
+
+
+class NodeClaimSpec(KubeModel):
+    """The node that is asked for."""
+
+    taints: Annotated[tuple[Taint, ...], Crd("Taints the node keeps.", ATOMIC)] = ()
+    startup_taints: Annotated[tuple[Taint, ...], Crd(crd_schema.STARTUP_TAINTS_DOC, ATOMIC)] = ()
+    requirements: Annotated[
+        tuple[Requirement, ...],
+        Crd(
+            "What the node must be like.",
+            {"maxItems": 100, **ATOMIC},
+            crd_schema.REQUIREMENT_RULES,
+            required=True,
+            items=Crd(fields={"key": Crd(rules=crd_schema.label_key_rules(of_each_key=False, pool=False))}),
+        ),
+    ] = ()
+    resources: Annotated[ResourceRequests, Crd()] = ResourceRequests()
+    node_class_ref: Annotated[NodeClassRef, Crd("The NodeClass that says how the instance is made.", required=True)] = (
+        NodeClassRef()
+    )
+    termination_grace_period: Annotated[str | None, Crd(crd_schema.GRACE_DOC, {"pattern": DURATION})] = None
+    expire_after: Annotated[str, Crd(crd_schema.EXPIRE_DOC, {"default": "720h", "pattern": DURATION_OR_NEVER})] = "720h"
+
+    @property
+    def termination_grace_delta(self) -> timedelta | None:
+        """None: wait for ever. Raises DurationError."""
+        return None if self.termination_grace_period is None else parse_duration(self.termination_grace_period)
+
+    @property
+    def expire_after_delta(self) -> timedelta | None:
+        """None: never. Raises DurationError."""
+        return parse_duration(self.expire_after)
+
+
+SPEC_RULES: Final = (
+    Rule(
+        "self == oldSelf",
+        "the spec of a NodeClaim never changes: delete it and make another, or change the NodePool, "
+        "whose nodes then follow by drift",
+    ),
+)
+
+
+class NodeClaimStatus(KubeModel):
+    """The instance and the Node behind the claim."""
+
+    node_name: Annotated[str, Crd("Name of the Node.")] = ""
+    provider_id: Annotated[str, Field(alias="providerID"), Crd("The instance, as the Node names it.")] = ""
+    image_id: Annotated[str, Field(alias="imageID"), Crd("The image the instance runs.")] = ""
+    capacity: Annotated[Quantities, Crd("What the node is expected to have in all.")] = {}
+    allocatable: Annotated[Quantities, Crd("What pods are expected to be able to use of it.")] = {}
+    last_pod_event_time: Annotated[
+        datetime | None, Crd("When a pod last came to the node, ended on it or left it.")
+    ] = None
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Crd(
+            "Progress and health of the node.",
+            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+            items=_CONDITION,
+        ),
+    ] = ()
+
+
+class NodeClaim(KubeObject):
+    """One node that is wanted, and its life."""
+
+    api_version: str = "karpenter.sh/v1"
+    kind: str = "NodeClaim"
+    spec: Annotated[NodeClaimSpec, Crd(rules=SPEC_RULES, required=True)] = NodeClaimSpec()
+    status: Annotated[NodeClaimStatus, Crd()] = NodeClaimStatus()
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.status.conditions
+
+    @property
+    def nodepool(self) -> str:
+        """The owning NodePool's name; empty for a NodeClaim that a person made alone."""
+        return self.metadata.labels.get(labels.NODEPOOL, "")
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When it is to go whatever it runs; None for never."""
+        after, born = self.spec.expire_after_delta, self.metadata.creation_timestamp
+        return born + after if after is not None and born is not None else None
+
+    @property
+    def capacity_type(self) -> str:
+        return self.metadata.labels.get(labels.CAPACITY_TYPE, "")
+
+    @property
+    def instance_type(self) -> str:
+        return self.metadata.labels.get(labels.INSTANCE_TYPE, "")
+
+    @property
+    def zone(self) -> str:
+        return self.metadata.labels.get(labels.ZONE, "")

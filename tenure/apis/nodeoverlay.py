@@ -1,0 +1,127 @@
+"""NodeOverlay (`karpenter.sh/v1alpha1`): what some instance types really cost, and what else they have. Alpha.
+
+`tenure/scheduling/nodeoverlays.py` judges overlays; `tenure/model/nodeoverlays.py` lays them over instance types.
+"""
+
+from typing import Annotated, Final
+
+from tenure.apis import labels
+from tenure.apis.crd_schema import INT32, QUALIFIED_NAME, Crd, Rule
+from tenure.apis.meta import Condition, KubeModel, KubeObject, LabelOperator, LabelValues, Quantities
+
+PRICE: Final = r"^\d+(\.\d+)?$"
+ADJUSTMENT: Final = r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$"
+
+_KEY_RULES: Final = (
+    Rule(
+        "self in ['karpenter.sh/capacity-type', 'karpenter.sh/nodepool'] "
+        "|| !self.split('/')[0].endsWith('karpenter.sh')",
+        "the label domain karpenter.sh is reserved: of it, write karpenter.sh/capacity-type or karpenter.sh/nodepool",
+    ),
+    Rule(
+        "self != 'kubernetes.io/hostname'",
+        "kubernetes.io/hostname is set when the node starts: leave it out, and choose by another label",
+    ),
+)
+
+
+class OverlayRequirement(KubeModel):
+    """A condition on a label of the instance type, of its offering, or of the NodePool's nodes."""
+
+    key: Annotated[str, Crd("The label.", {"maxLength": 316, "pattern": QUALIFIED_NAME}, _KEY_RULES, required=True)]
+    operator: LabelOperator
+    values: LabelValues = ()
+
+
+_REQUIREMENT_RULES: Final = (
+    Rule(
+        "self.all(r, !(r.operator in ['In', 'NotIn']) || (has(r.values) && size(r.values) > 0))",
+        "operators In and NotIn need at least one entry in 'values'; to ask only whether the label is there, "
+        "write operator: Exists or DoesNotExist",
+    ),
+    Rule(
+        "self.all(r, !(r.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || (has(r.values) && size(r.values) == 1 "
+        "&& int(r.values[0]) >= 0))",
+        "operators Gt, Lt, Gte and Lte compare with one whole number that is not negative: "
+        "write exactly one, as text, such as values: ['4']",
+    ),
+)
+
+
+class NodeOverlaySpec(KubeModel):
+    """Which offerings it is laid over, and what it says of them."""
+
+    requirements: Annotated[
+        tuple[OverlayRequirement, ...],
+        Crd(
+            "Which instance types and offerings, by labels that nodes are known by and by labels of the NodePool's "
+            "template; an empty list: all.",
+            {"maxItems": 100},
+            _REQUIREMENT_RULES,
+            required=True,
+        ),
+    ] = ()
+    price: Annotated[
+        str | None,
+        Crd("What one costs, in US dollars an hour, such as '0.25'.", {"pattern": PRICE}),
+    ] = None
+    price_adjustment: Annotated[
+        str | None,
+        Crd(
+            "By how much its price changes: dollars an hour such as '+0.05' or '-0.1', or a share such as '+10%' or "
+            "'-25%'; never below nothing.",
+            {"pattern": ADJUSTMENT},
+        ),
+    ] = None
+    capacity: Annotated[
+        Quantities,
+        Crd(
+            "Extended resources that the nodes will have beside those that are known, such as smarter-devices/fuse: 1.",
+            rules=(
+                Rule(
+                    "self.all(x, !(x in ['cpu', 'memory', 'ephemeral-storage', 'pods']))",
+                    "cpu, memory, ephemeral-storage and pods are what the instance type has: remove them from "
+                    "'capacity', which adds extended resources alone",
+                ),
+            ),
+        ),
+    ] = {}
+    weight: Annotated[
+        int | None,
+        Crd(
+            "Of two overlays for the same thing the one with more weight counts; with the same weight they are in "
+            "conflict. Unset: 0.",
+            {**INT32, "minimum": 1, "maximum": 10000},
+        ),
+    ] = None
+
+
+SPEC_RULES: Final = (
+    Rule(
+        "!has(self.price) || !has(self.priceAdjustment)",
+        "a price is set or adjusted: remove 'price' or 'priceAdjustment'",
+    ),
+)
+
+
+class NodeOverlayStatus(KubeModel):
+    """Whether it is heeded."""
+
+    conditions: Annotated[tuple[Condition, ...], Crd("Whether the overlay is heeded, and why not.")] = ()
+
+
+class NodeOverlay(KubeObject):
+    """Corrects what is known of instance types: their price, and extended resources that only you know of."""
+
+    api_version: str = labels.NODEOVERLAY_API_VERSION
+    kind: str = "NodeOverlay"
+    spec: Annotated[NodeOverlaySpec, Crd(rules=SPEC_RULES, required=True)] = NodeOverlaySpec()
+    status: Annotated[NodeOverlayStatus, Crd()] = NodeOverlayStatus()
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.status.conditions
+
+    @property
+    def weight(self) -> int:
+        return self.spec.weight or 0

@@ -1,0 +1,225 @@
+"""NodePool (`karpenter.sh/v1`): what nodes may be made, how many, and when they may be disrupted."""
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+from tenure.apis import crd_schema
+from tenure.apis.crd_schema import ATOMIC, CRON, DURATION, DURATION_OR_NEVER, INT32, INT64, LABEL_VALUE, Crd, Rule
+from tenure.apis.durations import parse_duration
+from tenure.apis.meta import Condition, KubeModel, KubeObject, NodeClassRef, Quantities, Requirement, Taint
+
+
+class Budget(KubeModel):
+    """How many nodes of the pool may go at once, always or while a schedule is active."""
+
+    nodes: Annotated[
+        str,
+        Crd(
+            "A number of nodes such as '5', or a share of the pool's nodes such as '10%', rounded up.",
+            {"default": "10%", "pattern": r"^((100|[0-9]{1,2})%|[0-9]+)$"},
+            required=True,
+        ),
+    ] = "10%"
+    schedule: Annotated[
+        str | None,
+        Crd("When the budget begins to hold, as a cron line in UTC or @hourly and the like.", {"pattern": CRON}),
+    ] = None
+    duration: Annotated[
+        str | None,
+        Crd(
+            "How long it then holds, in hours and minutes such as '8h' or '1h30m'.",
+            {"pattern": r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"},
+        ),
+    ] = None
+    reasons: Annotated[
+        tuple[str, ...] | None,
+        Crd(
+            "Which disruptions it counts; unset: all.",
+            {"maxItems": 50, "x-kubernetes-list-type": "set"},
+            items=Crd("A reason to disrupt.", {"enum": ["Underutilized", "Empty", "Drifted"]}),
+        ),
+    ] = None
+
+
+class Disruption(KubeModel):
+    """When nodes may be replaced or removed without anybody asking."""
+
+    consolidate_after: Annotated[
+        str,
+        Crd(
+            "How long a node must have had no pod come or go before it is considered, such as '30s', or 'Never'.",
+            {"pattern": DURATION_OR_NEVER},
+            required=True,
+        ),
+    ] = "0s"
+    consolidation_policy: Annotated[
+        str,
+        Crd(
+            "Which nodes are considered.",
+            {
+                "default": "WhenEmptyOrUnderutilized",
+                "enum": ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"],
+            },
+        ),
+    ] = "WhenEmptyOrUnderutilized"
+    budgets: Annotated[
+        tuple[Budget, ...],
+        Crd(
+            "How many nodes may go at once. Of several that are active the tightest counts.",
+            {"default": [{"nodes": "10%"}], "maxItems": 50, **ATOMIC},
+            (
+                Rule(
+                    "self.all(b, has(b.schedule) == has(b.duration))",
+                    "a budget has both 'schedule' and 'duration', or neither: add the missing one, such as "
+                    "duration: 8h, or remove the other so that the budget always holds",
+                ),
+            ),
+        ),
+    ] = (Budget(),)
+
+    @property
+    def consolidate_after_delta(self) -> timedelta | None:
+        """None: never. Raises DurationError."""
+        return parse_duration(self.consolidate_after)
+
+
+class TemplateMeta(KubeModel):
+    """Labels and annotations of every NodeClaim and Node of the pool."""
+
+    labels: Annotated[
+        dict[str, str],
+        Crd(
+            "Labels of the nodes.",
+            {"maxProperties": 100, "x-kubernetes-map-type": "atomic"},
+            crd_schema.label_key_rules(of_each_key=True, pool=True),
+            items=Crd("", {"maxLength": 63, "pattern": LABEL_VALUE}),
+        ),
+    ] = {}
+    annotations: Annotated[dict[str, str], Crd("Annotations of the nodes.", {"x-kubernetes-map-type": "granular"})] = {}
+
+
+class TemplateSpec(KubeModel):
+    """What a NodeClaim of the pool starts from."""
+
+    taints: Annotated[tuple[Taint, ...], Crd("Taints the nodes keep.", ATOMIC)] = ()
+    startup_taints: Annotated[tuple[Taint, ...], Crd(crd_schema.STARTUP_TAINTS_DOC, ATOMIC)] = ()
+    requirements: Annotated[
+        tuple[Requirement, ...],
+        Crd(
+            "What every node must be like; pods narrow it further.",
+            {"maxItems": 100, **ATOMIC},
+            crd_schema.REQUIREMENT_RULES,
+            required=True,
+            items=Crd(fields={"key": Crd(rules=crd_schema.label_key_rules(of_each_key=False, pool=True))}),
+        ),
+    ] = ()
+    node_class_ref: Annotated[
+        NodeClassRef,
+        Crd(
+            "The NodeClass that says how instances are made.",
+            rules=(
+                Rule(
+                    "self.group == oldSelf.group",
+                    "the group of nodeClassRef never changes: write the old group again, or make a new NodePool",
+                ),
+                Rule(
+                    "self.kind == oldSelf.kind",
+                    "the kind of nodeClassRef never changes: write the old kind again, or make a new NodePool",
+                ),
+            ),
+            required=True,
+        ),
+    ] = NodeClassRef()
+    termination_grace_period: Annotated[str | None, Crd(crd_schema.GRACE_DOC, {"pattern": DURATION})] = None
+    expire_after: Annotated[str, Crd(crd_schema.EXPIRE_DOC, {"default": "720h", "pattern": DURATION_OR_NEVER})] = "720h"
+
+    @property
+    def termination_grace_delta(self) -> timedelta | None:
+        """None: wait for ever. Raises DurationError."""
+        return None if self.termination_grace_period is None else parse_duration(self.termination_grace_period)
+
+    @property
+    def expire_after_delta(self) -> timedelta | None:
+        """None: never. Raises DurationError."""
+        return parse_duration(self.expire_after)
+
+
+class NodeClaimTemplate(KubeModel):
+    """The template of the pool's NodeClaims."""
+
+    metadata: Annotated[TemplateMeta, Crd()] = TemplateMeta()
+    spec: Annotated[TemplateSpec, Crd(required=True)] = TemplateSpec()
+
+
+class NodePoolSpec(KubeModel):
+    """What nodes the pool may have."""
+
+    template: Annotated[NodeClaimTemplate, Crd(required=True)] = NodeClaimTemplate()
+    disruption: Annotated[Disruption, Crd(schema={"default": {"consolidateAfter": "0s"}})] = Disruption()
+    limits: Annotated[
+        Quantities,
+        Crd("No more nodes are made once the pool's capacity reaches these; 'nodes' limits their number."),
+    ] = {}
+    weight: Annotated[
+        int | None,
+        Crd("Pools with more weight are tried first; unset: 0.", {**INT32, "minimum": 1, "maximum": 100}),
+    ] = None
+    replicas: Annotated[
+        int | None,
+        Crd("A static pool of this many nodes, whatever the pods need. Alpha.", {**INT64, "minimum": 0}),
+    ] = None
+    """Set: a static pool of that many nodes."""
+
+
+SPEC_RULES: Final = (
+    Rule(
+        "has(self.replicas) == has(oldSelf.replicas)",
+        "a NodePool stays static (with 'replicas') or dynamic (without): to change it, make a new NodePool",
+    ),
+    Rule(
+        "!has(self.replicas) || !has(self.limits) || self.limits.all(r, r == 'nodes')",
+        "a NodePool with 'replicas' can be limited in 'limits.nodes' alone: remove the other limits",
+    ),
+    Rule(
+        "!has(self.replicas) || !has(self.weight)",
+        "'weight' means nothing for a NodePool with 'replicas': remove it",
+    ),
+)
+
+
+class NodePoolStatus(KubeModel):
+    """What was found out about the pool."""
+
+    resources: Annotated[Quantities, Crd("Capacity of the pool's nodes.")] = {}
+    nodes: Annotated[int, Crd("Number of the pool's nodes.", {**INT64, "default": 0})] = 0
+    node_class_observed_generation: Annotated[
+        int, Crd("Generation of the NodeClass for which NodeRegistrationHealthy holds.", INT64)
+    ] = 0
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Crd(
+            "Health of the pool.",
+            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+
+
+class NodePool(KubeObject):
+    """A pool of alike nodes: what they may be, how many, and when they may be disrupted."""
+
+    api_version: str = "karpenter.sh/v1"
+    kind: str = "NodePool"
+    spec: Annotated[NodePoolSpec, Crd(rules=SPEC_RULES, required=True)] = NodePoolSpec()
+    status: Annotated[NodePoolStatus, Crd()] = NodePoolStatus()
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.status.conditions
+
+    @property
+    def is_static(self) -> bool:
+        return self.spec.replicas is not None
+
+    @property
+    def weight(self) -> int:
+        return self.spec.weight or 0

@@ -1,0 +1,105 @@
+"""Amounts of resources as plain integers.
+
+`cpu` is in millicores; `memory`, `ephemeral-storage` and hugepages in bytes; everything else is a count.
+`model.quantity` turns Kubernetes' strings into these numbers and back.
+
+The taints that Tenure sets, waits for or looks through.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tenure.apis import labels
+from tenure.apis.meta import Taint
+
+Resources = Mapping[str, int]
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+NODES = "nodes"
+
+
+def add(*many: Resources) -> dict[str, int]:
+    """Sum, key by key."""
+    total: dict[str, int] = {}
+    for one in many:
+        for key, amount in one.items():
+            total[key] = total.get(key, 0) + amount
+    return total
+
+
+def total(many: Iterable[Resources]) -> dict[str, int]:
+    """Sum of any number of amounts; empty for none."""
+    return add(*many)
+
+
+def subtract(left: Resources, right: Resources) -> dict[str, int]:
+    """Left minus right, key by key; may be negative."""
+    return {key: left.get(key, 0) - right.get(key, 0) for key in {*left, *right}}
+
+
+def largest(*many: Resources) -> dict[str, int]:
+    """The larger amount of each key."""
+    best: dict[str, int] = {}
+    for one in many:
+        for key, amount in one.items():
+            best[key] = max(best.get(key, 0), amount)
+    return best
+
+
+def fits(request: Resources, room: Resources) -> bool:
+    """True when every amount asked for is there; an amount of zero asks for nothing."""
+    return all(amount <= room.get(key, 0) for key, amount in request.items() if amount > 0)
+
+
+def exceeding(usage: Resources, limits: Resources) -> tuple[str, ...]:
+    """The keys in which usage is above its limit, sorted."""
+    return tuple(sorted(key for key, limit in limits.items() if usage.get(key, 0) > limit))
+
+
+DISRUPTED: Final = Taint(key=labels.DISRUPTED_TAINT_KEY, effect=labels.NO_SCHEDULE)
+UNREGISTERED: Final = Taint(key=labels.UNREGISTERED_TAINT_KEY, effect=labels.NO_EXECUTE)
+# Present on a node while it starts: planning looks through them until the node is initialized, and
+# initialization waits until all are gone.
+KNOWN_EPHEMERAL: Final = (
+    Taint(key=labels.NOT_READY_TAINT_KEY, effect=labels.NO_SCHEDULE),
+    Taint(key=labels.NOT_READY_TAINT_KEY, effect=labels.NO_EXECUTE),
+    Taint(key=labels.UNREACHABLE_TAINT_KEY, effect=labels.NO_SCHEDULE),
+    Taint(key=labels.UNINITIALIZED_TAINT_KEY, effect=labels.NO_SCHEDULE, value="true"),
+    UNREGISTERED,
+)
+
+
+def is_known_ephemeral(taint: Taint) -> bool:
+    """Whether the taint belongs to a node's start and goes by itself."""
+    if taint.key.startswith(labels.READINESS_TAINT_PREFIX):
+        return True
+    return any(taint.matches(known) and taint.value == known.value for known in KNOWN_EPHEMERAL)
+
+
+TRANSIENT: Final = frozenset(
+    {
+        labels.NOT_READY_TAINT_KEY,
+        labels.UNREACHABLE_TAINT_KEY,
+        labels.NETWORK_UNAVAILABLE_TAINT_KEY,
+        labels.UNINITIALIZED_TAINT_KEY,
+        labels.SHUTDOWN_TAINT_KEY,
+    }
+)
+"""Keys of taints that come and go with a node's health, whatever their effect."""
+
+
+def passes(key: str) -> bool:
+    """Whether a taint of this key goes by itself, on any node; what a NodePool declares does so too."""
+    return key in TRANSIENT or key.startswith(labels.READINESS_TAINT_PREFIX)
+
+
+def merge(existing: Iterable[Taint], added: Iterable[Taint]) -> tuple[Taint, ...]:
+    """The existing taints, and those of `added` whose key and effect are not among them."""
+    merged = list(existing)
+    for taint in added:
+        if not any(taint.matches(one) for one in merged):
+            merged.append(taint)
+    return tuple(merged)

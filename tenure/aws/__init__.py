@@ -1,0 +1,1 @@
+"""boto3 adapters: they satisfy the ports in `activities/ports/core.py` and raise `model.faults`."""

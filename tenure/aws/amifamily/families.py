@@ -1,0 +1,211 @@
+"""What differs between the image families that an EC2NodeClass can name: one row each.
+
+`images.py` finds a family's images, `capacity.py` and `overhead.py` compute with its row, and
+`user_data/` speaks its dialect.
+
+Which SSM parameters an alias of images stands for, and which nodes each image is for.
+
+`images.py` reads the parameters. The paths are those that AWS publishes for EKS, Bottlerocket and Windows.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.meta import Requirement
+
+GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultDisk:
+    device: str
+    size: int
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One image family. `data_device` is the disk that pods' ephemeral storage lies on."""
+
+    name: str
+    disks: tuple[DefaultDisk, ...]
+    data_device: str = ""
+    eni_limited_overhead: bool = False
+    """kube-reserved memory counts the pods that the interfaces allow, whatever maxPods says."""
+    pods_per_core: bool = True
+    eni_limited_pods: bool = True
+    any_kubelet_key: bool = False
+    many_dns: bool = False
+    syncs_taints_itself: bool = True
+    """Its user data registers the taints, so that nobody else need copy them to the Node."""
+    os: str = "linux"
+    windows_build: str = ""
+
+
+_XVDA: Final = (DefaultDisk("/dev/xvda", 20 * GIB),)
+_WINDOWS_DISK: Final = (DefaultDisk("/dev/sda1", 50 * GIB),)
+
+
+def _windows(name: str, build: str) -> Family:
+    return Family(
+        name, _WINDOWS_DISK, data_device="/dev/sda1", eni_limited_pods=False, os="windows", windows_build=build
+    )
+
+
+AL2: Final = Family("AL2", _XVDA, data_device="/dev/xvda", eni_limited_overhead=True)
+AL2023: Final = Family(
+    "AL2023", _XVDA, data_device="/dev/xvda", eni_limited_overhead=True, any_kubelet_key=True, many_dns=True
+)
+BOTTLEROCKET: Final = Family(
+    "Bottlerocket",
+    (DefaultDisk("/dev/xvda", 4 * GIB), DefaultDisk("/dev/xvdb", 20 * GIB)),
+    data_device="/dev/xvdb",
+    pods_per_core=False,
+)
+CUSTOM: Final = Family("Custom", (), eni_limited_overhead=True, any_kubelet_key=True, syncs_taints_itself=False)
+FAMILIES: Final[dict[str, Family]] = {
+    family.name: family
+    for family in (
+        AL2,
+        AL2023,
+        BOTTLEROCKET,
+        CUSTOM,
+        _windows("Windows2019", "10.0.17763"),
+        _windows("Windows2022", "10.0.20348"),
+        _windows("Windows2025", "10.0.26100"),
+    )
+}
+_BY_ALIAS: Final = {name.lower(): family for name, family in FAMILIES.items() if family is not CUSTOM}
+
+
+def family_of_alias(alias: str) -> Family | None:
+    """The family that `family@version` names."""
+    return _BY_ALIAS.get(alias.partition("@")[0].lower())
+
+
+def family_of(node_class: EC2NodeClass) -> Family:
+    """`spec.amiFamily`, or what the alias says; Custom where neither is known."""
+    if node_class.spec.ami_family:
+        return FAMILIES.get(node_class.spec.ami_family, CUSTOM)
+    aliases = (family_of_alias(term.alias) for term in node_class.spec.ami_selector_terms if term.alias)
+    return next((family for family in aliases if family), CUSTOM)
+
+
+_EKS: Final = "/aws/service/eks/optimized-ami"
+_AMD64: Final = "amd64"
+_ARM64: Final = "arm64"
+_STANDARD: Final = "standard"
+_NVIDIA: Final = "nvidia"
+_NEURON: Final = "neuron"
+_LATEST: Final = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AliasParameter:
+    """A parameter that names an image, and the requirements of each kind of node that the image is for."""
+
+    path: str
+    variants: tuple[tuple[Requirement, ...], ...]
+    moves: bool = True
+    """It names another image from time to time; that of a version never does."""
+
+
+class AliasError(ValueError):
+    """The alias cannot be used; the message says why."""
+
+
+def parameters_of(alias: str, version: str, minor: int) -> tuple[AliasParameter, ...]:
+    """For Kubernetes `version` (such as 1.34), whose minor is given too. Raises AliasError."""
+    name, at, wanted = alias.partition("@")
+    family = family_of_alias(alias)
+    if family is None or not at or not wanted or "@" in wanted:
+        raise AliasError(f"alias {alias!r} is not of the form family@version, such as al2023@latest")
+    if family is AL2 and minor >= 33:
+        raise AliasError(f"AL2 images end with Kubernetes 1.32, the cluster runs {version}; use al2023@latest")
+    if family is AL2:
+        return _al2(version, wanted)
+    if family is AL2023:
+        return _al2023(version, wanted)
+    if family is BOTTLEROCKET:
+        return _bottlerocket(version, wanted)
+    return _image_aliases_windows(family, name, version, wanted, minor)
+
+
+def _al2(version: str, wanted: str) -> tuple[AliasParameter, ...]:
+    def path(product: str, prefix: str) -> str:
+        image = "recommended" if wanted == _LATEST else f"{prefix}-{version}-{wanted}"
+        return f"{_EKS}/{version}/{product}/{image}/image_id"
+
+    moves = wanted == _LATEST
+    return (
+        AliasParameter(path("amazon-linux-2", "amazon-eks-node"), (_variant(_AMD64, _STANDARD),), moves),
+        AliasParameter(path("amazon-linux-2-arm64", "amazon-eks-arm64-node"), (_variant(_ARM64, _STANDARD),), moves),
+        AliasParameter(
+            path("amazon-linux-2-gpu", "amazon-eks-gpu-node"),
+            (_variant(_AMD64, _NEURON), _variant(_AMD64, _NVIDIA)),
+            moves,
+        ),
+    )
+
+
+def _al2023(version: str, wanted: str) -> tuple[AliasParameter, ...]:
+    kinds = (
+        ("x86_64", _AMD64, (_STANDARD, _NVIDIA, _NEURON)),
+        ("arm64", _ARM64, (_STANDARD, _NVIDIA)),
+    )
+    found = []
+    for machine, architecture, variants in kinds:
+        for variant in variants:
+            pinned = f"amazon-eks-node-al2023-{machine}-{variant}-{version}-{wanted}"
+            image = "recommended" if wanted == _LATEST else pinned
+            path = f"{_EKS}/{version}/amazon-linux-2023/{machine}/{variant}/{image}/image_id"
+            found.append(AliasParameter(path, (_variant(architecture, variant),), wanted == _LATEST))
+    return tuple(found)
+
+
+def _bottlerocket(version: str, wanted: str) -> tuple[AliasParameter, ...]:
+    release = _LATEST if wanted == _LATEST else wanted.removeprefix("v")
+
+    def path(flavour: str, machine: str) -> str:
+        return f"/aws/service/bottlerocket/aws-k8s-{version}{flavour}/{machine}/{release}/image_id"
+
+    moves = wanted == _LATEST
+    return (
+        AliasParameter(path("", "x86_64"), (_variant(_AMD64, _STANDARD), _variant(_AMD64, _NEURON)), moves),
+        AliasParameter(path("", "arm64"), (_variant(_ARM64, _STANDARD),), moves),
+        AliasParameter(path("-nvidia", "x86_64"), (_variant(_AMD64, _NVIDIA),), moves),
+        AliasParameter(path("-nvidia", "arm64"), (_variant(_ARM64, _NVIDIA),), moves),
+    )
+
+
+def _image_aliases_windows(
+    family: Family, name: str, version: str, wanted: str, minor: int
+) -> tuple[AliasParameter, ...]:
+    year = name.lower().removeprefix("windows")
+    if wanted != _LATEST:
+        raise AliasError(f"Windows images are published as latest alone; write {name}@latest")
+    if year == "2025" and 0 < minor < 35:
+        raise AliasError(f"Windows 2025 images begin with Kubernetes 1.35, the cluster runs {version}")
+    path = f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-{version}/image_id"
+    wants = (
+        Requirement(key=labels.OS, operator="In", values=("windows",)),
+        Requirement(key=labels.WINDOWS_BUILD, operator="In", values=(family.windows_build,)),
+    )
+    return (AliasParameter(path, (wants,)),)
+
+
+def _variant(architecture: str, variant: str) -> tuple[Requirement, ...]:
+    """Keys by length and then by alphabet, as the status shows them."""
+    arch = Requirement(key=labels.ARCH, operator="In", values=(architecture,))
+    gpus = Requirement(key=labels.INSTANCE_GPU_COUNT, operator="Exists" if variant == _NVIDIA else "DoesNotExist")
+    chips = Requirement(
+        key=labels.INSTANCE_ACCELERATOR_COUNT, operator="Exists" if variant == _NEURON else "DoesNotExist"
+    )
+    match variant:
+        case "nvidia":
+            return (arch, gpus)
+        case "neuron":
+            return (arch, chips)
+    return (arch, gpus, chips)

@@ -1,0 +1,75 @@
+"""What SSM parameters hold: the ids of images, published by AWS or by the user.
+
+`images.py` asks. That a parameter is not there is an answer; while one cannot be read its last known value stands, so
+that no kind of node loses its image because SSM is busy.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from tenure.aws.client.batching import Expiring
+from tenure.aws.client.client import AwsClients
+from tenure.model.errors import NotFound, Throttled, TryLater
+
+_log = structlog.get_logger(__name__)
+
+_PUBLISHED_SECONDS: Final = 24 * 3600.0
+_CUSTOM_SECONDS: Final = 300.0
+_MISSING_SECONDS: Final = 300.0
+_DOUBT_SECONDS: Final = 1800.0
+"""A parameter is asked for again out of turn at most once in that time."""
+
+
+class Parameters:
+    """Raises model.faults where nothing is known of a parameter and SSM does not answer."""
+
+    def __init__(self, clients: AwsClients, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clients = clients
+        self._published: Expiring[str] = Expiring(_PUBLISHED_SECONDS, clock=clock)
+        self._custom: Expiring[str] = Expiring(_CUSTOM_SECONDS, clock=clock)
+        self._missing: Expiring[bool] = Expiring(_MISSING_SECONDS, clock=clock)
+        self._doubted: Expiring[bool] = Expiring(_DOUBT_SECONDS, clock=clock)
+        self._last: dict[str, str] = {}
+        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def published(self, path: str) -> str:
+        """Of AWS's own parameters, good for a day. Empty when there is none of this name."""
+        return await self._value(path, self._published)
+
+    async def custom(self, name: str) -> str:
+        """Of a parameter that a class names, by name or ARN, good for five minutes. Empty when there is none."""
+        return await self._value(name, self._custom)
+
+    def doubt(self, path: str) -> bool:
+        """The image that it named is deprecated or gone: whether it is to be asked for again now."""
+        if self._doubted.get(path):
+            return False
+        self._doubted.put(path, True)
+        self._published.forget(path)
+        return True
+
+    async def _value(self, name: str, held: Expiring[str]) -> str:
+        async with self._asking[name]:
+            if self._missing.get(name):
+                return ""
+            try:
+                return await held.get_or(name, lambda: self._read(name))
+            except NotFound:
+                self._missing.put(name, True)
+                self._last.pop(name, None)
+                return ""
+            except (Throttled, TryLater) as fault:
+                if name not in self._last:
+                    raise
+                _log.warning("parameter not read; its last value stands", parameter=name, reason=fault.message)
+                return self._last[name]
+
+    async def _read(self, name: str) -> str:
+        answer = await self._clients.call(self._clients.ssm.get_parameter, Name=name)
+        value = self._last[name] = str(answer["Parameter"].get("Value", ""))
+        return value

@@ -1,0 +1,124 @@
+"""What user data is made from, and the one place that knows which dialect a family speaks.
+
+Every dialect but Custom's registers the Node with the claim's taints and `karpenter.sh/unregistered`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.labels import domain_of
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.resources import UNREGISTERED
+from tenure.aws.amifamily.families import Family
+from tenure.aws.amifamily.user_data.al2 import render_al2
+from tenure.aws.amifamily.user_data.al2023 import render_al2023
+from tenure.aws.amifamily.user_data.bottlerocket import render_bottlerocket
+from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError, UserDataTooLarge
+from tenure.aws.amifamily.user_data.windows import render_windows
+from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.kubelet.config import Kubelet
+
+__all__ = ["Bootstrap", "UserDataError", "UserDataTooLarge", "bootstrap_of", "node_labels", "render"]
+
+_LIMIT: Final = 16384
+_VERSION: Final = re.compile(r"-(v\d+\.\d+\.\d+)")
+_DIALECTS: Final[dict[str, Callable[[Bootstrap], str]]] = {
+    "AL2": render_al2,
+    "AL2023": render_al2023,
+    "Bottlerocket": render_bottlerocket,
+    "Windows2019": render_windows,
+    "Windows2022": render_windows,
+    "Windows2025": render_windows,
+}
+_KUBELET_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_KUBELET_LABELS: Final = frozenset(
+    {
+        labels.HOSTNAME,
+        labels.INSTANCE_TYPE,
+        labels.OS,
+        labels.ARCH,
+        labels.ZONE,
+        labels.REGION,
+        *(key for key in labels.NORMALIZED if key != labels.EBS_CSI_ZONE),
+    }
+)
+
+
+def render(family: Family, bootstrap: Bootstrap) -> str:
+    """The text before it is base64. Raises UserDataError for what EC2 or the machine would refuse."""
+    dialect = _DIALECTS.get(family.name)
+    text = dialect(bootstrap) if dialect else bootstrap.custom
+    size = len(text.encode())
+    if size > _LIMIT:
+        told = f"spec.userData: the whole is {size} bytes, EC2 takes {_LIMIT}; move some into the image"
+        raise UserDataTooLarge(told)
+    return text
+
+
+def bootstrap_of(
+    node_class: EC2NodeClass,
+    claim: NodeClaim,
+    family: Family,
+    cluster: ClusterFacts,
+    *,
+    capacity_type: str,
+    max_pods: int,
+    computed: Mapping[str, Any] | None = None,
+) -> Bootstrap:
+    """What the nodes of this claim are told at boot. `computed`: spec.kubelet with amounts for expressions."""
+    raw: Mapping[str, Any] = _in_order(computed or node_class.spec.kubelet or {})
+    return Bootstrap(
+        cluster=cluster,
+        labels=node_labels(node_class, claim, family, capacity_type),
+        taints=(*claim.spec.taints, *claim.spec.startup_taints, UNREGISTERED),
+        kubelet=Kubelet.of(raw),
+        kubelet_map=dict(raw),
+        max_pods=max_pods,
+        raid0=node_class.spec.instance_store_policy == "RAID0",
+        image_versions=image_versions(node_class),
+        custom=node_class.spec.user_data or "",
+    )
+
+
+def image_versions(node_class: EC2NodeClass) -> tuple[str, ...]:
+    """Those that the alias or the images' names tell, such as v1.46.0 in bottlerocket-aws-k8s-1.34-x86_64-v1.46.0-1a2b.
+
+    Empty when one of them tells none.
+    """
+    if node_class.alias:
+        return (node_class.alias[1],)
+    found = [_VERSION.search(image.name) for image in node_class.status.amis]
+    return tuple(one[1] for one in found if one) if all(found) else ()
+
+
+def node_labels(node_class: EC2NodeClass, claim: NodeClaim, family: Family, capacity_type: str) -> dict[str, str]:
+    """The claim's labels and those known at launch, without what a kubelet may not say of itself; sorted."""
+    found = {
+        **claim.metadata.labels,
+        labels.NODECLASS: node_class.name,
+        labels.CAPACITY_TYPE: capacity_type,
+    }
+    if family.syncs_taints_itself:
+        found[labels.DO_NOT_SYNC_TAINTS] = "true"
+    return {key: found[key] for key in sorted(found) if kubelet_may_set(key)}
+
+
+def _in_order(value: Any) -> Any:
+    """Maps by key: the order in which somebody wrote them must make no other launch template."""
+    if isinstance(value, Mapping):
+        return {key: _in_order(value[key]) for key in sorted(value)}
+    return [_in_order(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def kubelet_may_set(key: str) -> bool:
+    """The API server's NodeRestriction: of Kubernetes' own domains a kubelet may set a few labels only."""
+    domain = domain_of(key)
+    if domain == "node-restriction.kubernetes.io" or domain.endswith(".node-restriction.kubernetes.io"):
+        return False
+    if not any(domain == root or domain.endswith("." + root) for root in ("kubernetes.io", "k8s.io")):
+        return True
+    allowed = any(domain == root or domain.endswith("." + root) for root in _KUBELET_DOMAINS)
+    return allowed or key in _KUBELET_LABELS

@@ -1,0 +1,126 @@
+"""Bottlerocket: settings in TOML. The user's other settings stay; those of `settings.kubernetes` that it knows remain.
+
+Bottlerocket refuses to boot with a setting that it does not know, so that unknown ones are left out and told of.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from tenure.aws.amifamily.user_data.config import Bootstrap, UserDataError
+
+_log = structlog.get_logger(__name__)
+
+_KNOWN: Final = frozenset(
+    """
+    allowed-unsafe-sysctls api-server cloud-provider cluster-certificate cluster-dns-ip cluster-domain cluster-name
+    container-log-max-files container-log-max-size container-log-max-workers container-log-monitor-interval
+    cpu-cfs-quota-enforced cpu-manager-policy cpu-manager-policy-options cpu-manager-reconcile-period
+    credential-providers device-ownership-from-security-context event-burst event-qps eviction-hard
+    eviction-max-pod-grace-period eviction-soft eviction-soft-grace-period hostname-override-source ids-per-pod
+    image-gc-high-threshold-percent image-gc-low-threshold-percent kube-api-burst kube-api-qps kube-reserved log-level
+    max-pods memory-manager-policy memory-manager-reserved-memory node-labels node-taints pod-pids-limit registry-burst
+    registry-qps seccomp-default server-tls-bootstrap shutdown-grace-period shutdown-grace-period-for-critical-pods
+    single-process-oom-kill static-pods system-reserved topology-manager-policy topology-manager-policy-options
+    topology-manager-scope
+    """.split()  # noqa: SIM905
+)
+_RAID_DIRS: Final = ["--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"]
+_KNOWS_DIRS_FROM: Final = (1, 46)
+"""From this version on it binds the right directories by itself."""
+
+
+def render_bottlerocket(bootstrap: Bootstrap) -> str:
+    """Raises UserDataError for custom user data that is no TOML, or of another shape than the settings have."""
+    document = _parsed(bootstrap.custom)
+    settings = _table(document, "settings", "settings")
+    kubernetes = _table(settings, "kubernetes", "settings.kubernetes")
+    _drop_unknown(kubernetes)
+    kubernetes.update(_cluster(bootstrap) | _kubelet(bootstrap))
+    _table(kubernetes, "node-labels", "settings.kubernetes.node-labels").update(bootstrap.labels)
+    kubernetes["node-taints"] = _taints(bootstrap)
+    if bootstrap.raid0:
+        commands = _table(settings, "bootstrap-commands", "settings.bootstrap-commands")
+        commands["000-mount-instance-storage"] = _raid(bootstrap)
+    return tomlkit.dumps(document)
+
+
+def _parsed(custom: str) -> dict[str, Any]:
+    try:
+        return tomlkit.parse(custom.replace("\r", "")).unwrap()
+    except TOMLKitError as error:
+        raise UserDataError(f"spec.userData: not TOML, which Bottlerocket reads: {error}") from None
+
+
+def _drop_unknown(kubernetes: dict[str, Any]) -> None:
+    unknown = sorted(kubernetes.keys() - _KNOWN)
+    for key in unknown:
+        del kubernetes[key]
+    if unknown:
+        _log.warning("unknown settings left out of user data", table="settings.kubernetes", settings=unknown)
+
+
+def _cluster(bootstrap: Bootstrap) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "api-server": bootstrap.cluster.endpoint,
+        "cluster-name": bootstrap.cluster.name,
+        "max-pods": bootstrap.max_pods,
+    }
+    if bootstrap.cluster.ca_bundle:
+        found["cluster-certificate"] = bootstrap.cluster.ca_bundle
+    if bootstrap.dns:
+        found["cluster-dns-ip"] = bootstrap.dns[0]
+    return found
+
+
+def _kubelet(bootstrap: Bootstrap) -> dict[str, Any]:
+    kubelet = bootstrap.kubelet
+    found = {
+        "system-reserved": kubelet.system_reserved,
+        "kube-reserved": kubelet.kube_reserved,
+        "eviction-hard": kubelet.eviction_hard,
+        "eviction-soft": kubelet.eviction_soft,
+        "eviction-soft-grace-period": kubelet.eviction_soft_grace_period,
+        "eviction-max-pod-grace-period": kubelet.eviction_max_pod_grace_period,
+        "image-gc-high-threshold-percent": _text(kubelet.image_gc_high),
+        "image-gc-low-threshold-percent": _text(kubelet.image_gc_low),
+        "cpu-cfs-quota-enforced": kubelet.cpu_cfs_quota,
+    }
+    return {key: value for key, value in found.items() if value is not None and value != {}}
+
+
+def _taints(bootstrap: Bootstrap) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for taint in bootstrap.taints:
+        found.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
+    return found
+
+
+def _raid(bootstrap: Bootstrap) -> Mapping[str, Any]:
+    dirs = [] if bootstrap.image_versions and all(map(_binds_by_itself, bootstrap.image_versions)) else _RAID_DIRS
+    return {
+        "commands": [["apiclient", "ephemeral-storage", "init"], ["apiclient", "ephemeral-storage", "bind", *dirs]],
+        "mode": "always",
+        "essential": True,
+    }
+
+
+def _binds_by_itself(version: str) -> bool:
+    numbers = re.match(r"v?(\d+)\.(\d+)\.\d", version)
+    return version == "latest" or (numbers is not None and (int(numbers[1]), int(numbers[2])) >= _KNOWS_DIRS_FROM)
+
+
+def _table(parent: dict[str, Any], key: str, path: str) -> dict[str, Any]:
+    """A table that is a table: made when missing. Raises UserDataError when something else stands there."""
+    found = parent.setdefault(key, {})
+    if not isinstance(found, dict):
+        raise UserDataError(f"spec.userData: {path} must be a table, such as [{path}]")
+    return found
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)

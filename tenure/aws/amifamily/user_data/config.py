@@ -1,0 +1,80 @@
+"""The value that all dialects render, and kubelet's flags, which more than one of them passes on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenure.apis.meta import Taint
+from tenure.aws.eks_cluster import ClusterFacts
+from tenure.aws.kubelet.config import Kubelet
+from tenure.model.base import Value
+
+
+class UserDataError(ValueError):
+    """The user's own user data cannot be used; the message names the field and what is wrong."""
+
+
+class UserDataTooLarge(UserDataError):
+    """What is made of it is more than EC2 takes."""
+
+
+class Bootstrap(Value):
+    """What a machine must know to join. `custom` is `spec.userData`."""
+
+    cluster: ClusterFacts
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    kubelet: Kubelet = Kubelet()
+    kubelet_map: dict[str, Any] = {}
+    """`spec.kubelet` as given."""
+    max_pods: int
+    raid0: bool = False
+    image_versions: tuple[str, ...] = ()
+    """Of the images that it may boot, as far as they are known; only Bottlerocket's user data depends on them."""
+    custom: str = ""
+
+    @property
+    def dns(self) -> tuple[str, ...]:
+        return self.kubelet.cluster_dns or ((self.cluster.dns,) if self.cluster.dns else ())
+
+    @property
+    def ipv6(self) -> bool:
+        return bool(self.dns) and ":" in self.dns[0]
+
+
+def pairs(values: Mapping[str, str], sign: str = "=") -> str:
+    """`a=1,b=2`, sorted, as kubelet's flags take maps."""
+    return ",".join(f"{key}{sign}{values[key]}" for key in sorted(values))
+
+
+def taint_text(taint: Taint) -> str:
+    """`key=value:Effect`, or `key:Effect` without a value, as kubelet's flag takes it."""
+    pair = f"{taint.key}={taint.value}" if taint.value else taint.key
+    return f"{pair}:{taint.effect}"
+
+
+def kubelet_flags(bootstrap: Bootstrap) -> Sequence[str]:
+    """For families whose script passes flags on: labels, taints and the managed keys of spec.kubelet.
+
+    Texts stand in double quotes, for the script hands them to a shell once more.
+    """
+    kubelet = bootstrap.kubelet
+    flags: dict[str, object] = {
+        "node-labels": pairs(bootstrap.labels),
+        "register-with-taints": ",".join(taint_text(taint) for taint in bootstrap.taints),
+        "max-pods": bootstrap.max_pods,
+        "pods-per-core": kubelet.pods_per_core,
+        "system-reserved": pairs(kubelet.system_reserved),
+        "kube-reserved": pairs(kubelet.kube_reserved),
+        "eviction-hard": pairs(kubelet.eviction_hard, "<"),
+        "eviction-soft": pairs(kubelet.eviction_soft, "<"),
+        "eviction-soft-grace-period": pairs(kubelet.eviction_soft_grace_period),
+        "eviction-max-pod-grace-period": kubelet.eviction_max_pod_grace_period,
+        "image-gc-high-threshold": kubelet.image_gc_high,
+        "image-gc-low-threshold": kubelet.image_gc_low,
+        "cpu-cfs-quota": None if kubelet.cpu_cfs_quota is None else str(kubelet.cpu_cfs_quota).lower(),
+    }
+    return [f"--{name}={_quoted(value)}" for name, value in flags.items() if value not in (None, "")]
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,137 @@
+"""Whether `spec.userData` is what the image family reads, told before anything is launched with it.
+
+Pure. What could be meant for the family passes, since nobody can tell what a script does; what is plainly in another
+family's form, or broken in the form it claims, does not. Custom images take anything.
+"""
+
+from email import errors, message_from_string
+from typing import Any, Final
+
+import tomlkit
+import yaml
+from tomlkit.exceptions import TOMLKitError
+
+from tenure.aws.amifamily.families import CUSTOM, Family
+from tenure.aws.amifamily.user_data.mime import is_mime
+
+FIELD: Final = "spec.userData"
+LIMIT: Final = 16384
+"""Bytes that EC2 takes, before base64."""
+_NEAR: Final = 0.9
+_NODE_CONFIG: Final = "node.eks.aws"
+_BROKEN: Final = (
+    errors.StartBoundaryNotFoundDefect,
+    errors.CloseBoundaryNotFoundDefect,
+    errors.NoBoundaryInMultipartDefect,
+    errors.MultipartInvariantViolationDefect,
+)
+
+
+def why_unreadable(text: str, family: Family) -> str:
+    """What is wrong with it, led by the field; empty when nothing is."""
+    if family is CUSTOM or not text.strip():
+        return ""
+    if family.name == "Bottlerocket":
+        problem = _why_no_settings(text)
+    elif family.os == "windows":
+        problem = _why_no_powershell(text)
+    else:
+        problem = _why_no_mime(text, family) if is_mime(text) else _why_no_part(text, family)
+    return f"{FIELD}: {problem}" if problem else ""
+
+
+def why_near_limit(size: int) -> str:
+    """`size` in bytes, of all that the instance will be given."""
+    if not _NEAR * LIMIT <= size <= LIMIT:
+        return ""
+    return f"{FIELD}: with what is added it is {size} bytes of the {LIMIT} that EC2 takes; move some into the image"
+
+
+def _why_no_settings(text: str) -> str:
+    """Bottlerocket reads TOML, of which it knows `settings`."""
+    try:
+        document: dict[str, Any] = tomlkit.parse(text).unwrap()
+    except TOMLKitError as error:
+        return f"no TOML, which Bottlerocket reads: {error}"
+    settings = document.get("settings", {})
+    if not isinstance(settings, dict):
+        return "settings must be a table, such as [settings.kubernetes]"
+    if not isinstance(settings.get("kubernetes", {}), dict):
+        return "settings.kubernetes must be a table"
+    return ""
+
+
+def _why_no_powershell(text: str) -> str:
+    other = "MIME" if is_mime(text) else _other_form(text, ())
+    if other:
+        return f"{other}, and Windows reads PowerShell in a <powershell> block"
+    opened, closed = text.count("<powershell>"), text.count("</powershell>")
+    if opened != closed or opened > 1:
+        return f"{opened} times <powershell> and {closed} times </powershell>; write one of each, or none"
+    return ""
+
+
+def _why_no_mime(text: str, family: Family) -> str:
+    parsed = message_from_string(text.lstrip())
+    broken = next((one for one in parsed.defects if isinstance(one, _BROKEN)), None)
+    if broken is not None:
+        told = type(broken).__name__.removesuffix("Defect")
+        return f"MIME that cannot be taken apart ({told}); check its boundary lines, the last with -- at its end"
+    if not parsed.is_multipart():
+        return "begins like MIME and is no multipart message; check its boundary lines"
+    for number, part in enumerate((one for one in parsed.walk() if not one.is_multipart()), 1):
+        body = part.get_payload(decode=True)
+        content = body.decode(errors="replace") if isinstance(body, bytes) else ""
+        problem = _why_no_node_config(content, family) if _NODE_CONFIG in part.get_content_type() else ""
+        if problem:
+            return f"MIME part {number}: {problem}"
+    return ""
+
+
+def _why_no_part(text: str, family: Family) -> str:
+    """Neither MIME: a NodeConfig where the family reads one, else a shell script."""
+    if _NODE_CONFIG in text.partition("spec:")[0] and not text.lstrip().startswith("#!"):
+        return _why_no_node_config(text, family)
+    other = _other_form(text, ("<powershell>", "settings"))
+    return f"{other}, and {family.name} reads a shell script or MIME" if other else ""
+
+
+def _why_no_node_config(text: str, family: Family) -> str:
+    if family.name != "AL2023":
+        return f"a NodeConfig, which only AL2023 reads; {family.name} reads a shell script or MIME"
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        return f"a NodeConfig that is no YAML: {_line(error)}"
+    if not isinstance(found, dict) or found.get("kind") != "NodeConfig":
+        return "a part for nodeadm must be YAML of kind NodeConfig"
+    if not isinstance(found.get("spec") or {}, dict):
+        return "the NodeConfig's spec must be a map of fields"
+    return ""
+
+
+def _other_form(text: str, more: tuple[str, ...]) -> str:
+    """The name of a form that is plainly none of a script's; empty when it may be one."""
+    head = text.lstrip()
+    if head.startswith("#!") and not more:
+        return "a script with a #! line"
+    if head.startswith("#cloud-config"):
+        return "cloud-config outside of a MIME part"
+    if "<powershell>" in more and head.startswith(("<powershell>", "<script>")):
+        return "a block for Windows"
+    if _is_settings(head):
+        return "TOML settings for Bottlerocket"
+    return ""
+
+
+def _is_settings(text: str) -> bool:
+    try:
+        return "settings" in tomlkit.parse(text)
+    except TOMLKitError:
+        return False
+
+
+def _line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)

@@ -1,0 +1,260 @@
+"""boto3 behind one door: clients built once, calls in threads of their own, errors as faults of the model.
+
+Nothing here knows what a call is for. A call is `await clients.call(clients.ec2.describe_subnets, Filters=[...])`.
+
+A botocore session that holds service models without their prose, reads times without guessing at their form, and of
+an instance what somebody here asks for.
+
+With botocore's own, six services' models take 36 MB, and of the time that a list of instances takes two thirds go to
+the parsing of their times, and half of the rest to what nobody reads (docs/decisions/memory-of-a-worker.md).
+"""
+
+import asyncio
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.loaders import JSONFileLoader
+from botocore.session import Session, get_session
+from botocore.utils import parse_timestamp
+
+from tenure.aws.client.errors import BOTO_ERRORS, fault_of
+from tenure.aws.client.rate_limiter import Buckets
+from tenure.aws.settings import AwsSettings
+from tenure.model.errors import Throttled
+
+if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
+    from types_boto3_eks import EKSClient
+    from types_boto3_iam import IAMClient
+    from types_boto3_pricing import PricingClient
+    from types_boto3_sqs import SQSClient
+    from types_boto3_ssm import SSMClient
+
+
+_OPENED_BY: Final[dict[str, Any]] = {".json": open, ".json.gz": gzip.open}
+
+OF_AN_INSTANCE: Final = frozenset(
+    {
+        "CapacityReservationId",
+        "CapacityReservationSpecification",
+        "CpuOptions",
+        "IamInstanceProfile",
+        "ImageId",
+        "InstanceId",
+        "InstanceLifecycle",
+        "InstanceType",
+        "LaunchTime",
+        "Placement",
+        "RootDeviceType",
+        "SecurityGroups",
+        "SpotInstanceRequestId",
+        "State",
+        "SubnetId",
+        "Tags",
+    }
+)
+"""Members of EC2's Instance; the others are left where they come from. A test compares them with who reads them."""
+
+
+def session() -> Session:
+    made = get_session()
+    made.get_component("data_loader").file_loader = Terse()
+    made.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=moment)
+    return made
+
+
+class Terse(JSONFileLoader):
+    """Files of botocore's data, in plain dicts."""
+
+    def load_file(self, file_path: str) -> Any:
+        """None where there is none, as botocore asks for."""
+        for ending, opened in _OPENED_BY.items():
+            if Path(file_path + ending).is_file():
+                with opened(file_path + ending, "rb") as file:
+                    return _of_use(json.load(file, object_hook=_without_prose))
+        return None
+
+
+def moment(value: Any) -> datetime:
+    """Of EC2's `2026-06-01T12:00:00.000Z`; all else is botocore's to read. Raises ValueError."""
+    if isinstance(value, str) and value[4:5] == "-":
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    read: datetime = parse_timestamp(value)
+    return read
+
+
+def _of_use(loaded: Any) -> Any:
+    if isinstance(loaded, dict) and (loaded.get("metadata") or {}).get("serviceId") == "EC2":
+        members = loaded["shapes"]["Instance"]["members"]
+        loaded["shapes"]["Instance"]["members"] = {name: members[name] for name in members if name in OF_AN_INSTANCE}
+    return loaded
+
+
+def _without_prose(one: dict[str, Any]) -> dict[str, Any]:
+    """A shape's member may be called documentation too, and is no text."""
+    if isinstance(one.get("documentation"), str):
+        one["documentation"] = ""
+    return one
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CONNECT_SECONDS = 5
+_READ_SECONDS = 30
+_LONG_CALLS = 16
+"""Threads for calls that wait at the service; idle ones are not made."""
+
+
+class AwsClients:
+    """The clients of one region. Attempts are few here, since Temporal retries with the whole activity in view."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self.region = settings.region
+        self._endpoint = settings.endpoint_url or None
+        self._session = boto3.session.Session(botocore_session=session(), region_name=settings.region)
+        self._pool = ThreadPoolExecutor(max_workers=settings.pool_size, thread_name_prefix="aws")
+        self._waiting = ThreadPoolExecutor(max_workers=_LONG_CALLS, thread_name_prefix="aws-wait")
+        self._buckets = Buckets()
+        self.waited: Callable[[str, float], None] = lambda operation, seconds: None
+        """Told of each call's wait for its turn, in seconds."""
+        self.throttled: Callable[[str], None] = lambda operation: None
+        """Told of each call that AWS refused as one too many."""
+        self._config = Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+            max_pool_connections=settings.pool_size,
+            user_agent_extra="tenure",
+        )
+        self.ec2: EC2Client = self._session.client("ec2", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def launching(self) -> "EC2Client":
+        """For calls of which each try is to be counted: no second one is made unseen."""
+        config = self._config.merge(Config(retries={"total_max_attempts": 1, "mode": "standard"}))
+        return self._session.client("ec2", endpoint_url=self._endpoint, config=config)
+
+    @cached_property
+    def iam(self) -> "IAMClient":
+        return self._session.client("iam", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def ssm(self) -> "SSMClient":
+        return self._session.client("ssm", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def eks(self) -> "EKSClient":
+        return self._session.client("eks", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def sqs(self) -> "SQSClient":
+        return self._session.client("sqs", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def pricing(self) -> "PricingClient":
+        return self._session.client(
+            "pricing", region_name=_pricing_region(self.region), endpoint_url=self._endpoint, config=self._config
+        )
+
+    @cached_property
+    def sts(self) -> Any:
+        return self._session.client("sts", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def events(self) -> Any:
+        return self._session.client("events", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def kms(self) -> Any:
+        return self._session.client("kms", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def zonal_shift(self) -> Any:
+        return self._session.client("arc-zonal-shift", endpoint_url=self._endpoint, config=self._config)
+
+    @cached_property
+    def quotas(self) -> Any:
+        return self._session.client("service-quotas", endpoint_url=self._endpoint, config=self._config)
+
+    async def call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a client's method in a thread. Raises model.faults."""
+        operation = method.__name__
+        return await self._paced(operation, lambda: _called(operation, method, *args, **kwargs))
+
+    async def long_call(self, method: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """The same for a call that the service may hold open: it takes no thread from the others."""
+        operation = method.__name__
+        return await self._paced(operation, lambda: _called(operation, method, *args, **kwargs), self._waiting)
+
+    async def pages(
+        self,
+        method: Callable[..., Any],
+        key: str,
+        pick: Callable[[Mapping[str, Any]], R],
+        **request: Any,
+    ) -> list[R]:
+        """Every item under `key` of every page, each run through `pick` in the thread. Raises model.faults.
+
+        Each page waits its turn, so that long lists and short ones take turns."""
+        client, operation = method.__self__, method.__name__  # type: ignore[attr-defined]
+        pages: Iterator[Mapping[str, Any]] = iter(client.get_paginator(operation).paginate(**request))
+
+        def read() -> list[R] | None:
+            page = _called(operation, lambda: next(pages, None))
+            return None if page is None else [pick(item) for item in page.get(key, ())]
+
+        found: list[R] = []
+        while (more := await self._paced(operation, read)) is not None:
+            found += more
+        self._buckets.of(operation).give_back()
+        return found
+
+    def share(self, replicas: int) -> None:
+        """So many workers call AWS beside each other: each takes its part of every rate."""
+        self._buckets.share(replicas)
+
+    async def _paced(self, operation: str, call: Callable[[], R], pool: ThreadPoolExecutor | None = None) -> R:
+        bucket = self._buckets.of(operation)
+        asked = time.monotonic()
+        await bucket.take()
+        self.waited(operation, time.monotonic() - asked)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool or self._pool, call)
+        except Throttled:
+            bucket.refused()
+            self.throttled(operation)
+            raise
+
+    async def in_thread(self, work: Callable[[], R]) -> R:
+        """Run what would hold up the event loop in one of the threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        for pool in (self._pool, self._waiting):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _called(operation: str, method: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+    try:
+        return method(*args, **kwargs)
+    except BOTO_ERRORS as error:
+        raise fault_of(error, operation) from error
+
+
+def _pricing_region(region: str) -> str:
+    """The price list is served from few regions."""
+    places = {"ap-": "ap-south-1", "cn-": "cn-northwest-1", "eu-": "eu-central-1"}
+    return next((place for prefix, place in places.items() if region.startswith(prefix)), "us-east-1")

@@ -1,0 +1,144 @@
+"""The one table of EC2's, IAM's and SSM's error codes, and how botocore's errors become faults of the model.
+
+Codes decide, never texts, but for two codes that AWS uses for many things and whose text alone tells them apart.
+"""
+
+from typing import Final
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoAuthTokenError,
+    NoCredentialsError,
+    ParamValidationError,
+)
+from botocore.parsers import ResponseParserError
+
+from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
+
+LAUNCH_TEMPLATE_NOT_FOUND: Final = frozenset(
+    {"InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"}
+)
+NOT_FOUND: Final = LAUNCH_TEMPLATE_NOT_FOUND | {
+    "InvalidCapacityReservationId.NotFound",
+    "InvalidInstanceID.NotFound",
+    "InvalidPlacementGroup.Unknown",
+    "QueueDoesNotExist",
+    "AWS.SimpleQueueService.NonExistentQueue",
+    "NoSuchEntity",
+    "NotFoundException",
+    "ParameterNotFound",
+    "ResourceNotFoundException",
+}
+ALREADY_EXISTS: Final = frozenset({"EntityAlreadyExists", "InvalidLaunchTemplateName.AlreadyExistsException"})
+SERVICE_LINKED_ROLE: Final = frozenset({"AuthFailure.ServiceLinkedRoleCreationNotPermitted"})
+SUBNET_FULL: Final = frozenset({"InsufficientFreeAddressesInSubnet"})
+RESERVATION_UNUSABLE: Final = frozenset(
+    {
+        "ReservationCapacityExceeded",
+        "ReservationCapacityIncompatible",
+        "InvalidCapacityReservationState",
+        "InvalidCapacityReservationId.NotFound",
+    }
+)
+"""The reservation is full, or is no longer what it was: what else can be had is to be asked for instead."""
+INSUFFICIENT: Final = (
+    SUBNET_FULL
+    | SERVICE_LINKED_ROLE
+    | RESERVATION_UNUSABLE
+    | {
+        "InsufficientInstanceCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "VcpuLimitExceeded",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "MaxFleetCountExceeded",
+    }
+)
+THROTTLED: Final = frozenset(
+    {
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestThrottled",
+        "OverLimit",
+        "TooManyRequestsException",
+        "SlowDown",
+    }
+)
+FORBIDDEN: Final = frozenset(
+    {
+        "UnauthorizedOperation",
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthFailure",
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+        "SignatureDoesNotMatch",
+        "OptInRequired",
+    }
+)
+SERVER: Final = frozenset(
+    {
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "InternalServiceError",
+        "ServiceUnavailable",
+        "Unavailable",
+        "RequestTimeout",
+        "ExpiredToken",
+        "ExpiredTokenException",
+    }
+)
+CONFLICT: Final = frozenset(
+    {"ConcurrentModification", "DeleteConflict", "EntityTemporarilyUnmodifiable", "IncorrectState", "LimitExceeded"}
+)
+DRY_RUN: Final = "DryRunOperation"
+BOTO_ERRORS: Final = (ClientError, BotoCoreError, ResponseParserError)
+"""All that a call of botocore raises; the last is for an answer that is cut off or no answer of AWS's."""
+TOKEN_MISMATCH: Final = frozenset({"IdempotentParameterMismatch", "IdempotentInstanceTerminated"})
+
+_PROFILE_TEXT: Final = "Invalid IAM Instance Profile"
+
+
+def names_missing_profile(fault: Fault) -> bool:
+    """EC2 does not know the instance profile, or does not know it yet."""
+    return fault.code == "InvalidParameterValue" and _PROFILE_TEXT in fault.message
+
+
+def fault_of(error: Exception, operation: str) -> Fault:
+    """The fault that an error of botocore stands for, its message led by the operation."""
+    if isinstance(error, ClientError):
+        return _of_answer(error, operation)
+    text = f"{operation}: {error}"
+    if isinstance(error, ParamValidationError):
+        return BadInput(text, code="ParamValidation")
+    if isinstance(error, NoCredentialsError | NoAuthTokenError):
+        return Forbidden(text, code="NoCredentials")
+    return TryLater(text, code=type(error).__name__)
+
+
+def _of_answer(error: ClientError, operation: str) -> Fault:
+    said = error.response.get("Error", {})
+    code, status = said.get("Code", ""), error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return _class_of(code, status)(f"{operation}: {said.get('Message', '')}", code=code)
+
+
+def _class_of(code: str, status: int) -> type[Fault]:
+    for codes, kind in _CLASSES:
+        if code in codes:
+            return kind
+    if code.endswith((".NotFound", ".NotFoundException")):
+        return NotFound
+    return TryLater if status >= 500 else BadInput
+
+
+_CLASSES: Final[tuple[tuple[frozenset[str], type[Fault]], ...]] = (
+    (THROTTLED, Throttled),
+    (NOT_FOUND, NotFound),
+    (FORBIDDEN, Forbidden),
+    (SERVER, TryLater),
+    (CONFLICT | ALREADY_EXISTS, Conflict),
+)

@@ -1,0 +1,205 @@
+"""Who the credentials belong to, and the cluster as EKS knows it.
+
+Whether the account's quotas leave room: vCPUs by class of instance type, running against allowed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.nodepool import NodePool
+from tenure.aws.client.client import AwsClients
+from tenure.aws.eks_cluster import Clusters
+from tenure.aws.interruption.zonal_shift import ZonalShifts
+from tenure.model.base import Value
+from tenure.model.errors import BadInput, Fault, Finding, Forbidden, NotFound, advice, ok, problem, unknown
+
+AREA: Final = "account"
+OLDEST, NEWEST = 26, 36
+"""Minor versions of Kubernetes that Karpenter's kinds are made for (reference 10.4)."""
+
+
+class Caller(Value):
+    account: str = ""
+    arn: str = ""
+
+    @property
+    def partition(self) -> str:
+        return self.arn.split(":")[1] if self.arn.count(":") >= 5 else "aws"
+
+    @property
+    def role(self) -> str:
+        """The name of the assumed role, or of the user; empty when it cannot be told."""
+        kind, _, rest = self.arn.rpartition(":")[2].partition("/")
+        return rest.split("/")[0] if kind in ("assumed-role", "user", "role") else ""
+
+
+async def check_caller(clients: AwsClients) -> tuple[Caller, list[Finding]]:
+    """The caller; an empty one when AWS does not know the credentials."""
+    try:
+        answer = await clients.call(clients.sts.get_caller_identity)
+    except Fault as fault:
+        return Caller(), [
+            problem(
+                AREA, "credentials", fault.message, "give the role's credentials: environment, profile or pod identity"
+            )
+        ]
+    caller = Caller(account=answer["Account"], arn=answer["Arn"])
+    return caller, [ok(AREA, "credentials", f"{caller.arn} in {clients.region}")]
+
+
+async def check_zones(zones: ZonalShifts) -> list[Finding]:
+    """Nothing where the setting is off."""
+    subject = "zonal shift"
+    try:
+        await zones.check()
+        away = sorted(await zones.away())
+    except (BadInput, Forbidden) as fault:
+        return [problem(AREA, subject, fault.message, "see ENABLE_ZONAL_SHIFT, and arc-zonal-shift in deploy/iam")]
+    except Fault as fault:
+        return [unknown(AREA, subject, fault.message, "try again")]
+    if away:
+        todo = "nothing, if that is meant: the shift ends at its time, or when a person ends it"
+        return [advice(AREA, subject, f"nothing is bought in {', '.join(away)}", todo)]
+    return []
+
+
+async def check_cluster(clusters: Clusters, name: str) -> list[Finding]:
+    subject = f"EKS cluster {name}"
+    try:
+        facts = await clusters.facts()
+    except NotFound as fault:
+        return [problem(AREA, subject, fault.message, "set CLUSTER_NAME to its name, AWS_REGION to its region")]
+    except Forbidden as fault:
+        return [
+            problem(AREA, subject, fault.message, "allow eks:DescribeCluster, or set CLUSTER_ENDPOINT and the rest")
+        ]
+    except Fault as fault:
+        return [unknown(AREA, subject, fault.message, "try again")]
+    missing = [
+        word
+        for word, value in (
+            ("endpoint", facts.endpoint),
+            ("certificate", facts.ca_bundle),
+            ("Service range", facts.cidr),
+        )
+        if not value
+    ]
+    if missing:
+        return [problem(AREA, subject, f"EKS does not tell its {', '.join(missing)}", "wait until it is ACTIVE")]
+    if not OLDEST <= facts.minor <= NEWEST:
+        said = f"Kubernetes {facts.version}; tried with 1.{OLDEST} to 1.{NEWEST}"
+        return [problem(AREA, subject, said, "bring the cluster to a version in that range")]
+    return [ok(AREA, subject, f"Kubernetes {facts.version}, {facts.endpoint}")]
+
+
+QUOTAS_AREA: Final = "quotas"
+_LITTLE: Final = 0.2
+"""Less room than this share of the quota is worth a word."""
+_RUNNING: Final[list[Any]] = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+
+
+class VcpuClass(Value):
+    """Instance types that share a quota of vCPUs, by what their names begin with."""
+
+    name: str
+    pattern: str
+    codes: dict[str, str]
+    """Capacity type to quota code of the service `ec2`."""
+
+
+_CLASSES: Final = (
+    VcpuClass(name="G and VT", pattern=r"(g|vt)[0-9]", codes={"on-demand": "L-DB2E81BA", "spot": "L-3819A6DF"}),
+    VcpuClass(name="P", pattern=r"p[0-9]", codes={"on-demand": "L-417A185B", "spot": "L-7212CCBC"}),
+    VcpuClass(name="Inf", pattern=r"inf[0-9]", codes={"on-demand": "L-1945791B", "spot": "L-B5D1601B"}),
+    VcpuClass(name="Trn", pattern=r"trn[0-9]", codes={"on-demand": "L-2C3B7624", "spot": "L-6B0D517C"}),
+    VcpuClass(name="DL", pattern=r"dl[0-9]", codes={"on-demand": "L-6E869C2A", "spot": "L-85EED4F7"}),
+    VcpuClass(name="F", pattern=r"f[0-9]", codes={"on-demand": "L-74FC7D96", "spot": "L-88CF9481"}),
+    VcpuClass(name="X", pattern=r"x[0-9]", codes={"on-demand": "L-7295265B", "spot": "L-E3A00192"}),
+    VcpuClass(
+        name="Standard",
+        pattern=r"(a|c|d|h|im?|is|m|r|t|z)[0-9]",
+        codes={"on-demand": "L-1216C47A", "spot": "L-34B43A08"},
+    ),
+)
+"""The first that matches; others (high memory, Mac) have quotas of their own that no NodePool meets by chance."""
+
+
+def class_of(instance_type: str) -> str:
+    """The class's name; empty for types outside all of them."""
+    return next((one.name for one in _CLASSES if re.match(one.pattern, instance_type)), "")
+
+
+async def check_quotas(clients: AwsClients, pools: Sequence[NodePool]) -> list[Finding]:
+    """For what the pools may launch, and for what runs now."""
+    try:
+        used = await _used(clients)
+    except Fault as fault:
+        return [unknown(QUOTAS_AREA, "vCPUs in use", fault.message, "allow ec2:DescribeInstances")]
+    wanted = {pair for pool in pools for pair in _reach(pool)} | {pair for pair in used if pair[0]}
+    found = []
+    for vcpu_class in _CLASSES:
+        for capacity_type, code in vcpu_class.codes.items():
+            if (vcpu_class.name, capacity_type) in wanted:
+                found.append(await _check(clients, vcpu_class.name, capacity_type, code, used))
+    return found
+
+
+async def _check(
+    clients: AwsClients, name: str, capacity_type: str, code: str, used: Mapping[tuple[str, str], int]
+) -> Finding:
+    subject = f"{name} vCPUs, {capacity_type}"
+    try:
+        answer = await clients.call(clients.quotas.get_service_quota, ServiceCode="ec2", QuotaCode=code)
+    except NotFound:
+        return unknown(QUOTAS_AREA, subject, f"quota {code} is not served in this region", "look in the console")
+    except Fault as fault:
+        return unknown(QUOTAS_AREA, subject, fault.message, "run the doctor once with servicequotas:GetServiceQuota")
+    limit, running = answer["Quota"]["Value"], used.get((name, capacity_type), 0)
+    said = f"{running:g} of {limit:g} vCPUs are in use"
+    todo = f"ask for more: quota {code} of service ec2 in Service Quotas"
+    if limit - running < 1:
+        return problem(QUOTAS_AREA, subject, said, todo)
+    if limit - running < limit * _LITTLE:
+        return advice(QUOTAS_AREA, subject, said, todo)
+    return ok(QUOTAS_AREA, subject, said)
+
+
+async def _used(clients: AwsClients) -> Mapping[tuple[str, str], int]:
+    """vCPUs by class and capacity type, of every instance of the account in the region."""
+    found = await clients.pages(
+        clients.ec2.describe_instances,
+        "Reservations",
+        lambda reservation: [_vcpus(one) for one in reservation.get("Instances", ())],
+        Filters=_RUNNING,
+        PaginationConfig={"PageSize": 1000},
+    )
+    used: Counter[tuple[str, str]] = Counter()
+    for page in found:
+        for key, vcpus in page:
+            used[key] += vcpus
+    return used
+
+
+def _vcpus(raw: Mapping[str, Any]) -> tuple[tuple[str, str], int]:
+    cpu = raw.get("CpuOptions") or {}
+    capacity_type = labels.SPOT if raw.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
+    return (class_of(raw.get("InstanceType", "")), capacity_type), cpu.get("CoreCount", 0) * cpu.get(
+        "ThreadsPerCore", 1
+    )
+
+
+def _reach(pool: NodePool) -> set[tuple[str, str]]:
+    """Class and capacity type of what the pool's requirements name; without names, of the standard types."""
+    wants = {one.key: one for one in pool.spec.template.spec.requirements if one.operator == "In"}
+    named = [
+        value
+        for key in (labels.INSTANCE_TYPE, labels.INSTANCE_FAMILY, labels.INSTANCE_CATEGORY)
+        for value in (wants[key].values if key in wants else ())
+    ]
+    # A category is letters alone; a digit makes it look like the family that the patterns are written for.
+    classes = {class_of(one if any(c.isdigit() for c in one) else f"{one}1") for one in named} - {""} or {"Standard"}
+    types = wants[labels.CAPACITY_TYPE].values if labels.CAPACITY_TYPE in wants else (labels.SPOT, labels.ON_DEMAND)
+    return {(name, capacity) for name in classes for capacity in types if capacity != labels.RESERVED}

@@ -1,0 +1,107 @@
+"""All AWS checks of `tenure doctor`, put together.
+
+The queue of EC2's events and the EventBridge rules that fill it: whatever is missing is named.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodepool import NodePool
+from tenure.aws.amifamily.images import Images
+from tenure.aws.client.client import AwsClients
+from tenure.aws.doctor.account import Caller, check_caller, check_cluster, check_quotas, check_zones
+from tenure.aws.doctor.eventbridge import Where, check_rules, rules_of
+from tenure.aws.doctor.nodeclass import Selectors, Trials
+from tenure.aws.doctor.permissions import check_permissions
+from tenure.aws.doctor.queue import AREA, TEMPLATE, check_keeping, check_key, check_policy
+from tenure.aws.eks_cluster import Clusters
+from tenure.aws.interruption.zonal_shift import ZonalShifts
+from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses, Networks
+from tenure.aws.settings import AwsSettings
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, advice, problem, unknown
+from tenure.model.interruption.notices import EventKind
+
+
+async def check_events(
+    clients: AwsClients, queue: str, *, ignored: frozenset[EventKind] = frozenset()
+) -> list[Finding]:
+    """An empty name: nothing is read, which is a choice and has a price. `ignored`: kinds that every NodePool's
+    LifecyclePolicies ignore, which need no rule."""
+    if not queue:
+        todo = f"make the queue and its rules ({TEMPLATE}), and set INTERRUPTION_QUEUE to its name"
+        return [advice(AREA, "INTERRUPTION_QUEUE", "not set: spot interruptions come unannounced", todo)]
+    subject = f"queue {queue}"
+    try:
+        url = (await clients.call(clients.sqs.get_queue_url, QueueName=queue))["QueueUrl"]
+    except NotFound as fault:
+        todo = f"make it there ({TEMPLATE}), or correct INTERRUPTION_QUEUE or AWS_REGION"
+        return [problem(AREA, subject, f"not in {clients.region}: {fault.message}", todo)]
+    except Forbidden as fault:
+        return [problem(AREA, subject, fault.message, "allow sqs:GetQueueUrl on it: deploy/iam/interruption.json")]
+    except Fault as fault:
+        return [unknown(AREA, subject, fault.message, "try again")]
+    try:
+        answer = await clients.call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["All"])
+    except Fault as fault:
+        todo = "run the doctor once with credentials that may sqs:GetQueueAttributes"
+        return [unknown(AREA, subject, f"it is there; its attributes cannot be read: {fault.message}", todo)]
+    attributes = {str(key): str(value) for key, value in answer.get("Attributes", {}).items()}
+    itself = [check_keeping(queue, attributes), *await check_key(clients, queue, attributes)]
+    where = Where(queue=queue, arn=attributes["QueueArn"])
+    try:
+        rules = await rules_of(clients, where)
+    except Fault as fault:
+        todo = "run the doctor once with credentials that may events:ListRuleNamesByTarget and events:DescribeRule"
+        found = [unknown(AREA, "rules", f"they cannot be read: {fault.message}", todo)]
+        return [*check_policy(queue, attributes, {}), *itself, *found]
+    allowed = check_policy(queue, attributes, {one.name: one.arn for one in rules if one.arn})
+    return [*allowed, *itself, *await check_rules(clients, where, rules, ignored)]
+
+
+Policies = Callable[[Caller], Sequence[Mapping[str, Any]]]
+"""The shipped statements, rendered for the caller's account."""
+
+
+class AwsDoctor:
+    """Reads only. Close it when done."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self._settings = settings
+        self._clients = AwsClients(settings)
+        self._clusters = Clusters(self._clients, settings)
+
+    async def check(
+        self,
+        *,
+        policies: Policies,
+        role: str,
+        queue: str,
+        node_classes: Sequence[EC2NodeClass],
+        pools: Sequence[NodePool],
+        ignored: frozenset[EventKind] = frozenset(),
+    ) -> list[Finding]:
+        """In the order in which a person would mend things; nothing else is asked where the credentials fail.
+        `ignored`: kinds of events that every NodePool's LifecyclePolicies ignore."""
+        caller, found = await check_caller(self._clients)
+        if not caller.arn:
+            return found
+        selectors = Selectors(
+            self._clients, Networks(self._clients, FreeAddresses()), Images(self._clients, self._clusters)
+        )
+        trials = Trials(self._clients, self._settings)
+        parts = await asyncio.gather(
+            check_cluster(self._clusters, self._settings.cluster_name),
+            check_zones(ZonalShifts(self._clients, self._settings)),
+            check_permissions(self._clients, caller, policies(caller), role=role),
+            *(selectors.check(one) for one in node_classes),
+            *(trials.launch(one) for one in node_classes),
+            trials.clean_up(),
+            check_events(self._clients, queue, ignored=ignored),
+            check_quotas(self._clients, pools),
+        )
+        return [*found, *(one for part in parts for one in part)]
+
+    def close(self) -> None:
+        self._clients.close()

@@ -1,0 +1,280 @@
+"""Whether an EventBridge rule's pattern matches an event, and an event of each kind to ask it with. Pure.
+
+The operators are those that make sense of names: of numbers and addresses nothing here is. What cannot be read
+matches nothing, so that the doctor rather says too much.
+
+The EventBridge rules that fill the queue: each kind that is wanted needs one that matches, is on, and targets it.
+
+AWS's own events come to the default bus of the queue's region, and to no other.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from tenure.aws.client.client import AwsClients
+from tenure.aws.doctor.queue import AREA, TEMPLATE
+from tenure.model.base import Value
+from tenure.model.errors import Fault, Finding, advice, ok, problem
+from tenure.model.interruption.notices import EventKind
+
+_EC2: Final = "aws.ec2"
+_STATE_CHANGE: Final = "EC2 Instance State-change Notification"
+_INSTANCE: Final = "i-0123456789abcdef0"
+_Event = tuple[str, str, Mapping[str, Any]]
+
+_MAINTENANCE: Final = {
+    "service": "EC2",
+    "eventTypeCategory": "scheduledChange",
+    "eventTypeCode": "AWS_EC2_INSTANCE_STOP_SCHEDULED",
+    "affectedEntities": [{"entityValue": _INSTANCE}],
+}
+_EVENTS: Final[Mapping[EventKind, tuple[_Event, ...]]] = {
+    "spotInterruption": (
+        (_EC2, "EC2 Spot Instance Interruption Warning", {"instance-action": "terminate"}),
+        (_EC2, "EC2 Spot Instance Interruption Warning", {"instance-action": "stop"}),
+        (_EC2, "EC2 Spot Instance Interruption Warning", {"instance-action": "hibernate"}),
+    ),
+    "capacityReservationInterruption": (
+        (_EC2, "EC2 Capacity Reservation Instance Interruption Warning", {"instance-action": "terminate"}),
+    ),
+    "rebalanceRecommendation": ((_EC2, "EC2 Instance Rebalance Recommendation", {}),),
+    "scheduledChange": (("aws.health", "AWS Health Event", _MAINTENANCE),),
+    "instanceStopping": (
+        (_EC2, _STATE_CHANGE, {"state": "stopping"}),
+        (_EC2, _STATE_CHANGE, {"state": "stopped"}),
+    ),
+    "instanceTerminating": (
+        (_EC2, _STATE_CHANGE, {"state": "shutting-down"}),
+        (_EC2, _STATE_CHANGE, {"state": "terminated"}),
+    ),
+}
+"""Source, detail-type and detail: what `tenure/aws/interruption/parser.py` reads (reference 5.1)."""
+KINDS: Final = tuple(_EVENTS)
+"""Those that come by the queue."""
+
+
+def named(kind: EventKind) -> str:
+    """Source and detail-type, as a rule has them."""
+    source, detail_type, _ = _EVENTS[kind][0]
+    return f"source {source}, detail-type {detail_type}"
+
+
+def events_of(kind: EventKind, *, account: str = "", region: str = "") -> tuple[Mapping[str, Any], ...]:
+    """Envelopes; a rule that sends one of them sends the kind."""
+    return tuple(
+        {
+            "version": "0",
+            "source": source,
+            "detail-type": detail_type,
+            "account": account,
+            "region": region,
+            "resources": [f"arn:aws:ec2:{region}:{account}:instance/{_INSTANCE}"],
+            "detail": {**({} if source != _EC2 else {"instance-id": _INSTANCE}), **detail},
+        }
+        for source, detail_type, detail in _EVENTS[kind]
+    )
+
+
+def matches(pattern: str, event: Mapping[str, Any]) -> bool:
+    """`pattern` as `describe_rule` has it; a rule of a schedule has none, and matches nothing."""
+    try:
+        said = json.loads(pattern) if pattern else None
+    except ValueError:
+        return False
+    return isinstance(said, dict) and bool(said) and _object(said, event)
+
+
+def _object(pattern: Mapping[str, Any], event: Any) -> bool:
+    if not isinstance(event, Mapping):
+        return False
+    return all(
+        any(isinstance(one, Mapping) and _object(one, event) for one in wanted)
+        if key == "$or"
+        else _field(wanted, key, event)
+        for key, wanted in pattern.items()
+    )
+
+
+def _field(wanted: Any, key: str, event: Mapping[str, Any]) -> bool:
+    value = event.get(key)
+    many = value if isinstance(value, list) else [value]
+    if isinstance(wanted, Mapping):
+        return any(_object(wanted, one) for one in many)
+    if not isinstance(wanted, list):
+        return False
+    return any(_value(one, single, there=key in event) for one in wanted for single in many)
+
+
+def _value(wanted: Any, value: Any, *, there: bool) -> bool:
+    if not isinstance(wanted, Mapping):
+        return there and bool(wanted == value)
+    if "exists" in wanted:
+        return wanted["exists"] is there
+    return there and isinstance(value, str) and all(_operator(name, said, value) for name, said in wanted.items())
+
+
+def _operator(name: str, said: Any, value: str) -> bool:
+    match name:
+        case "prefix" if isinstance(said, str):
+            return value.startswith(said)
+        case "suffix" if isinstance(said, str):
+            return value.endswith(said)
+        case "equals-ignore-case" if isinstance(said, str):
+            return value.lower() == said.lower()
+        case "wildcard" if isinstance(said, str):
+            return fnmatchcase(value, said.replace("[", "[[]").replace("?", "[?]"))
+        case "anything-but" if isinstance(said, Mapping):
+            return not any(_operator(inner, one, value) for inner, one in said.items())
+        case "anything-but":
+            return value not in (said if isinstance(said, list) else [said])
+        case _:
+            return False
+
+
+DEFAULT_BUS: Final = "default"
+_MISSED: Final[Mapping[EventKind, str]] = {
+    "spotInterruption": "spot interruptions come unannounced",
+    "capacityReservationInterruption": "interruptions of reserved capacity come unannounced",
+    "rebalanceRecommendation": "rebalance recommendations do not come",
+    "scheduledChange": "maintenance is known from instances' status alone, up to a minute later",
+    "instanceStopping": "instances that somebody stops are found late",
+    "instanceTerminating": "instances that somebody terminates are found late",
+}
+_VITAL: Final = frozenset({"spotInterruption", "instanceStopping", "instanceTerminating"})
+"""Without these pods die unannounced."""
+_SHOWN: Final = 3
+"""Rules for others that match the same."""
+
+
+class Rule(Value):
+    name: str
+    arn: str = ""
+    bus: str = DEFAULT_BUS
+    on: bool = True
+    pattern: str = ""
+    targets: tuple[str, ...] = ()
+
+
+class Where(Value):
+    """The queue whose rules are looked at."""
+
+    queue: str
+    arn: str
+
+    @property
+    def region(self) -> str:
+        return self.arn.split(":")[3]
+
+    def is_meant_by(self, rule: Rule) -> bool:
+        """Whether a rule without this target was likely to have it: it has none, or a queue of this name elsewhere."""
+        return not rule.targets or any(":sqs:" in one and one.endswith(f":{self.queue}") for one in rule.targets)
+
+    def sends(self, rule: Rule, kind: EventKind) -> bool:
+        """Whether its pattern lets the kind through."""
+        events = events_of(kind, account=self.arn.split(":")[4], region=self.region)
+        return any(matches(rule.pattern, one) for one in events)
+
+
+async def rules_of(clients: AwsClients, where: Where) -> list[Rule]:
+    """Those on the default bus that have the queue as a target. Raises model.faults."""
+    return await _targeting(clients, where.arn, DEFAULT_BUS)
+
+
+async def check_rules(
+    clients: AwsClients, where: Where, rules: Sequence[Rule], ignored: frozenset[EventKind]
+) -> list[Finding]:
+    """A finding for each kind. `ignored`: those that every NodePool's policies ignore."""
+    silent = [kind for kind in KINDS if kind not in ignored and not any(where.sends(one, kind) for one in rules)]
+    near = await _near(clients, where, silent, {one.name for one in rules}) if silent else []
+    return [_kind(kind, where, rules, near, ignored) for kind in KINDS]
+
+
+def _kind(
+    kind: EventKind, where: Where, rules: Sequence[Rule], near: Sequence[Rule], ignored: frozenset[EventKind]
+) -> Finding:
+    subject, found = f"rule for {kind}", [one for one in rules if where.sends(one, kind)]
+    if at_work := next((one for one in found if one.on), None):
+        needless = ", though every NodePool's LifecyclePolicies ignore them" if kind in ignored else ""
+        return ok(AREA, subject, f"rule {at_work.name} sends them{needless}")
+    if kind in ignored:
+        return ok(AREA, subject, "none, and every NodePool's LifecyclePolicies ignore them")
+    level = problem if kind in _VITAL else advice
+    if found:
+        todo = f"aws events enable-rule --name {found[0].name} --region {where.region}"
+        return level(AREA, subject, f"rule {found[0].name} is disabled: {_MISSED[kind]}", todo)
+    said, todo = _amiss(kind, where, [one for one in near if where.sends(one, kind)])
+    return level(AREA, subject, f"{said}: {_MISSED[kind]}", todo)
+
+
+def _amiss(kind: EventKind, where: Where, near: Sequence[Rule]) -> tuple[str, str]:
+    """What is wrong, and what to do. Rules of other clusters in the region match the same, and are no mistake."""
+    if meant := next((one for one in near if one.bus != DEFAULT_BUS or where.is_meant_by(one)), None):
+        if meant.bus != DEFAULT_BUS:
+            said = f"rule {meant.name} is on the bus {meant.bus}, where AWS's own events do not come"
+            return said, f"make it on the default bus of {where.region}"
+        put = f"aws events put-targets --rule {meant.name} --region {where.region} --targets Id=tenure,Arn={where.arn}"
+        return f"rule {meant.name} sends them to {_listed(meant.targets)}, not to this queue", put
+    elsewhere = "; ".join(f"{one.name} sends them to {_listed(one.targets)}" for one in near[:_SHOWN])
+    shipped = f"{TEMPLATE} with {kind[0].upper()}{kind[1:]}=true"
+    todo = f"make a rule in {where.region} for {named(kind)}, whose target is {where.arn}: {shipped}"
+    return "no rule sends them here" + (f" ({elsewhere})" if elsewhere else ""), todo
+
+
+def _listed(targets: Sequence[str]) -> str:
+    return ", ".join(targets) or "nobody"
+
+
+async def _near(clients: AwsClients, where: Where, kinds: Sequence[EventKind], known: set[str]) -> list[Rule]:
+    """Rules that would send these kinds, were they on the right bus or had they the right target. What these
+    credentials may not look at is left out."""
+    found = []
+    try:
+        for rule in await _all(clients):
+            if rule.name not in known and any(where.sends(rule, kind) for kind in kinds):
+                answer = await clients.call(clients.events.list_targets_by_rule, Rule=rule.name)
+                targets = tuple(str(one["Arn"]) for one in answer.get("Targets", ()))
+                found.append(rule.model_copy(update={"targets": targets}))
+    except Fault:
+        pass
+    try:
+        buses = (await clients.call(clients.events.list_event_buses)).get("EventBuses", [])
+        for bus in (str(one["Name"]) for one in buses if one["Name"] != DEFAULT_BUS):
+            found += await _targeting(clients, where.arn, bus)
+    except Fault:
+        pass
+    return found
+
+
+async def _targeting(clients: AwsClients, arn: str, bus: str) -> list[Rule]:
+    names = await _pages(
+        clients, clients.events.list_rule_names_by_target, "RuleNames", TargetArn=arn, EventBusName=bus
+    )
+    answers = [await clients.call(clients.events.describe_rule, Name=name, EventBusName=bus) for name in names]
+    return [_rule(one, bus) for one in answers]
+
+
+async def _all(clients: AwsClients) -> list[Rule]:
+    return [_rule(one, DEFAULT_BUS) for one in await _pages(clients, clients.events.list_rules, "Rules")]
+
+
+async def _pages(clients: AwsClients, method: Any, key: str, **request: Any) -> list[Any]:
+    """Of calls that botocore has no paginator for, or not in every version."""
+    found, token = list[Any](), ""
+    while True:
+        answer = await clients.call(method, **request, **({"NextToken": token} if token else {}))
+        found += answer.get(key, ())
+        token = answer.get("NextToken") or ""
+        if not token:
+            return found
+
+
+def _rule(raw: Mapping[str, Any], bus: str) -> Rule:
+    return Rule(
+        name=str(raw["Name"]),
+        arn=str(raw.get("Arn", "")),
+        bus=bus,
+        on=str(raw.get("State", "ENABLED")).startswith("ENABLED"),
+        pattern=str(raw.get("EventPattern") or ""),
+    )

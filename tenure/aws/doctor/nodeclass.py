@@ -1,0 +1,199 @@
+"""Whether what an EC2NodeClass selects is there: subnets with room, security groups, images, the role.
+
+Launches and clean-ups tried as dry runs: EC2 says whether they would be allowed, and does nothing.
+
+A trial launch also shows what no simulator can: that image, subnet, groups and profile go together, and that the role
+may be passed on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.amifamily.families import AliasError
+from tenure.aws.amifamily.images import Images
+from tenure.aws.client.client import AwsClients
+from tenure.aws.client.errors import DRY_RUN, INSUFFICIENT
+from tenure.aws.nodeclass.subnets_and_security_groups import Networks
+from tenure.aws.settings import AwsSettings
+from tenure.aws.tags import as_list, cluster_tag, node_tags
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, Throttled, TryLater, advice, ok, problem, unknown
+
+AREA: Final = "selectors"
+_FEW_ADDRESSES: Final = 32
+
+
+class Selectors:
+    def __init__(self, clients: AwsClients, networks: Networks, images: Images) -> None:
+        self._clients, self._networks, self._images = clients, networks, images
+
+    async def check(self, node_class: EC2NodeClass) -> list[Finding]:
+        """Each part by itself: one that cannot be looked at hides no other."""
+        parts = (self._subnets, self._groups, self._amis, self._identity)
+        found = await asyncio.gather(*(_guarded(part, node_class) for part in parts))
+        return [one for part in found for one in part]
+
+    async def _subnets(self, node_class: EC2NodeClass) -> list[Finding]:
+        subject = f"EC2NodeClass {node_class.name} subnets"
+        subnets = await self._networks.subnets(node_class)
+        if not subnets:
+            return [problem(AREA, subject, "none match", _tagging("spec.subnetSelectorTerms", "subnets"))]
+        zones = sorted({one.zone for one in subnets})
+        said = f"{len(subnets)} in {', '.join(zones)} with {sum(one.free for one in subnets)} free addresses"
+        tight = [one.id for one in subnets if one.free < _FEW_ADDRESSES]
+        if len(tight) == len(subnets):
+            return [problem(AREA, subject, f"{said}: hardly any room", "add subnets or a secondary range")]
+        if tight:
+            todo = "add subnets or a secondary range, or free addresses"
+            return [advice(AREA, subject, f"{said}; few are left in {', '.join(tight)}", todo)]
+        if len(zones) == 1:
+            return [advice(AREA, subject, said, "name subnets of another zone too: capacity differs by zone")]
+        return [ok(AREA, subject, said)]
+
+    async def _groups(self, node_class: EC2NodeClass) -> list[Finding]:
+        subject = f"EC2NodeClass {node_class.name} security groups"
+        groups = await self._networks.groups(node_class)
+        if not groups:
+            return [problem(AREA, subject, "none match", _tagging("spec.securityGroupSelectorTerms", "groups"))]
+        return [ok(AREA, subject, ", ".join(one.id for one in groups))]
+
+    async def _amis(self, node_class: EC2NodeClass) -> list[Finding]:
+        subject = f"EC2NodeClass {node_class.name} images"
+        try:
+            images = await self._images.resolve(node_class)
+        except AliasError as error:
+            return [problem(AREA, subject, str(error), "correct the alias in spec.amiSelectorTerms")]
+        if not images:
+            return [problem(AREA, subject, "none match", "correct spec.amiSelectorTerms: owner, name, tags or alias")]
+        old = [one.id for one in images if one.deprecated]
+        if old:
+            return [advice(AREA, subject, f"deprecated: {', '.join(old)}", "select a newer image")]
+        return [ok(AREA, subject, f"{len(images)} found, newest {images[0].id}")]
+
+    async def _identity(self, node_class: EC2NodeClass) -> list[Finding]:
+        """The role is made by people; the profile too, where the class names one itself."""
+        role, profile = node_class.spec.role.rpartition("/")[2], node_class.spec.instance_profile
+        iam = self._clients.iam
+        try:
+            if profile:
+                await self._clients.call(iam.get_instance_profile, InstanceProfileName=profile)
+            elif role:
+                await self._clients.call(iam.get_role, RoleName=role)
+        except NotFound as fault:
+            field = "instanceProfile" if profile else "role"
+            todo = f"make it, or correct spec.{field}"
+            return [problem(AREA, f"EC2NodeClass {node_class.name} {field}", fault.message, todo)]
+        except Forbidden:
+            todo = f"see with an administrator's credentials whether {profile or role} exists"
+            return [unknown(AREA, f"EC2NodeClass {node_class.name} role", "these credentials may not look", todo)]
+        return [ok(AREA, f"EC2NodeClass {node_class.name} role", profile or role)]
+
+
+async def _guarded(part: Callable[[EC2NodeClass], Awaitable[list[Finding]]], node_class: EC2NodeClass) -> list[Finding]:
+    try:
+        return await part(node_class)
+    except Fault as fault:
+        todo = "allow the call to these credentials" if isinstance(fault, Forbidden) else "try again"
+        return [unknown(AREA, f"EC2NodeClass {node_class.name}", fault.message, todo)]
+
+
+def _tagging(field: str, what: str) -> str:
+    return f"tag the {what} as {field} says, or correct {field}"
+
+
+TRIAL_AREA: Final = "trial"
+_POOL: Final = "doctor"
+_TYPES: Final = {"amd64": "m5.large", "arm64": "m6g.large"}
+
+
+class Trials:
+    def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
+        self._clients, self._settings = clients, settings
+
+    async def launch(self, node_class: EC2NodeClass) -> list[Finding]:
+        """RunInstances and CreateLaunchTemplate as this class would have them; nothing before it is resolved."""
+        status = node_class.status
+        if not (status.amis and status.subnets and status.security_groups):
+            return []
+        subject = f"EC2NodeClass {node_class.name}"
+        tags = as_list(node_tags(self._settings, node_class, _POOL))
+        return list(
+            await asyncio.gather(
+                self._try(
+                    f"{subject}: RunInstances", self._clients.ec2.run_instances, self._instance(node_class, tags)
+                ),
+                self._try(
+                    f"{subject}: CreateLaunchTemplate",
+                    self._clients.ec2.create_launch_template,
+                    {
+                        "LaunchTemplateName": f"tenure-doctor-{node_class.name}",
+                        "LaunchTemplateData": {"ImageId": status.amis[0].id},
+                        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tags}],
+                    },
+                ),
+            )
+        )
+
+    async def clean_up(self) -> list[Finding]:
+        """TerminateInstances, CreateTags and DeleteLaunchTemplate on one that is there; nothing where none is."""
+        ours = [{"Name": f"tag:{cluster_tag(self._settings)}", "Values": ["owned"]}]
+        ec2, found = self._clients.ec2, list[Awaitable[Finding]]()
+        for instance_id in (await self._ids("describe_instances", "Reservations", ours))[:1]:
+            tags = [{"Key": labels.TAG_EKS_CLUSTER_NAME, "Value": self._settings.cluster_name}]
+            found += [
+                self._try("TerminateInstances", ec2.terminate_instances, {"InstanceIds": [instance_id]}),
+                self._try("CreateTags", ec2.create_tags, {"Resources": [instance_id], "Tags": tags}),
+            ]
+        for template_id in (await self._ids("describe_launch_templates", "LaunchTemplates", ours))[:1]:
+            found.append(
+                self._try("DeleteLaunchTemplate", ec2.delete_launch_template, {"LaunchTemplateId": template_id})
+            )
+        return list(await asyncio.gather(*found))
+
+    def _instance(self, node_class: EC2NodeClass, tags: list[Any]) -> dict[str, Any]:
+        status = node_class.status
+        image = status.amis[0]
+        architectures = [value for one in image.requirements if one.key == labels.ARCH for value in one.values]
+        request: dict[str, Any] = {
+            "ImageId": image.id,
+            "InstanceType": _TYPES[next(iter(architectures), "amd64")],
+            "MinCount": 1,
+            "MaxCount": 1,
+            "NetworkInterfaces": [
+                {
+                    "DeviceIndex": 0,
+                    "SubnetId": status.subnets[0].id,
+                    "Groups": [one.id for one in status.security_groups],
+                }
+            ],
+            "TagSpecifications": [
+                {"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume", "network-interface")
+            ],
+        }
+        if status.instance_profile:
+            request["IamInstanceProfile"] = {"Name": status.instance_profile}
+        return request
+
+    async def _ids(self, method: str, key: str, filters: list[Any]) -> list[str]:
+        try:
+            answer = await self._clients.call(getattr(self._clients.ec2, method), Filters=filters, MaxResults=5)
+        except Fault:
+            return []
+        if key == "Reservations":
+            return [str(one["InstanceId"]) for held in answer.get(key, ()) for one in held.get("Instances", ())]
+        return [str(one["LaunchTemplateId"]) for one in answer.get(key, ())]
+
+    async def _try(self, subject: str, method: Callable[..., Any], request: dict[str, Any]) -> Finding:
+        try:
+            await self._clients.call(method, DryRun=True, **request)
+        except Forbidden as fault:
+            todo = "attach the policies in deploy/iam to the role, and let it pass on the nodes' role (iam:PassRole)"
+            return problem(TRIAL_AREA, subject, fault.message, todo)
+        except (Throttled, TryLater) as fault:
+            return unknown(TRIAL_AREA, subject, fault.message, "try again")
+        except Fault as fault:
+            if fault.code != DRY_RUN and fault.code not in INSUFFICIENT:
+                return problem(TRIAL_AREA, subject, f"{fault.code}: {fault.message}", "mend what EC2 names")
+        return ok(TRIAL_AREA, subject, "a dry run would have succeeded")

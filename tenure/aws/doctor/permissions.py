@@ -1,0 +1,134 @@
+"""Whether a role may do what the shipped policy lets it do: asked of IAM's own simulator, action by action.
+
+The statements themselves say what to ask: their actions, a sample of their resources, and the conditions' values. EC2's
+reads are tried as dry runs too, since a service control policy shows there.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tenure.aws.client.client import AwsClients
+from tenure.aws.client.errors import DRY_RUN
+from tenure.aws.doctor.account import Caller
+from tenure.model.errors import Fault, Finding, Forbidden, NotFound, TryLater, advice, ok, problem, unknown
+
+AREA: Final = "permissions"
+_SAMPLE: Final = "doctor"
+_AT_ONCE: Final = 4
+_READS: Final = (
+    "describe_capacity_reservations",
+    "describe_images",
+    "describe_instances",
+    "describe_instance_status",
+    "describe_instance_type_offerings",
+    "describe_instance_types",
+    "describe_launch_templates",
+    "describe_placement_groups",
+    "describe_security_groups",
+    "describe_spot_price_history",
+    "describe_subnets",
+)
+
+Statement = Mapping[str, Any]
+
+
+async def check_permissions(
+    clients: AwsClients, caller: Caller, statements: Sequence[Statement], *, role: str = ""
+) -> list[Finding]:
+    """`statements` of the shipped policy, rendered for the cluster; `role`: ARN, the caller's own when empty."""
+    reads = await asyncio.gather(*(_dry_read(clients, name) for name in _READS))
+    found = [one for one in reads if one.level != "ok"] or [
+        ok(AREA, "ec2:Describe*", f"all {len(_READS)} answer a dry run")
+    ]
+    try:
+        arn = role or await _arn_of(clients, caller)
+        return found + await _simulate_all(clients, arn, statements)
+    except (Forbidden, NotFound) as fault:
+        todo = "run the doctor once with an administrator's credentials and --role ARN of the worker's role"
+        return [*found, unknown(AREA, "writing actions", f"IAM's simulator is not open here: {fault.message}", todo)]
+    except Fault as fault:
+        return [*found, unknown(AREA, "writing actions", fault.message, "try again")]
+
+
+async def _dry_read(clients: AwsClients, method: str) -> Finding:
+    subject = "ec2:" + "".join(part.capitalize() for part in method.split("_"))
+    try:
+        await clients.call(getattr(clients.ec2, method), DryRun=True)
+    except Forbidden as fault:
+        return problem(AREA, subject, fault.message, "attach the policies in deploy/iam to the role")
+    except Fault as fault:
+        if fault.code != DRY_RUN:
+            return unknown(AREA, subject, fault.message, "try again")
+    return ok(AREA, subject, "a dry run would have succeeded")
+
+
+async def _arn_of(clients: AwsClients, caller: Caller) -> str:
+    """The ARN of a session says nothing of its role's path, so IAM is asked for it."""
+    if ":assumed-role/" not in caller.arn:
+        return caller.arn
+    answer = await clients.call(clients.iam.get_role, RoleName=caller.role)
+    return str(answer["Role"]["Arn"])
+
+
+_OPTIONAL: Final = frozenset({"AllowScopedReboot", "AllowScopedStopStart"})
+"""Beyond Karpenter's own policy, for what a LifecyclePolicy may ask for."""
+
+
+async def _simulate_all(clients: AwsClients, arn: str, statements: Sequence[Statement]) -> list[Finding]:
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def simulate(statement: Statement) -> list[str]:
+        async with room:
+            return await _denied(clients, arn, statement)
+
+    answers = await asyncio.gather(*(simulate(one) for one in statements))
+    found = [
+        (advice if statement["Sid"] in _OPTIONAL else problem)(
+            AREA,
+            statement["Sid"],
+            f"{arn} is denied {', '.join(denied)}",
+            f"attach the statement {statement['Sid']} of deploy/iam, or take away the Deny that overrules it",
+        )
+        for statement, denied in zip(statements, answers, strict=True)
+        if denied
+    ]
+    allowed = len(statements) - len(found)
+    return [*found, ok(AREA, arn, f"{allowed} of {len(statements)} statements of the shipped policy are allowed")]
+
+
+async def _denied(clients: AwsClients, arn: str, statement: Statement) -> list[str]:
+    """The actions of the statement that IAM would refuse on one of its resources."""
+    denied: set[str] = set()
+    for resource in _resources(statement):
+        answer = await clients.call(
+            clients.iam.simulate_principal_policy,
+            PolicySourceArn=arn,
+            ActionNames=_listed(statement["Action"]),
+            ResourceArns=[resource],
+            ContextEntries=list(_context(statement)),
+        )
+        results = answer.get("EvaluationResults")
+        if results is None:
+            raise TryLater("iam:SimulatePrincipalPolicy answered without results")
+        denied |= {one["EvalActionName"] for one in results if one["EvalDecision"] != "allowed"}
+    return sorted(denied)
+
+
+def _resources(statement: Statement) -> list[str]:
+    return [one if one == "*" else one.replace("*", _SAMPLE) for one in _listed(statement["Resource"])]
+
+
+def _context(statement: Statement) -> Iterable[Any]:
+    """A request that meets the statement's conditions: their own first values, a sample where anything goes."""
+    for operator, keys in (statement.get("Condition") or {}).items():
+        for key, values in keys.items():
+            listed = _listed(values)
+            many = operator.startswith("ForA")
+            chosen = listed if many else [listed[0].replace("*", _SAMPLE)]
+            kind = "stringList" if many else "string"
+            yield {"ContextKeyName": key, "ContextKeyValues": chosen, "ContextKeyType": kind}
+
+
+def _listed(value: str | Sequence[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)

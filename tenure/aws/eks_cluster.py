@@ -1,0 +1,69 @@
+"""What the adapters must know of the cluster: version, endpoint, certificate, address range.
+
+Given by the settings, or asked of eks:DescribeCluster, once and again after some minutes for the version.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tenure.aws.client.batching import Expiring
+from tenure.aws.client.client import AwsClients
+from tenure.aws.settings import AwsSettings
+from tenure.model.base import Value
+
+_FRESH_SECONDS: Final = 300.0
+
+
+class ClusterFacts(Value):
+    name: str
+    version: str = ""
+    """Major and minor."""
+    endpoint: str = ""
+    ca_bundle: str = ""
+    cidr: str = ""
+    dns: str = ""
+
+    @property
+    def minor(self) -> int:
+        """Zero when the version is not known."""
+        digits = self.version.partition(".")[2]
+        return int(digits) if digits.isdigit() else 0
+
+
+class Clusters:
+    """Raises model.faults where EKS has to be asked and does not answer."""
+
+    def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
+        self._clients, self._settings = clients, settings
+        self._held: Expiring[ClusterFacts] = Expiring(_FRESH_SECONDS)
+
+    async def facts(self) -> ClusterFacts:
+        return await self._held.get_or("", self._find)
+
+    async def _find(self) -> ClusterFacts:
+        settings = self._settings
+        given = ClusterFacts(
+            name=settings.cluster_name,
+            version=settings.kubernetes_version,
+            endpoint=settings.cluster_endpoint,
+            ca_bundle=settings.cluster_ca_bundle,
+            cidr=settings.cluster_cidr,
+            dns=settings.cluster_dns,
+        )
+        if given.version and given.endpoint and given.ca_bundle and given.cidr:
+            return given
+        answer = await self._clients.call(self._clients.eks.describe_cluster, name=settings.cluster_name)
+        return _completed(given, answer.get("cluster", {}), ipv6=settings.ipv6)
+
+
+def _completed(given: ClusterFacts, found: Mapping[str, Any], *, ipv6: bool) -> ClusterFacts:
+    network = found.get("kubernetesNetworkConfig") or {}
+    cidr = network.get("serviceIpv6Cidr" if ipv6 else "serviceIpv4Cidr", "")
+    return ClusterFacts(
+        name=given.name,
+        version=given.version or found.get("version", ""),
+        endpoint=given.endpoint or found.get("endpoint", ""),
+        ca_bundle=given.ca_bundle or (found.get("certificateAuthority") or {}).get("data", ""),
+        cidr=given.cidr or cidr,
+        dns=given.dns,
+    )

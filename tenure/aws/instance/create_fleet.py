@@ -1,0 +1,296 @@
+"""CreateFleet itself: called with the group's token, and what became of it as a value wherever that is known.
+
+A call that EC2 refuses as a whole is an answer too: no instance and the reason. Only where it cannot be known whether
+instances were made a fault is raised, and the same call is to be repeated.
+
+CreateFleet's words: the request that a launch group stands for, and the answer as values.
+
+Pure on both sides. The request is made of nothing but the group, so that repeating it repeats the token's own request.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from tenure.apis import labels
+from tenure.aws.client.client import AwsClients
+from tenure.aws.client.errors import (
+    INSUFFICIENT,
+    LAUNCH_TEMPLATE_NOT_FOUND,
+    SERVICE_LINKED_ROLE,
+    SUBNET_FULL,
+    TOKEN_MISMATCH,
+)
+from tenure.aws.instance.instances import AwsInstances
+from tenure.aws.instance.launch_errors import SPREAD_GROUP_FULL, create_error_reason, how_to_mend, rank
+from tenure.aws.instance.launch_templates import LaunchTemplates
+from tenure.aws.instancetype.capacity_reservations import Counts
+from tenure.aws.instancetype.unavailable_offerings import Unavailable
+from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
+from tenure.aws.tags import TAG_LAUNCH_GROUP, TAG_LAUNCH_TOKEN, as_list
+from tenure.model.errors import BadInput, Fault, Forbidden, NotFound, Throttled
+from tenure.model.launch import (
+    FleetAnswer,
+    FleetError,
+    FleetInstance,
+    LaunchGroup,
+    LaunchOverride,
+    LaunchRequest,
+    marks_of,
+)
+from tenure.model.provider_results import InstanceFacts
+
+_TAGGED: Final = ("fleet", "instance", "volume")
+_TARGETS: Final[dict[str, str]] = {
+    "default": "on-demand",
+    "capacity-block": "capacity-block",
+    "interruptible": "reserved-capacity",
+}
+"""What a fleet calls reserved capacity, by the kind of reservation."""
+UNFULFILLABLE: Final = "UnfulfillableCapacity"
+
+
+def create_fleet_request(group: LaunchGroup) -> dict[str, Any]:
+    """What CreateFleet is told."""
+    request = group.request
+    found: dict[str, Any] = {
+        "Type": "instant",
+        "ClientToken": group.token(),
+        "LaunchTemplateConfigs": _configs(request),
+        "TargetCapacitySpecification": {
+            "DefaultTargetCapacityType": _TARGETS.get(request.market, request.capacity_type),
+            "TotalTargetCapacity": len(group.members),
+        },
+        "TagSpecifications": [{"ResourceType": kind, "Tags": as_list(_tags(group))} for kind in _TAGGED],
+    }
+    found |= _strategy(request)
+    return found | ({"Context": request.context} if request.context else {})
+
+
+def _strategy(request: LaunchRequest) -> dict[str, Any]:
+    """How EC2 is to choose; a capacity block leaves nothing to choose."""
+    if request.capacity_type == labels.SPOT:
+        strategy = "capacity-optimized-prioritized" if request.prioritized else "price-capacity-optimized"
+        return {"SpotOptions": {"AllocationStrategy": strategy}}
+    if request.market == "capacity-block":
+        return {}
+    if request.market == "interruptible":
+        return {"ReservedCapacityOptions": {"ReservationTypes": ["interruptible-capacity-reservation"]}}
+    return {"OnDemandOptions": {"AllocationStrategy": "prioritized" if request.prioritized else "lowest-price"}}
+
+
+def fleet_answer(group: LaunchGroup, raw: Mapping[str, Any]) -> FleetAnswer:
+    """Instances in the order of the answer, the most telling error first.
+
+    An answer that is short of both instances and reasons says so."""
+    instances = tuple(
+        _instance(group.request, item, instance_id)
+        for item in raw.get("Instances") or ()
+        for instance_id in item.get("InstanceIds") or ()
+    )
+    errors = sorted(
+        (_error(group.request, item) for item in raw.get("Errors") or ()), key=lambda one: rank(one.code, one.message)
+    )
+    if len(instances) < len(group.members) and not errors:
+        errors = [refusal(UNFULFILLABLE, "too few instances returned", group.request.capacity_type)]
+    return FleetAnswer(instances=instances, errors=tuple(errors))
+
+
+def refusal(code: str, message: str, capacity_type: str, **place: str) -> FleetError:
+    """A FleetError, classified."""
+    return FleetError(
+        code=code,
+        message=message,
+        capacity_type=labels.SPOT if code in SERVICE_LINKED_ROLE else capacity_type,
+        insufficient=code in INSUFFICIENT or SPREAD_GROUP_FULL in message,
+        reason=create_error_reason(code, message),
+        mend=how_to_mend(code, message),
+        scope=_scope(code, message),
+        **place,
+    )
+
+
+def _scope(code: str, message: str) -> Literal["offering", "capacity type", "subnet", "placement group"]:
+    if code in SERVICE_LINKED_ROLE:
+        return "capacity type"
+    if code in SUBNET_FULL:
+        return "subnet"
+    return "placement group" if SPREAD_GROUP_FULL in message else "offering"
+
+
+def _configs(request: LaunchRequest) -> list[dict[str, Any]]:
+    by_template: dict[str, list[dict[str, Any]]] = {}
+    for one in request.overrides:
+        by_template.setdefault(one.launch_template, []).append(_override(one))
+    return [
+        {
+            "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
+            "Overrides": overrides,
+        }
+        for name, overrides in by_template.items()
+    ]
+
+
+def _override(one: LaunchOverride) -> dict[str, Any]:
+    return {
+        "InstanceType": one.instance_type,
+        "SubnetId": one.subnet_id,
+        "ImageId": one.image_id,
+        "AvailabilityZone": one.zone,
+        "Priority": one.priority,
+    }
+
+
+def _tags(group: LaunchGroup) -> dict[str, str]:
+    """The token finds instances whose answer was lost; a claim that is alone is named."""
+    tags = {**group.request.tags, TAG_LAUNCH_GROUP: group.group_id, TAG_LAUNCH_TOKEN: group.token()}
+    if len(group.members) == 1:
+        tags[labels.TAG_NODECLAIM] = group.members[0].name
+    return tags
+
+
+def _instance(request: LaunchRequest, item: Mapping[str, Any], instance_id: str) -> FleetInstance:
+    chosen = _chosen(item)
+    known = _override_of(request, chosen)
+    return FleetInstance(
+        instance_id=instance_id,
+        instance_type=item.get("InstanceType") or chosen.get("InstanceType", ""),
+        zone=chosen.get("AvailabilityZone") or (known.zone if known else ""),
+        subnet_id=chosen.get("SubnetId", ""),
+        image_id=chosen.get("ImageId") or (known.image_id if known else ""),
+        capacity_type=labels.SPOT if item.get("Lifecycle") == "spot" else request.capacity_type,
+        reservation_id=known.reservation_id if known else "",
+        market=request.market,
+        placement_group=request.placement_group,
+        partition=request.partition,
+        instance_profile=request.instance_profile,
+        node_class_stamp=request.node_class_stamp,
+    )
+
+
+def _error(request: LaunchRequest, item: Mapping[str, Any]) -> FleetError:
+    chosen = _chosen(item)
+    known = _override_of(request, chosen)
+    return refusal(
+        item.get("ErrorCode", ""),
+        item.get("ErrorMessage", ""),
+        labels.SPOT if item.get("Lifecycle") == "spot" else request.capacity_type,
+        instance_type=chosen.get("InstanceType", ""),
+        zone=chosen.get("AvailabilityZone") or (known.zone if known else ""),
+        subnet_id=chosen.get("SubnetId", ""),
+        reservation_id=known.reservation_id if known else "",
+        placement_group=request.placement_group,
+        partition=request.partition,
+    )
+
+
+def _chosen(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (item.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+
+
+def _override_of(request: LaunchRequest, chosen: Mapping[str, Any]) -> LaunchOverride | None:
+    """Our own words for what EC2 chose, in case it does not repeat them all."""
+    subnet, name = chosen.get("SubnetId"), chosen.get("InstanceType")
+    return next((one for one in request.overrides if one.subnet_id == subnet and one.instance_type == name), None)
+
+
+_REFUSED = (Forbidden, BadInput, NotFound)
+"""EC2 looked at the call and will not do it; nothing was made by this one."""
+_TURNS: Final = 5
+
+
+class FleetCalls:
+    """Raises model.faults."""
+
+    def __init__(
+        self,
+        clients: AwsClients,
+        *,
+        templates: LaunchTemplates,
+        instances: AwsInstances,
+        unavailable: Unavailable,
+        free: FreeAddresses,
+        counts: Counts,
+    ) -> None:
+        self._clients, self._templates, self._instances = clients, templates, instances
+        self._unavailable, self._free, self._counts = unavailable, free, counts
+
+    async def create(self, group: LaunchGroup) -> FleetAnswer:
+        """A refused call is answered with the instances that an earlier one with this token made, if it made any."""
+        try:
+            raw = await self._call(group)
+        except Fault as fault:
+            if fault.code not in INSUFFICIENT and not isinstance(fault, _REFUSED):
+                raise
+            answer = await self._made_before(group) or _refused(group, fault)
+        else:
+            answer = fleet_answer(group, raw)
+        self._learn(group, answer)
+        return answer
+
+    async def find(self, group: LaunchGroup) -> FleetAnswer:
+        """The instances that carry this token and run, by id: for when no answer is to be had any more."""
+        found = await self._instances.tagged(TAG_LAUNCH_TOKEN, group.token())
+        return FleetAnswer(instances=_instances(found, group))
+
+    async def _call(self, group: LaunchGroup) -> Mapping[str, Any]:
+        """A template that is missing is made again where this process knows it, and the call repeated once."""
+        request = create_fleet_request(group)
+        try:
+            return await self._in_turn(request)
+        except NotFound as fault:
+            names = sorted({one.launch_template for one in group.request.overrides})
+            if fault.code not in LAUNCH_TEMPLATE_NOT_FOUND or not await self._templates.again(names):
+                raise
+        return await self._in_turn(request)
+
+    async def _in_turn(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """One that is throttled waits for its next turn here; a fault would send it to the end of a longer queue."""
+        for _ in range(_TURNS - 1):
+            try:
+                return await self._clients.call(self._clients.launching.create_fleet, **request)
+            except Throttled:
+                continue
+        return await self._clients.call(self._clients.launching.create_fleet, **request)
+
+    async def _made_before(self, group: LaunchGroup) -> FleetAnswer | None:
+        """Permissions, templates and words may have changed since a call whose answer was lost."""
+        found = await self.find(group)
+        return found if found.instances else None
+
+    def _learn(self, group: LaunchGroup, answer: FleetAnswer) -> None:
+        now = datetime.now(UTC)
+        self._unavailable.learn(marks_of(answer.errors, group.request.node_class, now), now)
+        self._counts.learn(answer)
+        for instance in answer.instances:
+            self._free.taken(instance.subnet_id, 1)
+        missing = {error.code for error in answer.errors} & LAUNCH_TEMPLATE_NOT_FOUND
+        if missing:
+            self._templates.forget(one.launch_template for one in group.request.overrides)
+
+
+def _refused(group: LaunchGroup, fault: Fault) -> FleetAnswer:
+    said = fault.message
+    if fault.code in TOKEN_MISMATCH:
+        said = f"{said} (token {group.token()} of {group.group_id})"
+    return FleetAnswer(errors=(refusal(fault.code, said, group.request.capacity_type),))
+
+
+def _instances(found: Sequence[InstanceFacts], group: LaunchGroup) -> tuple[FleetInstance, ...]:
+    return tuple(
+        FleetInstance(
+            instance_id=one.instance_id,
+            instance_type=one.instance_type,
+            zone=one.zone,
+            subnet_id=one.subnet_id,
+            image_id=one.image_id,
+            capacity_type=one.capacity_type,
+            reservation_id=one.reservation_id,
+            market=one.market,
+            placement_group=one.placement_group,
+            partition=one.partition,
+            instance_profile=group.request.instance_profile,
+            node_class_stamp=group.request.node_class_stamp,
+        )
+        for one in sorted(found, key=lambda one: one.instance_id)
+    )

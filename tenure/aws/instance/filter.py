@@ -1,0 +1,284 @@
+"""Which instance types and offerings a NodeClaim is launched with: Karpenter's filters, in its order.
+
+Pure: from the class's types and the claim to the candidates of one CreateFleet, or the reason why there are none.
+
+An instance type beside those of its offerings that one launch may use; what `selection.py` narrows.
+
+Which reserved capacity a launch goes into: one kind of reservation, and per type and zone one reservation.
+
+Karpenter's filters 2 to 4 (reference 2.4), between what can be had at all and the choice by price in `selection.py`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tenure.apis import labels
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.quantity import parse_resources
+from tenure.apis.resources import fits
+from tenure.aws.instancetype.resolver import ResolvedTypes
+from tenure.model.facts import Expression
+from tenure.model.instance_types import InstanceType, Market, Offering
+from tenure.model.requirements import Requirements
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An instance type with those of its offerings that may be launched, cheapest first."""
+
+    type: InstanceType
+    offerings: tuple[Offering, ...]
+
+    @property
+    def price(self) -> float:
+        return self.offerings[0].price
+
+
+def candidate(instance_type: InstanceType, offerings: Iterable[Offering]) -> Candidate | None:
+    """None when there is nothing to launch."""
+    ordered = tuple(sorted(offerings, key=_order))
+    return Candidate(instance_type, ordered) if ordered else None
+
+
+def keeping(found: Iterable[Candidate], keep: Callable[[Offering], bool]) -> Sequence[Candidate]:
+    """With only the offerings that are kept; candidates left without any are gone."""
+    kept = (candidate(one.type, (offering for offering in one.offerings if keep(offering))) for one in found)
+    return [one for one in kept if one]
+
+
+def _order(offering: Offering) -> tuple[float, str, str, str, str]:
+    return offering.price, offering.zone, offering.capacity_type, offering.reservation_id, offering.partition
+
+
+Remaining = Callable[[str], int]
+"""How many instances a reservation has room for."""
+
+_PREFERRED: Final[tuple[Market, ...]] = ("default", "capacity-block", "interruptible")
+"""Where prices are equal. One request buys one of these kinds only."""
+
+
+def reserved_only(found: Sequence[Candidate], remaining: Remaining) -> Sequence[Candidate]:
+    """The candidates with reserved offerings of one kind; empty when none has room."""
+    reserved = keeping(found, lambda one: _has_room(one, remaining))
+    kinds = {kind: of for kind in _PREFERRED if (of := _of_kind(reserved, kind))}
+    if not kinds:
+        return ()
+    kind = min(kinds, key=lambda kind: (_lowest(kinds[kind]), _PREFERRED.index(kind)))
+    chosen = _cheapest_block(kinds[kind]) if kind == "capacity-block" else kinds[kind]
+    return [one for each in chosen if (one := _one_per_zone(each, remaining))]
+
+
+def unreserved(found: Sequence[Candidate]) -> Sequence[Candidate]:
+    return keeping(found, lambda one: one.capacity_type != labels.RESERVED)
+
+
+def _has_room(one: Offering, remaining: Remaining) -> bool:
+    return one.capacity_type == labels.RESERVED and remaining(one.reservation_id) > 0
+
+
+def _of_kind(reserved: Sequence[Candidate], kind: Market) -> Sequence[Candidate]:
+    return keeping(reserved, lambda one: one.market == kind)
+
+
+def _lowest(found: Sequence[Candidate]) -> float:
+    return min(one.price for one in found)
+
+
+def _cheapest_block(found: Sequence[Candidate]) -> Sequence[Candidate]:
+    """A request for a capacity block names a single one."""
+    cheapest = min(found, key=lambda one: (one.price, one.type.name))
+    reservation = cheapest.offerings[0].reservation_id
+    return keeping([cheapest], lambda one: one.reservation_id == reservation)
+
+
+def _one_per_zone(found: Candidate, remaining: Remaining) -> Candidate | None:
+    """The reservation with most room in each zone: an override can name a type and subnet once only."""
+    fullest: dict[str, Offering] = {}
+    for one in found.offerings:
+        known = fullest.get(one.zone)
+        if known is None or remaining(one.reservation_id) > remaining(known.reservation_id):
+            fullest[one.zone] = one
+    ids = {one.reservation_id for one in fullest.values()}
+    return candidate(found.type, (one for one in found.offerings if one.reservation_id in ids))
+
+
+MOST_TYPES: Final = 60
+NOTHING_LEFT: Final = "all requested instance types were unavailable during launch"
+_EXOTIC: Final = (labels.NVIDIA_GPU, labels.AMD_GPU, labels.NEURON, labels.NEURON_CORE, labels.GAUDI)
+
+IsMarked = Callable[[str, str, str, str], bool]
+"""(instance type, zone, capacity type, partition) was refused lately; the partition may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    capacity_type: str
+    tenancy: str
+    candidates: tuple[Candidate, ...]
+    market: Market = ""
+    """The kind of its reservations, where it is reserved."""
+    partition: str = ""
+    """Of the placement group; empty leaves it to EC2."""
+
+
+def select(
+    claim: NodeClaim, types: ResolvedTypes, zones: Collection[str], marked: IsMarked, remaining: Remaining = lambda _: 0
+) -> Selection | None:
+    """`zones` have a subnet with room; `remaining` tells the room of reservations. None when nothing is left.
+
+    Raises RequirementError.
+    """
+    wanted = requirements_of(claim)
+    requests = parse_resources(claim.spec.resources.requests)
+    found: Sequence[Candidate] = [
+        candidate
+        for one in _named(types, wanted)
+        if (candidate := _candidate(one, wanted, zones, marked))
+        and wanted.compatible(types.requirements(one))
+        and fits(requests, one.allocatable())
+    ]
+    minimum = {key: one.min_values for key, one in wanted.items() if one.min_values}
+    # Reservations are few, so that they may not have the variety that minValues asks for: then without them.
+    choices = (_narrowed(some, wanted, minimum, claim) for some in (reserved_only(found, remaining), unreserved(found)))
+    return next((one for one in choices if one), None)
+
+
+def _narrowed(
+    found: Sequence[Candidate], wanted: Requirements, minimum: Mapping[str, int], claim: NodeClaim
+) -> Selection | None:
+    if not minimum:
+        found = _without_exotic(found)
+        found = _without_dear_spot(found)
+    found = _cheapest(found, minimum)
+    if not found or not _keeps(found, {} if _is_relaxed(claim) else minimum):
+        return None
+    capacity_type = _capacity_type(found)
+    partition, narrowed = _in_partition(
+        keeping(found, lambda offering: offering.capacity_type == capacity_type), wanted
+    )
+    market = narrowed[0].offerings[0].market
+    return Selection(capacity_type, tenancy_of(wanted), tuple(narrowed), market, partition)
+
+
+def requirements_of(claim: NodeClaim) -> Requirements:
+    """Raises model.requirements.RequirementError."""
+    return Requirements.of(
+        Expression(key=one.key, operator=one.operator, values=one.values, min_values=one.min_values)
+        for one in claim.spec.requirements
+    )
+
+
+def tenancy_of(wanted: Requirements) -> str:
+    """`dedicated` only where the claim leaves no other choice."""
+    default, dedicated = labels.TENANCIES
+    return default if _allows(wanted, labels.INSTANCE_TENANCY, default) else dedicated
+
+
+def _named(types: ResolvedTypes, wanted: Requirements) -> Iterable[InstanceType]:
+    """Where the claim names its types, the others need not be looked at."""
+    named = wanted.get(labels.INSTANCE_TYPE)
+    if named is None or named.complement:
+        return types.types
+    return [types.by_name[name] for name in sorted(named.values) if name in types.by_name]
+
+
+def _candidate(
+    instance_type: InstanceType, wanted: Requirements, zones: Collection[str], marked: IsMarked
+) -> Candidate | None:
+    names_reservation = any(key in wanted for key in labels.RESERVATION_LABELS)
+    offerings = [
+        one
+        for one in instance_type.offerings
+        if one.available
+        and one.zone in zones
+        and _allows(wanted, labels.CAPACITY_TYPE, one.capacity_type)
+        and _allows(wanted, labels.ZONE, one.zone)
+        and _allows(wanted, labels.ZONE_ID, one.zone_id)
+        and _admits(wanted, labels.PLACEMENT_GROUP_PARTITION, one.partition)
+        and (not names_reservation or all(_admits(wanted, key, value) for key, value in one.reserved_labels.items()))
+        and not marked(instance_type.name, one.zone, one.capacity_type, one.partition)
+    ]
+    return candidate(instance_type, offerings)
+
+
+def _allows(wanted: Requirements, key: str, value: str) -> bool:
+    return key not in wanted or wanted[key].has(value)
+
+
+def _admits(wanted: Requirements, key: str, value: str) -> bool:
+    """As `_allows`, for a label that the offering lacks where the value is empty."""
+    return _allows(wanted, key, value) if value else key not in wanted or not wanted[key].present
+
+
+def _without_exotic(found: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Metal and accelerators are for those who ask for them: left out while anything else would do."""
+    plain = [one for one in found if not _is_exotic(one.type)]
+    return plain or found
+
+
+def _is_exotic(one: InstanceType) -> bool:
+    metal = any("metal" in size for size in one.labels.get(labels.INSTANCE_SIZE, ()))
+    return metal or any(one.capacity.get(resource) for resource in _EXOTIC)
+
+
+def _without_dear_spot(found: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Spot that costs more than the cheapest on-demand is no bargain."""
+    on_demand = [o.price for one in found for o in one.offerings if o.capacity_type == labels.ON_DEMAND]
+    if not on_demand:
+        return found
+    limit = min(on_demand)
+    return keeping(found, lambda one: one.capacity_type != labels.SPOT or one.price <= limit)
+
+
+def _cheapest(found: Sequence[Candidate], minimum: Mapping[str, int]) -> Sequence[Candidate]:
+    """At most so many types as one request takes; those that bring values which minValues asks for come first."""
+    ordered = sorted(found, key=lambda one: (one.price, one.type.name))
+    if len(ordered) <= MOST_TYPES or not minimum:
+        return ordered[:MOST_TYPES]
+    missing = {key: (count, set[str]()) for key, count in minimum.items()}
+    first = [one for one in ordered if _brings(one.type, missing)]
+    rest = [one for one in ordered if one not in first]
+    return sorted([*first, *rest][:MOST_TYPES], key=lambda one: (one.price, one.type.name))
+
+
+def _keeps(found: Sequence[Candidate], minimum: Mapping[str, int]) -> bool:
+    """Whether as many distinct values are left of each key as minValues asks for."""
+    return all(
+        len({value for one in found for value in one.type.labels.get(key, ())}) >= count
+        for key, count in minimum.items()
+    )
+
+
+def _is_relaxed(claim: NodeClaim) -> bool:
+    return claim.metadata.annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED) == "true"
+
+
+def _brings(one: InstanceType, missing: Mapping[str, tuple[int, set[str]]]) -> bool:
+    """Whether it has a value of which there are too few still; notes it if so."""
+    useful = False
+    for key, (count, have) in missing.items():
+        new = set(one.labels.get(key, ())) - have
+        if new and len(have) < count:
+            have |= new
+            useful = True
+    return useful
+
+
+def _capacity_type(found: Sequence[Candidate]) -> str:
+    offered = {offering.capacity_type for one in found for offering in one.offerings}
+    return next(kind for kind in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND) if kind in offered)
+
+
+def _in_partition(found: Sequence[Candidate], wanted: Requirements) -> tuple[str, Sequence[Candidate]]:
+    """The lowest partition that the claim names, by the order of strings; one that names none leaves it to EC2."""
+    partitions = {offering.partition for one in found for offering in one.offerings}
+    if labels.PLACEMENT_GROUP_PARTITION in wanted:
+        lowest = min(partitions)
+        return lowest, keeping(found, lambda offering: offering.partition == lowest)
+    return "", [one for each in found if (one := candidate(each.type, _once(each.offerings)))]
+
+
+def _once(offerings: Iterable[Offering]) -> Iterable[Offering]:
+    """Offerings that differ in their partition alone are one."""
+    return dict.fromkeys(one.model_copy(update={"partition": ""}) if one.partition else one for one in offerings)

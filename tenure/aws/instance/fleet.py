@@ -1,0 +1,282 @@
+"""The port `Fleet`: choose and freeze a launch, call CreateFleet with the group's token, describe what came.
+
+`selection.py` chooses, `launch_template_data.py` and `fleet_request.py` find the words; here they meet AWS.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION, nodeclass_hash
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.quantity import parse_resources
+from tenure.aws.amifamily.families import family_of
+from tenure.aws.amifamily.user_data import UserDataError, render
+from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
+from tenure.aws.client.client import AwsClients
+from tenure.aws.eks_cluster import ClusterFacts, Clusters
+from tenure.aws.instance.create_fleet import FleetCalls
+from tenure.aws.instance.filter import NOTHING_LEFT, Candidate, Selection, select
+from tenure.aws.instance.instances import AwsInstances
+from tenure.aws.instance.launch_templates import LaunchTemplate, LaunchTemplates, Place, Target, launch_template
+from tenure.aws.instance.nodeclaim_status import launch_facts
+from tenure.aws.instancetype.capacity_reservations import Reservations
+from tenure.aws.instancetype.provider import AwsOfferings
+from tenure.aws.instancetype.resolver import ResolvedTypes
+from tenure.aws.instancetype.unavailable_offerings import Unavailable
+from tenure.aws.nodeclass.subnets_and_security_groups import FreeAddresses
+from tenure.aws.settings import NODE_OVERLAY, AwsSettings
+from tenure.aws.tags import node_tags
+from tenure.model.discovered_capacity import NOTHING_LEARNT, Learnt
+from tenure.model.instance_types import InstanceType, UnavailableOffering
+from tenure.model.launch import (
+    FleetAnswer,
+    LaunchGroup,
+    LaunchOverride,
+    LaunchPreparation,
+    LaunchPrepared,
+    LaunchRefused,
+    LaunchRequest,
+)
+from tenure.model.nodeoverlays import OverlayFact
+from tenure.model.provider_results import LaunchFacts
+from tenure.model.requirements import RequirementError
+
+HeededOverlays = Callable[[], Awaitable[Sequence[OverlayFact]]]
+"""Tells the NodeOverlays that are heeded now; raises model.faults."""
+_Use = tuple[str, str]
+"""An instance type's name, and the id of the reservation that it is launched into or nothing."""
+
+
+class _Numbers(NamedTuple):
+    """On which the templates of one launch differ."""
+
+    image_id: str
+    placement_group: str
+    reservation: str
+    pods: int
+    efa: int
+    kubelet: str
+    """spec.kubelet as JSON where expressions in it were computed; else empty."""
+
+
+class AwsFleet:
+    """Raises model.faults."""
+
+    def __init__(
+        self,
+        clients: AwsClients,
+        settings: AwsSettings,
+        *,
+        offerings: AwsOfferings,
+        templates: LaunchTemplates,
+        clusters: Clusters,
+        free: FreeAddresses,
+        reservations: Reservations,
+        instances: AwsInstances,
+        overlays: HeededOverlays | None = None,
+    ) -> None:
+        self._clients, self._settings, self._reservations = clients, settings, reservations
+        self._overlays = overlays
+        self._offerings, self._templates, self._clusters, self._free = offerings, templates, clusters, free
+        self._unavailable = Unavailable()
+        self._calls = FleetCalls(
+            clients,
+            templates=templates,
+            instances=instances,
+            unavailable=self._unavailable,
+            free=free,
+            counts=reservations.counts,
+        )
+
+    async def prepare(
+        self,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        *,
+        learnt: Learnt = NOTHING_LEARNT,
+        now: datetime,
+        unavailable: Sequence[UnavailableOffering] = (),
+        again: bool = False,
+    ) -> LaunchPreparation:
+        """Refused when nothing can be had or what was asked for means nothing; else the templates are there.
+
+        `unavailable` is left out. `again`: an attempt failed, so that templates are looked for whatever is believed."""
+        types = await self._types(claim, node_class, learnt)
+        marks = self._unavailable.marks(
+            unavailable, node_class=node_class.name, placement_group=types.placement_group, now=now
+        )
+        away = await self._offerings.away()
+        full = marks.full_subnets
+        subnets = self._free.best(
+            [one for one in node_class.status.subnets if one.zone_id not in away and one.id not in full]
+        )
+        try:
+            await self._reservations.freshen([node_class])
+            selection = select(claim, types, subnets.keys(), marks.covers, self._reservations.remaining)
+        except RequirementError as error:
+            return LaunchRefused(reason=labels.LAUNCH_FAILED, message=f"NodeClaim {claim.name}: {error}")
+        if selection is None:
+            return LaunchRefused(reason="InsufficientCapacity", message=NOTHING_LEFT)
+        try:
+            cluster = await self._clusters.facts()
+            templates = self._templates_for(selection, claim, node_class, cluster, types.kubelets)
+        except UserDataError as error:
+            return LaunchRefused(reason="NodeClassNotReady", message=f"EC2NodeClass {node_class.name}: {error}")
+        distinct = {one.name: one for one in templates.values()}
+        if again:
+            self._templates.forget(distinct)
+        await self._templates.ensure(list(distinct.values()))
+        request = self._request(selection, templates, subnets, claim, node_class)
+        return LaunchPrepared(request=request.model_copy(update={"node_class_stamp": _stamp(node_class, cluster)}))
+
+    async def create(self, group: LaunchGroup) -> FleetAnswer:
+        """A call that EC2 refuses is an answer; a fault says that it is not known what the call did."""
+        return await self._calls.create(group)
+
+    async def find(self, group: LaunchGroup) -> FleetAnswer:
+        """What was launched for this attempt and runs, without launching anything."""
+        return await self._calls.find(group)
+
+    async def describe(
+        self, answer: FleetAnswer, node_class: EC2NodeClass, claim: NodeClaim, *, learnt: Learnt = NOTHING_LEARNT
+    ) -> Sequence[LaunchFacts]:
+        """From what is known of types and subnets, without a call."""
+        types = await self._types(claim, node_class, learnt)
+        return [launch_facts(one, types.by_name.get(one.instance_type), node_class, claim) for one in answer.instances]
+
+    async def _types(self, claim: NodeClaim, node_class: EC2NodeClass, learnt: Learnt) -> ResolvedTypes:
+        """As the plan saw them that the claim came from."""
+        types = (await self._offerings.resolved(node_class)).heeding(learnt, _hash(node_class))
+        if self._overlays is None or not self._is_overlaid(claim):
+            return types
+        return types.overlaid(await self._overlays(), claim.metadata.labels)
+
+    def _is_overlaid(self, claim: NodeClaim) -> bool:
+        """A plan says so on its claims, whatever gates this worker has."""
+        said = claim.metadata.annotations.keys() & {labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED}
+        return bool(said) or self._settings.gate(NODE_OVERLAY)
+
+    def _templates_for(
+        self,
+        selection: Selection,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        cluster: ClusterFacts,
+        kubelets: Mapping[str, Mapping[str, Any]],
+    ) -> Mapping[_Use, LaunchTemplate]:
+        """Types with one image and the same numbers in user data share a template; each reservation has its own."""
+        passed_on = not family_of(node_class).syncs_taints_itself
+        wants_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
+        made: dict[_Numbers, LaunchTemplate] = {}
+        by_use: dict[_Use, LaunchTemplate] = {}
+        for one, reservation in _uses(selection):
+            computed = kubelets.get(one.name)
+            # Custom user data is passed on as it is, so that no number of ours is in it.
+            numbers = _Numbers(
+                image_id=one.image_id,
+                placement_group=one.placement_group,
+                reservation=reservation,
+                pods=0 if passed_on else one.capacity.get(labels.PODS, 0),
+                efa=one.capacity.get(labels.EFA, 0) if wants_efa else 0,
+                kubelet=json.dumps(computed, sort_keys=True) if computed and not passed_on else "",
+            )
+            if numbers not in made:
+                made[numbers] = self._template(numbers, selection, claim, node_class, cluster)
+            by_use[one.name, reservation] = made[numbers]
+        return by_use
+
+    def _template(
+        self,
+        numbers: _Numbers,
+        selection: Selection,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        cluster: ClusterFacts,
+    ) -> LaunchTemplate:
+        """Raises UserDataError."""
+        family = family_of(node_class)
+        bootstrap = bootstrap_of(
+            node_class,
+            claim,
+            family,
+            cluster,
+            capacity_type=selection.capacity_type,
+            max_pods=numbers.pods,
+            computed=json.loads(numbers.kubelet) if numbers.kubelet else None,
+        )
+        place = Place(tenancy=selection.tenancy, group=numbers.placement_group, partition=selection.partition)
+        return launch_template(
+            node_class,
+            family,
+            self._settings,
+            image_id=numbers.image_id,
+            user_data=render(family, bootstrap),
+            tags=node_tags(self._settings, node_class, claim.nodepool),
+            capacity_type=selection.capacity_type,
+            placement=place,
+            reservation=Target(reservation_id=numbers.reservation, market=selection.market),
+            efa_interfaces=numbers.efa,
+            enclaves=bool(parse_resources(claim.spec.resources.requests).get(labels.NITRO_SANDBOX_RESOURCE)),
+        )
+
+    def _request(
+        self,
+        selection: Selection,
+        templates: Mapping[_Use, LaunchTemplate],
+        subnets: Mapping[str, str],
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+    ) -> LaunchRequest:
+        relaxed = claim.metadata.annotations.get(labels.NODECLAIM_MIN_VALUES_RELAXED) == "true"
+        overrides = (one for candidate in selection.candidates for one in _overrides(candidate, templates, subnets))
+        return LaunchRequest(
+            node_class=node_class.name,
+            capacity_type=selection.capacity_type,
+            market=selection.market,
+            overrides=tuple(overrides),
+            tags=node_tags(self._settings, node_class, claim.nodepool),
+            instance_profile=node_class.status.instance_profile,
+            context="" if relaxed else node_class.spec.context or "",
+            placement_group=selection.candidates[0].type.placement_group,
+            partition=selection.partition,
+            prioritized=any(offering.overlaid for one in selection.candidates for offering in one.offerings),
+        )
+
+
+def _uses(selection: Selection) -> Iterator[tuple[InstanceType, str]]:
+    """Each type, with each reservation that it may be launched into; with none where it is not reserved."""
+    for candidate in selection.candidates:
+        for reservation in dict.fromkeys(offering.reservation_id for offering in candidate.offerings):
+            yield candidate.type, reservation
+
+
+def _overrides(
+    candidate: Candidate, templates: Mapping[_Use, LaunchTemplate], subnets: Mapping[str, str]
+) -> list[LaunchOverride]:
+    found: InstanceType = candidate.type
+    return [
+        LaunchOverride(
+            launch_template=templates[found.name, offering.reservation_id].name,
+            instance_type=found.name,
+            zone=offering.zone,
+            subnet_id=subnets[offering.zone],
+            image_id=found.image_id,
+            priority=offering.price,
+            reservation_id=offering.reservation_id,
+        )
+        for offering in candidate.offerings
+    ]
+
+
+def _stamp(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
+    """What its templates are made from, which may be newer than what the class is stamped with."""
+    return f"{HASH_VERSION}/{nodeclass_hash(node_class, ca_bundle=cluster.ca_bundle)}"
+
+
+def _hash(node_class: EC2NodeClass) -> str:
+    """Of its spec, as its NodeClaims bear it too."""
+    return node_class.metadata.annotations.get(labels.NODECLASS_HASH, "")

@@ -1,0 +1,230 @@
+"""The port `Instances`: what runs, asked for and ended in batches across all NodeClaims.
+
+An instance that EC2 lists as terminated, or does not list at all, is gone.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.aws.client.batching import Batcher
+from tenure.aws.client.client import AwsClients
+from tenure.aws.instancetype.capacity_reservations import Reservations
+from tenure.aws.interruption.zonal_shift import ZonalShifts
+from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
+from tenure.aws.tags import as_dict
+from tenure.model.errors import Fault, NotFound, Throttled, TryLater
+from tenure.model.provider_results import InstanceFacts
+
+_ALIVE: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
+_TERMINATED: Final = "terminated"
+_ALL: Final = "all of this cluster"
+_ENDING: Final = ("shutting-down", _TERMINATED)
+_FILTER_VALUES: Final = 200
+"""EC2 takes no more values in one filter."""
+_PAGE: Final = {"PageSize": 250}
+"""EC2 gives 1,000, whose XML and dicts take 17 MB until they are read."""
+_ONLY_RESERVATIONS: Final = "capacity-reservations-only"
+
+
+class AwsInstances:
+    """Raises model.faults."""
+
+    def __init__(
+        self, clients: AwsClients, settings: AwsSettings, zones: ZonalShifts, reservations: Reservations
+    ) -> None:
+        self._clients, self._settings, self._zones = clients, settings, zones
+        self._counts = reservations.counts
+        self._reserved = settings.gate(RESERVED_CAPACITY)
+        self._gets: Batcher[str, InstanceFacts] = Batcher(self._describe, idle=0.1, longest=1.0, size=500)
+        self._lists: Batcher[str, Sequence[InstanceFacts]] = Batcher(self._list, idle=0.05, longest=0.5, size=1_000)
+        self._names: Batcher[str, Sequence[InstanceFacts]] = Batcher(
+            self._list_named, idle=0.1, longest=1.0, size=_FILTER_VALUES
+        )
+        self._ends: Batcher[str, bool | Fault] = Batcher(self._terminate, idle=0.05, longest=1.0, size=500)
+
+    async def get(self, instance_id: str) -> InstanceFacts | None:
+        """As EC2 has it now; None once it is terminated or no longer listed.
+
+        While a zone is shifted away from, what EC2 leaves out may be in it: TryLater, since a node's end rests on this.
+        """
+        found = await self._gets.ask(instance_id)
+        if found is None and (away := await self._zones.away()):
+            zones = ", ".join(sorted(away))
+            raise TryLater(f"EC2 does not list {instance_id}: not taken for its end while {zones} is shifted away from")
+        if found is None or found.state == _TERMINATED:
+            self._counts.gone(instance_id)
+            return None
+        self._counts.holds(instance_id, found.reservation_id)
+        return found
+
+    async def list_managed(self) -> Sequence[InstanceFacts]:
+        """Those that are not terminated. Who asks within the same moment shares one list, begun after all asked."""
+        return await self._lists.ask(_ALL) or ()
+
+    async def _list(self, asked: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
+        found = await self._find(
+            {"Name": "tag-key", "Values": [labels.TAG_NODEPOOL]},
+            {"Name": "tag-key", "Values": [labels.TAG_NODECLASS]},
+            {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
+            {"Name": "instance-state-name", "Values": list(_ALIVE)},
+        )
+        return dict.fromkeys(asked, found)
+
+    async def named(self, claim: str) -> Sequence[InstanceFacts]:
+        """Those with this NodeClaim's name that run or are about to. Hundreds of lives may ask, of which few have one:
+        EC2 looks, since to read a list of all costs seconds for each thousand."""
+        return await self._names.ask(claim) or ()
+
+    async def _list_named(self, claims: Sequence[str]) -> Mapping[str, Sequence[InstanceFacts]]:
+        found: dict[str, list[InstanceFacts]] = {}
+        for one in await self._running({"Name": f"tag:{labels.TAG_NODECLAIM}", "Values": list(claims)}):
+            found.setdefault(one.tags[labels.TAG_NODECLAIM], []).append(one)
+        return found
+
+    async def tagged(self, key: str, value: str) -> Sequence[InstanceFacts]:
+        """This cluster's instances with such a tag that run or are about to."""
+        return await self._running({"Name": f"tag:{key}", "Values": [value]})
+
+    async def _running(self, tags: Mapping[str, Any]) -> Sequence[InstanceFacts]:
+        return await self._find(
+            {"Name": f"tag:{labels.TAG_EKS_CLUSTER_NAME}", "Values": [self._settings.cluster_name]},
+            tags,
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        )
+
+    async def terminate(self, instance_id: str) -> bool:
+        """False when it is gone already; one that is shutting down counts as asked for."""
+        answer = await self._ends.ask(instance_id)
+        if isinstance(answer, Fault):
+            raise answer
+        return bool(answer)
+
+    async def reboot(self, instance_id: str) -> bool:
+        return await self._tell(self._clients.ec2.reboot_instances, instance_id)
+
+    async def stop(self, instance_id: str) -> bool:
+        return await self._tell(self._clients.ec2.stop_instances, instance_id)
+
+    async def start(self, instance_id: str) -> bool:
+        """Raises a Fault with EC2's code where it has no room for it now."""
+        return await self._tell(self._clients.ec2.start_instances, instance_id)
+
+    async def _tell(self, method: Callable[..., Any], instance_id: str) -> bool:
+        """One by one: these are rare, and one that is refused is nobody else's. False when it is gone."""
+        try:
+            await self._clients.call(method, InstanceIds=[instance_id])
+        except NotFound:
+            return False
+        return True
+
+    async def _describe(self, ids: Sequence[str]) -> Mapping[str, InstanceFacts]:
+        """By filter, where an unknown id is merely absent; what is absent is asked for once more by itself."""
+        chunks = [ids[start : start + _FILTER_VALUES] for start in range(0, len(ids), _FILTER_VALUES)]
+        answers = await asyncio.gather(*(self._find({"Name": "instance-id", "Values": list(c)}) for c in chunks))
+        found = {one.instance_id: one for answer in answers for one in answer}
+        missing = [one for one in ids if one not in found]
+        again = await asyncio.gather(*(self._describe_one(one) for one in missing))
+        return found | {one.instance_id: one for one in again if one}
+
+    async def _describe_one(self, instance_id: str) -> InstanceFacts | None:
+        try:
+            answer = await self._clients.call(self._clients.ec2.describe_instances, InstanceIds=[instance_id])
+        except NotFound:
+            return None
+        return next((one for item in answer.get("Reservations", ()) for one in self._of_reservation(item)), None)
+
+    async def _find(self, *filters: Any) -> list[InstanceFacts]:
+        reservations = await self._clients.pages(
+            self._clients.ec2.describe_instances,
+            "Reservations",
+            self._of_reservation,
+            Filters=list(filters),
+            PaginationConfig=_PAGE,
+        )
+        return [one for reservation in reservations for one in reservation]
+
+    async def _terminate(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
+        """All at once; when EC2 refuses the whole for one of them, those that are there, and at last one by one.
+
+        One by one each hears of its own fault alone: an instance that may not be ended holds up no other.
+        """
+        try:
+            return await self._terminate_together(ids)
+        except NotFound:
+            found = await self._find({"Name": "instance-id", "Values": list(ids)}) if len(ids) > 1 else []
+            there = [one.instance_id for one in found if one.state != _TERMINATED]
+            return await self._terminate_each(there)
+        except (Throttled, TryLater):
+            raise
+        except Fault:
+            if len(ids) == 1:
+                raise
+            return await self._terminate_each(ids)
+
+    async def _terminate_together(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
+        answer = await self._clients.call(self._clients.ec2.terminate_instances, InstanceIds=list(ids))
+        changes = answer.get("TerminatingInstances", [])
+        ended = {one["InstanceId"]: one for one in changes if one["CurrentState"]["Name"] in _ENDING}
+        left = [one for one in ids if one not in ended]
+        rest = await self._terminate_each(left) if left and len(ids) > 1 else {}
+        gone = {key: one["PreviousState"]["Name"] != _TERMINATED for key, one in ended.items()}
+        return {**gone, **rest}
+
+    async def _terminate_each(self, ids: Sequence[str]) -> Mapping[str, bool | Fault]:
+        answers = await asyncio.gather(*(self._terminate_one(one) for one in ids))
+        return dict(zip(ids, answers, strict=True))
+
+    async def _terminate_one(self, instance_id: str) -> bool | Fault:
+        try:
+            return (await self._terminate_together([instance_id])).get(instance_id, False)
+        except NotFound:
+            return False
+        except Fault as fault:
+            return fault
+
+    def _of_reservation(self, reservation: Mapping[str, Any]) -> list[InstanceFacts]:
+        return [instance_facts(one, reserved=self._reserved) for one in reservation.get("Instances", ())]
+
+
+def instance_facts(raw: Mapping[str, Any], *, reserved: bool) -> InstanceFacts:
+    """`reserved`: the gate ReservedCapacity is on; off, nothing of a reservation is looked at."""
+    placement, capacity_type = raw.get("Placement") or {}, capacity_type_of(raw, reserved=reserved)
+    return InstanceFacts(
+        instance_id=raw["InstanceId"],
+        state=(raw.get("State") or {}).get("Name", ""),
+        instance_type=raw.get("InstanceType", ""),
+        zone=placement.get("AvailabilityZone", ""),
+        image_id=raw.get("ImageId", ""),
+        subnet_id=raw.get("SubnetId", ""),
+        security_group_ids=tuple(sorted(one["GroupId"] for one in raw.get("SecurityGroups") or ())),
+        capacity_type=capacity_type,
+        **(_reservation(raw) if capacity_type == labels.RESERVED else {}),
+        placement_group=placement.get("GroupId", ""),
+        partition=str(placement.get("PartitionNumber") or ""),
+        tags=as_dict(raw.get("Tags")),
+        launched_at=raw.get("LaunchTime"),
+        root=raw.get("RootDeviceType", ""),
+        instance_profile=(raw.get("IamInstanceProfile") or {}).get("Arn", "").rpartition("/")[2],
+    )
+
+
+def _reservation(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an instance that counts as reserved; the lifecycle tells the kind."""
+    lifecycle = raw.get("InstanceLifecycle")
+    return {
+        "reservation_id": raw["CapacityReservationId"],
+        "reservation_type": "capacity-block" if lifecycle == "capacity-block" else "default",
+        "interruptible": lifecycle == "interruptible-capacity-reservation",
+    }
+
+
+def capacity_type_of(raw: Mapping[str, Any], *, reserved: bool) -> str:
+    """An instance counts as reserved only if it was launched into that reservation and no other way."""
+    if raw.get("SpotInstanceRequestId") or raw.get("InstanceLifecycle") == "spot":
+        return labels.SPOT
+    preference = (raw.get("CapacityReservationSpecification") or {}).get("CapacityReservationPreference")
+    if reserved and raw.get("CapacityReservationId") and preference == _ONLY_RESERVATIONS:
+        return labels.RESERVED
+    return labels.ON_DEMAND

@@ -1,0 +1,117 @@
+"""Why a launch failed: EC2's codes and texts as the reason that a NodeClaim shows, and what a person has to mend.
+
+The reasons are Karpenter's and so is their order: of several errors in one answer the first in this table is told.
+Codes decide; a text only where AWS uses one code for many things.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from tenure.aws.client.errors import LAUNCH_TEMPLATE_NOT_FOUND, SERVICE_LINKED_ROLE, SUBNET_FULL
+
+LAUNCH_FAILED: Final = "LaunchFailed"
+_DENIED: Final = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
+
+
+class _Case(NamedTuple):
+    reason: str
+    codes: Iterable[str] = ()
+    """Any of these; none for any code."""
+    text: str = ""
+    """Has to be in the message, whatever its case."""
+    mend: str = ""
+
+
+_CASES: Final = (
+    _Case(
+        "SpotSLRCreationFailed",
+        SERVICE_LINKED_ROLE,
+        mend="create the service-linked role: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com",
+    ),
+    _Case(
+        "Unauthorized",
+        _DENIED,
+        "explicit deny in a permissions boundary",
+        "the permissions boundary of the controller's role denies it: allow the action there",
+    ),
+    _Case(
+        "Unauthorized",
+        _DENIED,
+        "explicit deny in a service control policy",
+        "a service control policy of the organization denies it: ask whoever keeps it",
+    ),
+    _Case(
+        "Unauthorized",
+        _DENIED,
+        mend="let the controller's role do it: the policies in deploy/iam are what it needs, with iam:PassRole "
+        "for the role of the nodes",
+    ),
+    _Case(
+        "AMIAuthorizationFailure",
+        {"AuthFailure"},
+        "image",
+        "share the image with this account, or select another one in spec.amiSelectorTerms",
+    ),
+    _Case("Unauthorized", {"AuthFailure"}, mend="let the controller's role do it"),
+    _Case(
+        "SecurityGroupSubnetVPCMismatch",
+        text="belong to different networks",
+        mend="let spec.subnetSelectorTerms and spec.securityGroupSelectorTerms select within one VPC",
+    ),
+    _Case(
+        "InstanceProfileNameInvalid",
+        {"InvalidParameterValue"},
+        "invalid iam instance profile",
+        "EC2 does not know the instance profile, or not yet: it is tried again; see status.instanceProfile",
+    ),
+    _Case(
+        "InstanceProfileNameInvalid", {"InvalidParameterValue"}, "iaminstanceprofile.name", "see spec.instanceProfile"
+    ),
+    _Case("LaunchTemplateNotFound", LAUNCH_TEMPLATE_NOT_FOUND, mend="somebody deleted it; it is made again"),
+    _Case(
+        "UserDataSizeLimitExceeded",
+        {"InvalidUserData.Malformed"},
+        "user data is limited to",
+        "shorten spec.userData: what is made of it may have 16384 bytes",
+    ),
+    _Case("InvalidAMIID", {"InvalidAMIID.Malformed", "InvalidAMIID.Unavailable"}, mend="see spec.amiSelectorTerms"),
+    _Case("AMINotFound", {"InvalidAMIID.NotFound"}, mend="the image is gone; see spec.amiSelectorTerms"),
+    _Case("RequestLimitExceeded", {"RequestLimitExceeded"}),
+    _Case("InternalError", {"InternalError"}),
+    _Case(
+        "FreeTierIneligible", {"FreeTierRestrictionError"}, mend="the account may launch types of the free tier only"
+    ),
+    _Case("FreeTierIneligible", text="free tier", mend="the account may launch types of the free tier only"),
+    _Case("FleetQuotaExceeded", {"MaxFleetCountExceeded"}, mend="ask AWS for a higher quota of EC2 fleets"),
+    _Case("AccountPendingVerification", {"PendingVerification"}, mend="AWS verifies the account; wait, or ask AWS"),
+    _Case("SpotQuotaExceeded", {"MaxSpotInstanceCountExceeded"}, mend="ask AWS for a higher quota of spot instances"),
+    _Case("VCPULimitExceeded", {"VcpuLimitExceeded"}, mend="ask AWS for a higher quota of running instances"),
+    _Case(
+        "InsufficientFreeAddressesInSubnet", SUBNET_FULL, mend="select subnets with free addresses, or make them larger"
+    ),
+)
+_LAST: Final = _Case(LAUNCH_FAILED)
+SPREAD_GROUP_FULL: Final = "limit of instances in this spread placement group"
+
+
+def create_error_reason(code: str, message: str) -> str:
+    """The reason a NodeClaim shows for a launch that failed with this code; `LaunchFailed` for any other."""
+    return _case(code, message)[1].reason
+
+
+def how_to_mend(code: str, message: str) -> str:
+    """A clause for the person who reads it; empty where there is nothing to mend or nothing is known."""
+    return _case(code, message)[1].mend
+
+
+def rank(code: str, message: str) -> int:
+    """Lower is told first."""
+    return _case(code, message)[0]
+
+
+def _case(code: str, message: str) -> tuple[int, _Case]:
+    said = message.lower()
+    for place, case in enumerate(_CASES):
+        if (not case.codes or code in case.codes) and case.text in said:
+            return place, case
+    return len(_CASES), _LAST

@@ -1,0 +1,324 @@
+"""The launch templates that a launch needs: one for each image and set of numbers that user data carries.
+
+Pure: `launch_templates.py` brings them into EC2. A template's name is a hash of all it says.
+
+Brings launch templates into EC2 and, with their EC2NodeClass, out of it again.
+
+A template that this process saw lately is taken to be there; one that CreateFleet misses is made again.
+"""
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import ceil
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.ec2nodeclass_instance import BlockDevice, BlockDeviceMapping
+from tenure.apis.quantity import parse_quantity
+from tenure.aws.amifamily.families import GIB, Family
+from tenure.aws.client.batching import Expiring
+from tenure.aws.client.client import AwsClients
+from tenure.aws.client.errors import ALREADY_EXISTS
+from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
+from tenure.aws.tags import as_list, cluster_tag
+from tenure.model.base import Value
+from tenure.model.errors import Conflict, NotFound
+from tenure.model.instance_types import Market
+
+NAME_PREFIX: Final = "karpenter.k8s.aws/"
+_NO_IPV6_METADATA: Final = ("us-iso",)
+_MARKET_TYPES: Final[dict[Market, str]] = {
+    "capacity-block": "capacity-block",
+    "interruptible": "interruptible-capacity-reservation",
+}
+
+
+class Place(Value):
+    """Where in EC2's buildings: tenancy, placement group by id, and its partition by number, where it has any."""
+
+    tenancy: str = "default"
+    group: str = ""
+    partition: str = ""
+
+    def said(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"Tenancy": self.tenancy}
+        found |= {"GroupId": self.group} if self.group else {}
+        return found | ({"PartitionNumber": int(self.partition)} if self.partition else {})
+
+
+class Target(Value):
+    """The one reservation that the template's instances go into, or none at all."""
+
+    reservation_id: str = ""
+    market: Market = ""
+
+    def said(self) -> dict[str, Any]:
+        """For the gate ReservedCapacity switched on; off, EC2's own default holds, which nobody is told of."""
+        if not self.reservation_id:
+            # Otherwise an instance could land in an open reservation that nobody meant for it.
+            return {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}
+        specification = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "CapacityReservationTarget": {"CapacityReservationId": self.reservation_id},
+        }
+        market = _MARKET_TYPES.get(self.market)
+        return {"CapacityReservationSpecification": specification} | (
+            {"InstanceMarketOptions": {"MarketType": market}} if market else {}
+        )
+
+
+ANYWHERE: Final = Place()
+NO_RESERVATION: Final = Target()
+
+
+class LaunchTemplate(Value):
+    """A template: its name, what it says, and the tags that it carries itself."""
+
+    name: str
+    data: dict[str, Any]
+    tags: dict[str, str]
+
+
+def launch_template(
+    node_class: EC2NodeClass,
+    family: Family,
+    settings: AwsSettings,
+    *,
+    image_id: str,
+    user_data: str,
+    tags: Mapping[str, str],
+    capacity_type: str,
+    placement: Place = ANYWHERE,
+    reservation: Target = NO_RESERVATION,
+    efa_interfaces: int = 0,
+    enclaves: bool = False,
+) -> LaunchTemplate:
+    """The template of one image. `efa_interfaces` is zero unless the claim asks for EFA."""
+    data = {
+        "ImageId": image_id,
+        "UserData": base64.b64encode(user_data.encode()).decode(),
+        "MetadataOptions": _metadata(node_class, settings),
+        "Monitoring": {"Enabled": bool(node_class.spec.detailed_monitoring)},
+        "NetworkInterfaces": _interfaces(node_class, settings, efa_interfaces),
+        "TagSpecifications": _tag_specifications(tags, capacity_type),
+        "Placement": placement.said(),
+        **_disks(node_class, family),
+        **_options(node_class),
+        **({"EnclaveOptions": {"Enabled": True}} if enclaves else {}),
+        **(reservation.said() if settings.gate(RESERVED_CAPACITY) else {}),
+    }
+    return LaunchTemplate(name=_name(data, settings), data=data, tags=dict(tags))
+
+
+def _name(data: Mapping[str, Any], settings: AwsSettings) -> str:
+    said = json.dumps([settings.cluster_name, data], sort_keys=True)
+    return NAME_PREFIX + str(int.from_bytes(hashlib.sha256(said.encode()).digest()[:8], "big"))
+
+
+def _options(node_class: EC2NodeClass) -> dict[str, Any]:
+    spec, found = node_class.spec, dict[str, Any]()
+    if node_class.status.instance_profile:
+        found["IamInstanceProfile"] = {"Name": node_class.status.instance_profile}
+    if spec.cpu_options and spec.cpu_options.nested_virtualization:
+        found["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
+    return found
+
+
+def _metadata(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
+    options = node_class.spec.metadata_options
+    found: dict[str, Any] = {
+        "HttpEndpoint": options.http_endpoint,
+        "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+        "HttpTokens": options.http_tokens,
+        "InstanceMetadataTags": "disabled",
+    }
+    if not settings.region.startswith(_NO_IPV6_METADATA):
+        found["HttpProtocolIpv6"] = options.http_protocol_ipv6
+    return found
+
+
+def _tag_specifications(tags: Mapping[str, str], capacity_type: str) -> list[dict[str, Any]]:
+    kinds = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
+    return [{"ResourceType": kind, "Tags": as_list(tags)} for kind in kinds]
+
+
+def _interfaces(node_class: EC2NodeClass, settings: AwsSettings, efa: int) -> list[dict[str, Any]]:
+    """Always at least one: groups on an interface and on the instance exclude each other."""
+    groups = [group.id for group in node_class.status.security_groups]
+    if node_class.spec.network_interfaces:
+        return [
+            _interface(node_class, settings, groups, one.network_card_index, one.device_index, one.interface_type)
+            for one in node_class.spec.network_interfaces
+        ]
+    if efa:
+        return [_interface(node_class, settings, groups, card, 0 if card == 0 else 1, "efa") for card in range(efa)]
+    return [_interface(node_class, settings, groups, 0, 0, "interface")]
+
+
+def _interface(
+    node_class: EC2NodeClass, settings: AwsSettings, groups: Sequence[str], card: int, device: int, kind: str
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "NetworkCardIndex": card,
+        "DeviceIndex": device,
+        "InterfaceType": kind,
+        "Groups": list(groups),
+    }
+    if kind == "efa-only":
+        return found
+    return found | _addresses(node_class, settings) | _tracking(node_class)
+
+
+def _addresses(node_class: EC2NodeClass, settings: AwsSettings) -> dict[str, Any]:
+    spec, found = node_class.spec, dict[str, Any]()
+    if spec.associate_public_ip_address is not None:
+        found["AssociatePublicIpAddress"] = spec.associate_public_ip_address
+    if settings.ipv6:
+        found |= {"PrimaryIpv6": True, "Ipv6AddressCount": 1}
+    if spec.ip_prefix_count is not None:
+        found["Ipv6PrefixCount" if settings.ipv6 else "Ipv4PrefixCount"] = spec.ip_prefix_count
+    return found
+
+
+def _tracking(node_class: EC2NodeClass) -> dict[str, Any]:
+    tracking = node_class.spec.connection_tracking
+    if tracking is None:
+        return {}
+    named = {
+        "TcpEstablishedTimeout": tracking.tcp_established_timeout,
+        "UdpStreamTimeout": tracking.udp_stream_timeout,
+        "UdpTimeout": tracking.udp_timeout,
+    }
+    return {"ConnectionTrackingSpecification": {name: value for name, value in named.items() if value is not None}}
+
+
+def _disks(node_class: EC2NodeClass, family: Family) -> dict[str, Any]:
+    mappings = node_class.spec.block_device_mappings
+    if mappings:
+        return {"BlockDeviceMappings": [_disk(one) for one in mappings]}
+    defaults = [
+        {
+            "DeviceName": disk.device,
+            "Ebs": {"Encrypted": True, "VolumeType": "gp3", "VolumeSize": disk.size // GIB},
+        }
+        for disk in family.disks
+    ]
+    return {"BlockDeviceMappings": defaults} if defaults else {}
+
+
+def _disk(mapping: BlockDeviceMapping) -> dict[str, Any]:
+    found: dict[str, Any] = {"DeviceName": mapping.device_name} if mapping.device_name else {}
+    return found | ({"Ebs": _ebs(mapping.ebs)} if mapping.ebs else {})
+
+
+def _ebs(ebs: BlockDevice) -> dict[str, Any]:
+    """Sizes are whole GiB, rounded up."""
+    named = {
+        "DeleteOnTermination": ebs.delete_on_termination,
+        "Encrypted": ebs.encrypted,
+        "Iops": ebs.iops,
+        "KmsKeyId": ebs.kms_key_id,
+        "SnapshotId": ebs.snapshot_id,
+        "Throughput": ebs.throughput,
+        "VolumeInitializationRate": ebs.volume_initialization_rate,
+        "VolumeSize": ceil(parse_quantity(ebs.volume_size) / GIB) if ebs.volume_size else None,
+        "VolumeType": ebs.volume_type,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+_SEEN_SECONDS: Final = 60.0
+_FILTER_VALUES: Final = 200
+"""EC2 takes no more values in one filter."""
+
+
+class LaunchTemplates:
+    """Raises model.faults. Templates are only deleted with their class: another worker may be about to use them."""
+
+    def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
+        self._clients, self._settings = clients, settings
+        self._there: Expiring[LaunchTemplate] = Expiring(_SEEN_SECONDS, sliding=True)
+        self._known: Expiring[LaunchTemplate] = Expiring(_SEEN_SECONDS * 30, limit=512)
+        self._turn = asyncio.Lock()
+
+    async def ensure(self, templates: Sequence[LaunchTemplate]) -> None:
+        """Make those that are not there."""
+        for template in templates:
+            self._known.put(template.name, template)
+        async with self._turn:
+            unsure = {one.name: one for one in templates if self._there.get(one.name) is None}
+            if not unsure:
+                return
+            found = await self._existing(sorted(unsure))
+            await asyncio.gather(*(self._create(one) for name, one in unsure.items() if name not in found))
+            for name, template in unsure.items():
+                self._there.put(name, template)
+
+    def used_lately(self, name: str) -> bool:
+        """Whether a launch of this process has asked for it in the last half hour."""
+        return self._known.get(name) is not None
+
+    def forget(self, names: Iterable[str]) -> None:
+        """EC2 says that they are not there: look before they are used again."""
+        for name in names:
+            self._there.forget(name)
+
+    async def again(self, names: Sequence[str]) -> bool:
+        """Make those again that EC2 misses; False when this process does not know what one of them says."""
+        self.forget(names)
+        known = [one for name in names if (one := self._known.get(name)) is not None]
+        await self.ensure(known)
+        return len(known) == len(names)
+
+    async def delete_of(self, node_class: EC2NodeClass) -> None:
+        """Delete all that were made for this class in this cluster."""
+        found = await self._clients.pages(
+            self._clients.ec2.describe_launch_templates,
+            "LaunchTemplates",
+            lambda one: (str(one["LaunchTemplateId"]), str(one["LaunchTemplateName"])),
+            Filters=[
+                {"Name": f"tag:{labels.TAG_NODECLASS}", "Values": [node_class.name]},
+                {"Name": f"tag:{cluster_tag(self._settings)}", "Values": ["owned"]},
+            ],
+            PaginationConfig={"PageSize": 200},
+        )
+        await asyncio.gather(*(self._delete(template_id) for template_id, _ in found))
+        for _, name in found:
+            self._there.forget(name)
+
+    async def _existing(self, names: Sequence[str]) -> Collection[str]:
+        found: list[str] = []
+        for start in range(0, len(names), _FILTER_VALUES):
+            wanted: list[Any] = [
+                {"Name": "launch-template-name", "Values": list(names[start : start + _FILTER_VALUES])}
+            ]
+            found += await self._clients.pages(
+                self._clients.ec2.describe_launch_templates,
+                "LaunchTemplates",
+                lambda one: str(one["LaunchTemplateName"]),
+                Filters=wanted,
+                PaginationConfig={"PageSize": 200},
+            )
+        return frozenset(found)
+
+    async def _create(self, template: LaunchTemplate) -> None:
+        request: dict[str, Any] = {
+            "LaunchTemplateName": template.name,
+            "LaunchTemplateData": template.data,
+            "TagSpecifications": [{"ResourceType": "launch-template", "Tags": as_list(template.tags)}],
+        }
+        try:
+            await self._clients.call(self._clients.ec2.create_launch_template, **request)
+        except Conflict as fault:
+            if fault.code not in ALREADY_EXISTS:
+                raise
+
+    async def _delete(self, template_id: str) -> None:
+        try:
+            await self._clients.call(self._clients.ec2.delete_launch_template, LaunchTemplateId=template_id)
+        except NotFound:
+            return

@@ -1,0 +1,84 @@
+"""What a NodeClaim shows once its instance runs: labels with one value each, capacity and allocatable.
+
+Pure: from CreateFleet's answer and the instance type as resolved under the class.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.quantity import parse_resources
+from tenure.aws.instance.filter import requirements_of, tenancy_of
+from tenure.model.instance_types import InstanceType, amounts, reservation_labels
+from tenure.model.launch import FleetInstance
+from tenure.model.provider_results import LaunchFacts
+from tenure.model.requirements import RequirementError
+
+_OF_THE_INSTANCE: Final = (*labels.RESERVATION_LABELS, labels.PLACEMENT_GROUP_PARTITION)
+"""What a type may have says nothing of what this instance has."""
+
+
+def launch_facts(
+    instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
+) -> LaunchFacts:
+    """A type that is no longer listed leaves only what EC2 said of the instance."""
+    wants_efa = bool(parse_resources(claim.spec.resources.requests).get(labels.EFA))
+    return LaunchFacts(
+        provider_id=f"aws:///{instance.zone}/{instance.instance_id}",
+        image_id=instance.image_id or (found.image_id if found else ""),
+        labels=_labels(instance, found, node_class, claim),
+        annotations=_annotations(instance, node_class),
+        capacity=_shown(found.capacity if found else {}, wants_efa),
+        allocatable=_shown(found.allocatable() if found else {}, wants_efa),
+    )
+
+
+def _labels(
+    instance: FleetInstance, found: InstanceType | None, node_class: EC2NodeClass, claim: NodeClaim
+) -> dict[str, str]:
+    single = {key: values[0] for key, values in (found.labels if found else {}).items() if len(values) == 1}
+    for key in _OF_THE_INSTANCE:
+        single.pop(key, None)
+    zone_ids = {subnet.zone: subnet.zone_id for subnet in node_class.status.subnets}
+    known = {
+        labels.INSTANCE_TYPE: instance.instance_type,
+        labels.ZONE: instance.zone,
+        labels.ZONE_ID: zone_ids.get(instance.zone, ""),
+        labels.CAPACITY_TYPE: instance.capacity_type,
+        labels.INSTANCE_TENANCY: _tenancy(claim),
+        labels.NODEPOOL: claim.nodepool,
+        labels.NODECLASS: node_class.name,
+    }
+    return single | {key: value for key, value in known.items() if value} | _placed(instance, found)
+
+
+def _placed(instance: FleetInstance, found: InstanceType | None) -> dict[str, str]:
+    """Of its reservation, and the partition: empty while only EC2 knows which one it chose."""
+    reserved = reservation_labels(instance.reservation_id, instance.market) if instance.reservation_id else {}
+    if found is None or labels.PLACEMENT_GROUP_PARTITION not in found.labels:
+        return reserved
+    return reserved | {labels.PLACEMENT_GROUP_PARTITION: instance.partition}
+
+
+def _tenancy(claim: NodeClaim) -> str:
+    """As the launch chose it."""
+    try:
+        return tenancy_of(requirements_of(claim))
+    except RequirementError:
+        return labels.TENANCIES[0]
+
+
+def _annotations(instance: FleetInstance, node_class: EC2NodeClass) -> dict[str, str]:
+    """The class as it was at launch, for drift and for the clean-up of profiles; as it is now where nobody knows."""
+    keys = (labels.NODECLASS_HASH_VERSION, labels.NODECLASS_HASH)
+    found = dict(zip(keys, instance.node_class_stamp.partition("/")[::2], strict=True))
+    if not instance.node_class_stamp:
+        found = {key: node_class.metadata.annotations.get(key, "") for key in keys}
+    found[labels.INSTANCE_PROFILE_NAME] = instance.instance_profile or node_class.status.instance_profile
+    return {key: value for key, value in found.items() if value}
+
+
+def _shown(resources: Mapping[str, int], wants_efa: bool) -> dict[str, int]:
+    return {key: amount for key, amount in amounts(resources).items() if key != labels.EFA or wants_efa}

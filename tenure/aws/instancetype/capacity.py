@@ -1,0 +1,187 @@
+"""How much a machine of an instance type has: Karpenter's formulas, with the numbers that EC2 gives.
+
+`overhead.py` says what of it pods do not get.
+
+What of a machine's capacity pods do not get: kube-reserved, system-reserved, the hard eviction threshold.
+
+Karpenter's formulas; `capacity.py` comes before, `model.catalogue.InstanceType.allocatable` after.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClassSpec
+from tenure.apis.ec2nodeclass_instance import BlockDeviceMapping
+from tenure.apis.quantity import QuantityError, parse_quantity, parse_resources
+from tenure.apis.resources import add
+from tenure.aws.amifamily.families import GIB, Family
+from tenure.aws.instancetype.info import TypeInfo
+from tenure.aws.instancetype.network_limits import branch_interfaces
+from tenure.aws.kubelet.config import Kubelet
+from tenure.aws.settings import AwsSettings
+
+MIB: Final = 1 << 20
+_ARM_KEPT_MIB: Final = 64
+_DEFAULT_DISK: Final = 20 * GIB
+_PODS_WITHOUT_ENI_LIMIT: Final = 110
+_GPU_RESOURCES: Final = {"nvidia": labels.NVIDIA_GPU, "amd": labels.AMD_GPU, "habana": labels.GAUDI}
+_EFA_ONLY: Final = "efa-only"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """An instance type under an EC2NodeClass: all that capacity and overhead are computed from."""
+
+    info: TypeInfo
+    family: Family
+    kubelet: Kubelet
+    spec: EC2NodeClassSpec
+    settings: AwsSettings
+    strategy: str = ""
+    """Of the placement group; empty for none."""
+
+
+def capacity_of(machine: Machine) -> dict[str, int]:
+    """Millicores, bytes and counts; resources that the machine does not have are left out."""
+    found = {
+        labels.CPU: machine.info.vcpus * 1000,
+        labels.MEMORY: memory_of(machine),
+        labels.EPHEMERAL_STORAGE: storage_of(machine),
+        labels.PODS: pods_of(machine),
+        **_devices(machine),
+    }
+    return {key: amount for key, amount in found.items() if amount or key == labels.PODS}
+
+
+def memory_of(machine: Machine) -> int:
+    """An estimate, in bytes, until a node of this type and image has shown what it really has."""
+    info = machine.info
+    mib = info.memory_mib - (_ARM_KEPT_MIB if info.architecture == "arm64" else 0)
+    return (mib - ceil(mib * machine.settings.vm_memory_overhead_percent)) * MIB
+
+
+def storage_of(machine: Machine) -> int:
+    """Bytes of the disk, or the RAID of local disks, that pods write to.
+
+    A mapping that names a snapshot and no size leaves the size unknown: then it is what the family would have.
+    """
+    if machine.spec.instance_store_policy == "RAID0" and machine.info.local_disk_gb:
+        return machine.info.local_disk_gb * 10**9
+    sizes = (one.ebs.volume_size for one in _data_disks(machine) if one.ebs and one.ebs.volume_size)
+    size = next(sizes, None)
+    if size is not None:
+        return parse_quantity(size)
+    defaults = (disk.size for disk in machine.family.disks if disk.device == machine.family.data_device)
+    return next(defaults, _DEFAULT_DISK)
+
+
+def pods_of(machine: Machine) -> int:
+    kubelet = machine.kubelet
+    if kubelet.max_pods is not None:
+        pods = kubelet.max_pods
+    elif machine.family.eni_limited_pods:
+        pods = eni_limited_pods(machine, machine.settings.reserved_enis)
+    else:
+        pods = _PODS_WITHOUT_ENI_LIMIT
+    if kubelet.pods_per_core and machine.family.pods_per_core:
+        return min(pods, kubelet.pods_per_core * machine.info.vcpus)
+    return pods
+
+
+def eni_limited_pods(machine: Machine, reserved: int) -> int:
+    """Pods that get an address from the VPC CNI without prefixes: each interface keeps one address for itself."""
+    efa_only = sum(
+        1 for one in machine.spec.network_interfaces if one.network_card_index == 0 and one.interface_type == _EFA_ONLY
+    )
+    usable = machine.info.default_interfaces - reserved - efa_only
+    return usable * (machine.info.ipv4_per_interface - 1) + 2 if usable > 0 else 0
+
+
+def _data_disks(machine: Machine) -> list[BlockDeviceMapping]:
+    """The mappings that may say the size, the first that does counts: the root volume, then the family's own disk."""
+    mappings = machine.spec.block_device_mappings
+    root = [one for one in mappings if one.root_volume]
+    if not machine.family.data_device:
+        return [*root, *mappings[-1:]]
+    return [*root, *(one for one in mappings if one.device_name == machine.family.data_device)]
+
+
+def _devices(machine: Machine) -> Mapping[str, int]:
+    info = machine.info
+    found: dict[str, int] = {}
+    for gpu in info.gpus:
+        resource = _GPU_RESOURCES.get(gpu.manufacturer)
+        if resource:
+            found[resource] = found.get(resource, 0) + gpu.count
+    if info.neuron:
+        found[labels.NEURON] = sum(device.count for device in info.neuron)
+        found[labels.NEURON_CORE] = sum(device.count * device.cores for device in info.neuron)
+    interfaces = machine.spec.network_interfaces
+    efa_only = sum(1 for one in interfaces if one.interface_type == _EFA_ONLY)
+    found[labels.EFA] = efa_only if interfaces else info.efa_interfaces
+    found[labels.POD_ENI] = branch_interfaces(info.name)
+    if machine.family.os == "windows":
+        found[labels.PRIVATE_IPV4] = max(0, info.ipv4_per_interface - 1)
+    return found
+
+
+# Millicores reserved per thousand, of: the first core, the second, the third and fourth, all others.
+_CPU_BANDS: Final = ((1, 60), (1, 10), (2, 5))
+_CPU_REST_PER_MILLE: Final = 2.5
+_EVICTION_MEMORY: Final = 100 * MIB
+_SIGNALS: Final = {"memory.available": labels.MEMORY, "nodefs.available": labels.EPHEMERAL_STORAGE}
+
+
+def overhead_of(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
+    """All three together, in millicores and bytes."""
+    system = parse_resources(machine.kubelet.system_reserved)
+    found = add(kube_reserved(machine, capacity), system, eviction(machine, capacity))
+    return {key: amount for key, amount in found.items() if amount and key != "pid"}
+
+
+def kube_reserved(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
+    """Defaults by pods and cores; `kubelet.kubeReserved` overrides key by key."""
+    pods = eni_limited_pods(machine, 0) if machine.family.eni_limited_overhead else capacity.get(labels.PODS, 0)
+    defaults = {
+        labels.CPU: reserved_millicores(machine.info.vcpus),
+        labels.MEMORY: (11 * pods + 255) * MIB,
+        labels.EPHEMERAL_STORAGE: GIB,
+    }
+    return defaults | parse_resources(machine.kubelet.kube_reserved)
+
+
+def reserved_millicores(vcpus: int) -> int:
+    """6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest, each band cut to a whole."""
+    total, left = 0, vcpus
+    for cores, per_mille in _CPU_BANDS:
+        total += min(left, cores) * per_mille
+        left -= min(left, cores)
+    return total + int(left * _CPU_REST_PER_MILLE)
+
+
+def eviction(machine: Machine, capacity: Mapping[str, int]) -> dict[str, int]:
+    """What the kubelet keeps free: below it pods are evicted. Soft thresholds keep nothing."""
+    found = {
+        labels.MEMORY: _EVICTION_MEMORY,
+        labels.EPHEMERAL_STORAGE: ceil(capacity.get(labels.EPHEMERAL_STORAGE, 0) / 10),
+    }
+    for signal, resource in _SIGNALS.items():
+        text = machine.kubelet.eviction_hard.get(signal)
+        amount = None if text is None else threshold(text, capacity.get(resource, 0))
+        if amount is not None:
+            found[resource] = amount
+    return found
+
+
+def threshold(text: str, capacity: int) -> int | None:
+    """A quantity, or a percentage of capacity rounded up, where 100 % switches the signal off; None for neither."""
+    try:
+        if not text.endswith("%"):
+            return parse_quantity(text)
+        percent = float(text[:-1])
+    except (QuantityError, ValueError):
+        return None
+    return 0 if percent >= 100 else ceil(capacity * percent / 100)

@@ -1,0 +1,305 @@
+"""The capacity reservations that an EC2NodeClass selects, and how many instances each has room for now.
+
+The one place where the gate ReservedCapacity lets reservations in: with it off nothing is asked and nothing is known.
+Counts are this process's memory of EC2's last answer and of its own launches since; only speed rests on them.
+
+How many instances capacity reservations have room for: EC2's last count and what this process did since.
+
+Rather too many than too few: a launch that finds no room after all is refused and planned anew, while room that
+nobody sees is paid for and not used.
+
+What capacity reservations add to an instance type: an offering each, and the labels that their nodes carry.
+
+Pure: `reservations.py` says which there are, `instance_types.py` puts them beside the offerings that anyone can buy.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
+from tenure.apis.ec2nodeclass_selectors import CapacityReservationTerm
+from tenure.aws.client.batching import Expiring
+from tenure.aws.client.client import AwsClients
+from tenure.aws.settings import RESERVED_CAPACITY, AwsSettings
+from tenure.aws.tags import tag_filters
+from tenure.model.base import Value
+from tenure.model.errors import Fault, NotFound
+from tenure.model.instance_types import Offering, ReservationRoom
+from tenure.model.launch import FleetAnswer
+
+_KEPT_FOR: Final = timedelta(hours=24)
+"""A count that is not renewed for so long says nothing any more."""
+
+
+@dataclass(slots=True)
+class _Count:
+    available: int
+    at: datetime
+    changes: list[tuple[datetime, int]] = field(default_factory=list)
+    full_at: datetime | None = None
+
+
+class Counts:
+    """By reservation id. One that EC2 was never asked about has room for none."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._held: dict[str, _Count] = {}
+        self._running: Expiring[str] = Expiring(_KEPT_FOR.total_seconds())
+
+    def seen(self, available: Mapping[str, int], asked: datetime) -> None:
+        """EC2's counts; `asked` is when the question went out, and what happened after that still counts."""
+        for key, count in available.items():
+            held = self._held.get(key)
+            later = [one for one in held.changes if one[0] > asked] if held else []
+            full = held.full_at if held and held.full_at and held.full_at > asked else None
+            self._held[key] = _Count(count, asked, later, full)
+        self._held = {key: one for key, one in self._held.items() if asked - one.at < _KEPT_FOR}
+
+    def learn(self, answer: FleetAnswer) -> None:
+        """What CreateFleet came to. Only a want of room makes a reservation full: a throttled call says nothing."""
+        for instance in answer.instances:
+            self.launched(instance.reservation_id)
+        for error in answer.errors:
+            if error.insufficient:
+                self.full(error.reservation_id)
+
+    def launched(self, reservation_id: str) -> None:
+        self._change(reservation_id, -1)
+
+    def holds(self, instance_id: str, reservation_id: str) -> None:
+        """Seen running there, by whoever will also see its end."""
+        if reservation_id:
+            self._running.put(instance_id, reservation_id)
+
+    def gone(self, instance_id: str) -> None:
+        """It runs no more: its place is free, if it was seen to have one."""
+        reservation_id = self._running.get(instance_id)
+        if reservation_id is not None:
+            self._running.forget(instance_id)
+            self._change(reservation_id, 1)
+
+    def full(self, reservation_id: str) -> None:
+        """EC2 refused for want of room: none, until it counts anew."""
+        if held := self._held.get(reservation_id):
+            held.full_at = self._clock()
+
+    def remaining(self, reservation_id: str) -> int:
+        held = self._held.get(reservation_id)
+        if held is None or held.full_at is not None or self._clock() - held.at >= _KEPT_FOR:
+            return 0
+        return max(0, held.available + sum(change for _, change in held.changes))
+
+    def room(self, reservation_id: str) -> ReservationRoom | None:
+        """EC2's own last count; None when it is not known. One that is full has none."""
+        held = self._held.get(reservation_id)
+        if held is None:
+            return None
+        return ReservationRoom(available=0 if held.full_at else held.available, at=held.at)
+
+    def _change(self, reservation_id: str, change: int) -> None:
+        if held := self._held.get(reservation_id):
+            held.changes.append((self._clock(), change))
+
+
+_log = structlog.get_logger(__name__)
+
+FRESH_SECONDS: Final = 60.0
+BLOCK: Final = "capacity-block"
+EXPIRING: Final = "expiring"
+BLOCK_LEAD: Final = timedelta(minutes=40)
+"""EC2 ends the instances of a capacity block before its end; nodes must be drained by then (reference 6.4)."""
+_PATIENCE: Final = 5.0
+"""Seconds that a launch or a plan waits for fresh counts before it takes the last ones."""
+_ACTIVE: Final = {"Name": "state", "Values": ["active"]}
+
+
+class FoundReservation(Value):
+    """A reservation as EC2 described it."""
+
+    resolved: ResolvedCapacityReservation
+    active: bool
+    available: int
+    """Instances that still fit in."""
+
+    def at(self, now: datetime) -> ResolvedCapacityReservation | None:
+        """As the status shows it at this time; None once it is over."""
+        one = self.resolved
+        if not self.active or (one.end_time is not None and one.end_time <= now):
+            return None
+        return one.model_copy(update={"state": EXPIRING}) if ends_soon(one, now) else one
+
+
+class Reservations:
+    """Answers are used again for a minute. Raises model.faults."""
+
+    def __init__(
+        self, clients: AwsClients, settings: AwsSettings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._clients, self._clock = clients, clock
+        self.enabled = settings.gate(RESERVED_CAPACITY)
+        self._answers: Expiring[Sequence[FoundReservation]] = Expiring(FRESH_SECONDS)
+        self.counts = Counts(clock)
+        self._known: dict[str, FoundReservation] = {}
+        """As EC2 last described each."""
+
+    async def resolve(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
+        """By id; none that is over, and none at all with the gate off."""
+        if not self.enabled:
+            return ()
+        found = await self._find(node_class.spec.capacity_reservation_selector_terms)
+        now = self._clock()
+        shown = {one.resolved.id: shown for one in found if (shown := one.at(now)) is not None}
+        return [shown[key] for key in sorted(shown)]
+
+    def of(self, node_class: EC2NodeClass) -> Sequence[ResolvedCapacityReservation]:
+        """What the class's status names; none with the gate off, whatever an earlier worker left there."""
+        return node_class.status.capacity_reservations if self.enabled else ()
+
+    async def freshen(self, node_classes: Iterable[EC2NodeClass]) -> None:
+        """Bring the counts up to date where they are older than a minute; what cannot be asked keeps its last one."""
+        due = [one for one in node_classes if self.of(one)]
+        if not due:
+            return
+        asked = asyncio.gather(*(self._find(one.spec.capacity_reservation_selector_terms) for one in due))
+        try:
+            await asyncio.wait_for(asked, _PATIENCE)
+        except (Fault, TimeoutError) as error:
+            _log.warning("capacity reservations could not be counted", reason=str(error))
+
+    def rooms(self, node_classes: Iterable[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+        """What EC2 said of each, without this process's own launches: who plans counts NodeClaims itself."""
+        reserved = {one.id for node_class in node_classes for one in self.of(node_class)}
+        known = {one: room for one in sorted(reserved) if (room := self.counts.room(one)) is not None}
+        return {
+            one: room if self._is_usable(one) else room.model_copy(update={"available": 0})
+            for one, room in known.items()
+        }
+
+    def remaining(self, reservation_id: str) -> int:
+        """For a launch of this process."""
+        return self.counts.remaining(reservation_id) if self._is_usable(reservation_id) else 0
+
+    def _is_usable(self, reservation_id: str) -> bool:
+        """By the clock, and not by a status that was written before it ended."""
+        known = self._known.get(reservation_id)
+        shown = known.at(self._clock()) if known else None
+        return shown is not None and shown.state != EXPIRING
+
+    async def ending(self, reservation_ids: Collection[str]) -> Mapping[str, datetime]:
+        """Capacity blocks among them whose instances EC2 will end soon, with their ends; asked of EC2 now."""
+        if not self.enabled or not reservation_ids:
+            return {}
+        found = [one.resolved for one in await self._ask_by_ids(sorted(reservation_ids))]
+        now = self._clock()
+        return {one.id: one.end_time for one in found if one.end_time is not None and ends_soon(one, now)}
+
+    async def _find(self, terms: Sequence[CapacityReservationTerm]) -> Sequence[FoundReservation]:
+        ids = sorted({term.id for term in terms if term.id})
+        queries = [self._by_filters(_filters(term)) for term in terms if not term.id]
+        if ids:
+            queries.append(self._answers.get_or(("ids", *ids), lambda: self._ask_by_ids(ids)))
+        return [one for found in await asyncio.gather(*queries) for one in found]
+
+    async def _by_filters(self, filters: Sequence[Any]) -> Sequence[FoundReservation]:
+        return await self._answers.get_or(str(filters), lambda: self._ask(Filters=list(filters)))
+
+    async def _ask_by_ids(self, ids: Sequence[str]) -> Sequence[FoundReservation]:
+        """EC2 refuses all for one that is not there: then each is asked for by itself."""
+        try:
+            return await self._ask(CapacityReservationIds=list(ids))
+        except NotFound:
+            if len(ids) == 1:
+                return ()
+        return [one for found in await asyncio.gather(*(self._ask_by_ids([i]) for i in ids)) for one in found]
+
+    async def _ask(self, **request: Any) -> Sequence[FoundReservation]:
+        asked = self._clock()
+        paging = {} if "CapacityReservationIds" in request else {"PaginationConfig": {"PageSize": 1000}}
+        found = await self._clients.pages(
+            self._clients.ec2.describe_capacity_reservations, "CapacityReservations", _found, **request, **paging
+        )
+        self._known |= {one.resolved.id: one for one in found}
+        self.counts.seen({one.resolved.id: one.available for one in found}, asked)
+        return found
+
+
+def ends_soon(one: ResolvedCapacityReservation, now: datetime) -> bool:
+    """A capacity block near its end; other reservations leave their instances running."""
+    return one.reservation_type == BLOCK and one.end_time is not None and now >= one.end_time - BLOCK_LEAD
+
+
+def _filters(term: CapacityReservationTerm) -> list[Any]:
+    named = {"owner-id": term.owner_id, "instance-match-criteria": term.instance_match_criteria}
+    filters = [{"Name": name, "Values": [value]} for name, value in named.items() if value]
+    return [_ACTIVE, *filters, *tag_filters(term.tags)]
+
+
+def _found(raw: Mapping[str, Any]) -> FoundReservation:
+    optional = {"endTime": raw.get("EndDate"), "interruptible": raw.get("Interruptible")}
+    resolved = {
+        "availabilityZone": raw.get("AvailabilityZone", ""),
+        "id": raw["CapacityReservationId"],
+        "instanceMatchCriteria": raw.get("InstanceMatchCriteria", ""),
+        "instanceType": raw.get("InstanceType", ""),
+        "ownerID": raw.get("OwnerId", ""),
+        "reservationType": raw.get("ReservationType") or "default",
+        "state": "active",
+    } | {key: value for key, value in optional.items() if value is not None}
+    return FoundReservation(
+        resolved=ResolvedCapacityReservation.from_object(resolved),
+        active=raw.get("State") == "active",
+        available=raw.get("AvailableInstanceCount", 0) if raw.get("State") == "active" else 0,
+    )
+
+
+PRICE_PART: Final = 10_000_000
+"""A reserved instance is paid for already: it costs this part of on-demand, so that larger ones still cost more."""
+
+
+def reserved_offerings(
+    reservations: Iterable[ResolvedCapacityReservation],
+    base: Sequence[Offering],
+    zone_ids: Mapping[str, str],
+    launchable: Collection[str],
+) -> list[Offering]:
+    """One for each reservation of the type whose other offerings are `base`; those about to end are not available."""
+    prices = {one.zone: one.price for one in base if one.capacity_type == labels.ON_DEMAND}
+    return [
+        Offering(
+            zone=one.availability_zone,
+            zone_id=zone_ids.get(one.availability_zone, ""),
+            capacity_type=labels.RESERVED,
+            price=prices.get(one.availability_zone, 0.0) / PRICE_PART,
+            available=one.availability_zone in launchable and one.state == "active",
+            reservation_id=one.id,
+            reservation_type="capacity-block" if one.reservation_type == "capacity-block" else "default",
+            interruptible=bool(one.interruptible),
+        )
+        for one in reservations
+    ]
+
+
+def reserved_labels(
+    described: Mapping[str, tuple[str, ...]], reservations: Sequence[ResolvedCapacityReservation]
+) -> dict[str, tuple[str, ...]]:
+    """The type's labels with what nodes in these reservations may have."""
+    if not reservations:
+        return dict(described)
+    return {
+        **described,
+        labels.CAPACITY_TYPE: (*described.get(labels.CAPACITY_TYPE, ()), labels.RESERVED),
+        labels.CAPACITY_RESERVATION_ID: tuple(sorted(one.id for one in reservations)),
+        labels.CAPACITY_RESERVATION_TYPE: tuple(sorted({one.reservation_type for one in reservations})),
+        labels.CAPACITY_RESERVATION_INTERRUPTIBLE: tuple(sorted({_bool(one.interruptible) for one in reservations})),
+    }
+
+
+def _bool(value: bool | None) -> str:
+    return "true" if value else "false"

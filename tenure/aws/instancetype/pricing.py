@@ -1,0 +1,139 @@
+"""What an hour of an instance costs, in US dollars (in China: yuan): on-demand by the price list, spot by its history.
+
+Where AWS gives no price list, `price_estimates.py` stands in for it, and spot without a history is taken for as dear.
+A type that the price list leaves out, such as one in preview, has no price, and so cannot be bought.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from tenure.apis import labels
+from tenure.aws.client.client import AwsClients
+from tenure.aws.settings import AwsSettings
+from tenure.model.errors import Fault
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_PRODUCTS: Final = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
+_COMMON: Final = {
+    "serviceCode": "AmazonEC2",
+    "preInstalledSw": "NA",
+    "operatingSystem": "Linux",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
+_SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+
+
+@dataclass(frozen=True, slots=True)
+class PriceBook:
+    """Empty maps mean that AWS has not been asked yet, or did not answer."""
+
+    on_demand: Mapping[str, float] = field(default_factory=dict)
+    spot: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """(instance type, zone) to the latest price."""
+    estimates: Mapping[str, float] = field(default_factory=dict)
+
+    def price(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+        """None: not known, so that nothing is bought there."""
+        if capacity_type == labels.SPOT and self.spot:
+            return self.spot.get((instance_type, zone))
+        return (self.on_demand or self.estimates).get(instance_type)
+
+    def merged(self, read: "PricesRead") -> "PriceBook":
+        """New prices over old ones: what an answer leaves out keeps its last known price."""
+        return PriceBook({**self.on_demand, **read.on_demand}, {**self.spot, **read.spot}, self.estimates)
+
+
+@dataclass(frozen=True, slots=True)
+class PricesRead:
+    """What one reading brought; incomplete when AWS did not answer for all, or knew no on-demand price at all."""
+
+    on_demand: Mapping[str, float]
+    spot: Mapping[tuple[str, str], float]
+    complete: bool
+
+
+async def read_prices(clients: AwsClients, settings: AwsSettings) -> PricesRead:
+    """Both kinds at a time; a fault of one costs that one alone, and is logged."""
+    ask = price_list_is_there(settings)
+    on_demand, spot = await asyncio.gather(
+        _or_none(read_on_demand(clients, settings.region)) if ask else _nothing(), _or_none(read_spot(clients))
+    )
+    return PricesRead(on_demand or {}, spot or {}, complete=bool(on_demand or not ask) and spot is not None)
+
+
+def price_list_is_there(settings: AwsSettings) -> bool:
+    """Without a way out of the VPC, or in GovCloud, there is no price list to ask."""
+    return not settings.isolated_vpc and not settings.region.startswith("us-gov")
+
+
+async def read_on_demand(clients: AwsClients, region: str) -> dict[str, float]:
+    """pricing:GetProducts, shared machines and bare metal. Raises model.faults."""
+    currency = "CNY" if region.startswith("cn-") else "USD"
+    found: dict[str, float] = {}
+    for tenancy, family in _PRODUCTS:
+        wanted = _COMMON | {"regionCode": region, "tenancy": tenancy, "productFamily": family}
+        rows = await clients.pages(
+            clients.pricing.get_products,
+            "PriceList",
+            lambda product: _product(product, currency),
+            ServiceCode="AmazonEC2",
+            Filters=[{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()],
+            PaginationConfig={"PageSize": 100},
+        )
+        found.update((name, price) for name, price in rows if price)
+    return found
+
+
+async def read_spot(clients: AwsClients, now: datetime | None = None) -> dict[tuple[str, str], float]:
+    """ec2:DescribeSpotPriceHistory from now on: the latest price of each type and zone. Raises model.faults."""
+    rows = await clients.pages(
+        clients.ec2.describe_spot_price_history,
+        "SpotPriceHistory",
+        _spot_row,
+        ProductDescriptions=list(_SPOT_PRODUCTS),
+        StartTime=now or datetime.now(UTC),
+        PaginationConfig={"PageSize": 1000},
+    )
+    latest: dict[tuple[str, str], tuple[datetime, float]] = {}
+    for place, at, price in rows:
+        if price and (place not in latest or latest[place][0] < at):
+            latest[place] = (at, price)
+    return {place: price for place, (_, price) in latest.items()}
+
+
+async def _or_none(reading: Awaitable[T]) -> T | None:
+    try:
+        return await reading
+    except Fault as fault:
+        _log.warning("prices could not be read; the last known ones stand", reason=fault.message)
+        return None
+
+
+async def _nothing() -> dict[str, float]:
+    return {}
+
+
+def _spot_row(row: Mapping[str, Any]) -> tuple[tuple[str, str], datetime, float]:
+    return (row["InstanceType"], row["AvailabilityZone"]), row["Timestamp"], float(row["SpotPrice"])
+
+
+def _product(product: Any, currency: str) -> tuple[str, float]:
+    """(instance type, dollars an hour); zero where the product has no such price."""
+    parsed = json.loads(product)
+    name = parsed.get("product", {}).get("attributes", {}).get("instanceType", "")
+    for term in parsed.get("terms", {}).get("OnDemand", {}).values():
+        for dimension in term.get("priceDimensions", {}).values():
+            price = float(dimension.get("pricePerUnit", {}).get(currency, 0) or 0)
+            if price:
+                return name, price
+    return name, 0.0

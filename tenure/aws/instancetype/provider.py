@@ -1,0 +1,232 @@
+"""The port `Offerings`: instance types with their offerings and prices, read once and kept.
+
+`instance_types.py` resolves them against an EC2NodeClass; the result is kept until the class or the region changes.
+
+Resolved instance types, kept by all that they depend on: classes that ask for the same share them.
+
+A change that does not matter to types (tags, user data, the order of subnets) resolves nothing, and one that does is a
+key of its own, so that nothing stale is ever found.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedCapacityReservation
+from tenure.aws.amifamily.families import family_of
+from tenure.aws.client.client import AwsClients
+from tenure.aws.instancetype.capacity_reservations import Reservations
+from tenure.aws.instancetype.info import TypeInfo
+from tenure.aws.instancetype.pricing import PriceBook, read_prices
+from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
+from tenure.aws.instancetype.static_prices import estimate
+from tenure.aws.interruption.zonal_shift import ZonalShifts
+from tenure.aws.nodeclass.placement_groups import PlacementGroup, PlacementGroups
+from tenure.aws.settings import AwsSettings
+from tenure.model.errors import Fault
+from tenure.model.instance_types import Catalogue, InstanceType, ReservationRoom
+
+_MATTERS_NOT: Final = {
+    "subnet_selector_terms",
+    "security_group_selector_terms",
+    "capacity_reservation_selector_terms",
+    "placement_group_selector",
+    "ami_selector_terms",
+    "associate_public_ip_address",
+    "user_data",
+    "role",
+    "instance_profile",
+    "tags",
+    "detailed_monitoring",
+    "metadata_options",
+    "context",
+}
+"""Fields of the spec that types do not depend on, or only through what the selectors resolved to."""
+
+
+def key_of(
+    node_class: EC2NodeClass,
+    *,
+    epoch: int,
+    group: PlacementGroup | None,
+    reserved: Sequence[ResolvedCapacityReservation],
+) -> str:
+    """`epoch`: of the region's types and prices. Images count in their order, which decides between them."""
+    status = node_class.status
+    zones = sorted({(subnet.zone, subnet.zone_id) for subnet in status.subnets})
+    parts = (
+        epoch,
+        family_of(node_class).name,
+        node_class.spec.model_dump_json(exclude=_MATTERS_NOT),
+        zones,
+        [image.model_dump_json() for image in status.amis],
+        group.model_dump_json() if group else None,
+        [one.model_dump_json() for one in reserved],
+    )
+    return json.dumps(parts)
+
+
+class TypeCache:
+    """What no class asks for any more is dropped."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, ResolvedTypes] = {}
+        self._key_of_class: dict[str, str] = {}
+
+    def get(self, uid: str, key: str) -> ResolvedTypes | None:
+        return self._held.get(key) if self._key_of_class.get(uid) == key else self._shared(uid, key)
+
+    def put(self, uid: str, key: str, types: ResolvedTypes) -> None:
+        self._key_of_class[uid] = key
+        self._held[key] = types
+        self._sweep()
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        """The others are gone."""
+        self._key_of_class = {uid: key for uid, key in self._key_of_class.items() if uid in uids}
+        self._sweep()
+
+    def _shared(self, uid: str, key: str) -> ResolvedTypes | None:
+        found = self._held.get(key)
+        if found is not None:
+            self.put(uid, key, found)
+        return found
+
+    def _sweep(self) -> None:
+        wanted = set(self._key_of_class.values())
+        self._held = {key: types for key, types in self._held.items() if key in wanted}
+
+
+_log = structlog.get_logger(__name__)
+
+_REFRESH_SECONDS: Final = 12 * 3600.0
+_AGAIN_SECONDS: Final = 600.0
+"""After prices could not be read."""
+
+
+class AwsOfferings:
+    """One for the process. All methods raise model.faults."""
+
+    def __init__(
+        self,
+        clients: AwsClients,
+        settings: AwsSettings,
+        *,
+        placement: PlacementGroups,
+        zones: ZonalShifts,
+        reservations: Reservations,
+        region: Region | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`region`: what was read already, so that it need not be read again at once."""
+        self._clients, self._settings, self._clock = clients, settings, clock
+        self._placement, self._zones, self._reservations = placement, zones, reservations
+        self._region, self._epoch = region, 0
+        self._due = clock() + _REFRESH_SECONDS if region else clock()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._reading = asyncio.Lock()
+        self._resolved = TypeCache()
+
+    async def refresh(self) -> None:
+        """Read what is due. Types must be read; prices that cannot be read keep their last value."""
+        async with self._reading:
+            await self._read_what_is_due()
+
+    async def instance_types(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
+        return (await self.resolved(node_class)).types
+
+    async def catalogue(self, node_classes: Sequence[EC2NodeClass]) -> Catalogue:
+        """One that cannot be resolved now is left out: a class in trouble stops no other."""
+        await self.region()
+        found: dict[str, tuple[InstanceType, ...]] = {}
+        for node_class in node_classes:
+            try:
+                found[node_class.name] = (await self.resolved(node_class)).types
+            except Fault as fault:
+                _log.warning("no instance types for a class", node_class=node_class.name, reason=fault.message)
+        self._resolved.keep_only({node_class.uid for node_class in node_classes})
+        return Catalogue(by_node_class=found)
+
+    async def rooms(self, node_classes: Sequence[EC2NodeClass]) -> Mapping[str, ReservationRoom]:
+        """How much room the classes' reservations have, as EC2 said within the last minute or when it last answered."""
+        await self._reservations.freshen(node_classes)
+        return self._reservations.rooms(node_classes)
+
+    async def away(self) -> frozenset[str]:
+        """Ids of the zones that the cluster is shifted away from."""
+        return await self._zones.away()
+
+    async def resolved(self, node_class: EC2NodeClass) -> ResolvedTypes:
+        """The class's types, with their requirements; kept until something that they depend on changes."""
+        region = await self.region()
+        epoch = self._epoch
+        group = await self._placement.resolve(node_class)
+        reserved = self._reservations.of(node_class)
+        key = key_of(node_class, epoch=epoch, group=group, reserved=reserved)
+        held = self._resolved.get(node_class.uid, key)
+        if held is None:
+            held = await self._clients.in_thread(
+                lambda: resolve_types(region, node_class, self._settings, group, reserved)
+            )
+            self._resolved.put(node_class.uid, key, held)
+        return held
+
+    async def region(self) -> Region:
+        """Types, zones and prices. Waits for the first reading only; later ones go on beside those who ask."""
+        if self._region is None:
+            await self.refresh()
+        elif self._clock() >= self._due and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.create_task(self._refresh_quietly())
+        assert self._region is not None
+        return self._region
+
+    async def _refresh_quietly(self) -> None:
+        try:
+            await self.refresh()
+        except Fault as fault:
+            self._due = self._clock() + _AGAIN_SECONDS
+            _log.warning("instance types could not be read again; the last known ones stand", reason=fault.message)
+
+    async def _read_what_is_due(self) -> None:
+        if self._region is not None and self._clock() < self._due:
+            return
+        types, prices = await asyncio.gather(self._read_types(), read_prices(self._clients, self._settings))
+        before = self._region.prices if self._region else PriceBook()
+        self._region = types.with_prices(before.merged(prices))
+        self._epoch += 1
+        self._due = self._clock() + (_REFRESH_SECONDS if prices.complete else _AGAIN_SECONDS)
+
+    async def _read_types(self) -> Region:
+        ec2 = self._clients.ec2
+        infos, rows = await asyncio.gather(
+            self._clients.pages(ec2.describe_instance_types, "InstanceTypes", TypeInfo.of, **_TYPES),
+            self._clients.pages(
+                ec2.describe_instance_type_offerings,
+                "InstanceTypeOfferings",
+                lambda row: (str(row["InstanceType"]), str(row["Location"])),
+                LocationType="availability-zone",
+                PaginationConfig={"PageSize": 1000},
+            ),
+        )
+        zones_of: dict[str, set[str]] = {}
+        for name, zone in rows:
+            zones_of.setdefault(name, set()).add(zone)
+        return Region(
+            types={info.name: info for info in sorted(infos, key=lambda info: info.name)},
+            zones_of={name: frozenset(zones) for name, zones in zones_of.items()},
+            zones=tuple(sorted({zone for _, zone in rows})),
+            prices=PriceBook(estimates={info.name: estimate(info, self._settings.region) for info in infos}),
+        )
+
+
+_TYPES: Final = {
+    "Filters": [
+        {"Name": "supported-virtualization-type", "Values": ["hvm"]},
+        {"Name": "processor-info.supported-architecture", "Values": ["x86_64", "arm64"]},
+    ],
+    "PaginationConfig": {"PageSize": 100},
+}

@@ -1,0 +1,84 @@
+"""The port `InstanceStatuses`: DescribeInstanceStatus, as far as it tells of trouble. Reference 2.2 and 5.1.
+
+Three lists of what is not well, in place of one of all instances: in an account with thousands they are nearly empty,
+and no instance that is gone can make them fail. Whose the instances are is not known here.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tenure.aws.client.client import AwsClients
+from tenure.model.interruption.notices import CheckKind, FailedCheck, Notice, StatusReport
+
+EVENT_CODES: Final = ("instance-reboot", "system-reboot", "system-maintenance", "instance-retirement", "instance-stop")
+_FILTERS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("instance-status.status", ("impaired",)),
+    ("system-status.status", ("impaired",)),
+    ("event.code", EVENT_CODES),
+)
+_PAGE: Final = 1000
+_CHECKS: Final[Mapping[str, CheckKind]] = {"InstanceStatus": "instanceStatus", "SystemStatus": "systemStatus"}
+_FAILED: Final = "failed"
+_PREFIXES: Final[Mapping[str, str]] = {"[completed]": "over", "[canceled]": "withdrawn", "[cancelled]": "withdrawn"}
+"""EC2 goes on listing an event that is done or called off, for up to a week, under such a description."""
+
+
+class AwsInstanceStatuses:
+    """Raises model.faults."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+
+    async def read(self) -> Sequence[StatusReport]:
+        """Every instance in the region that has a failing check or a scheduled event, once each."""
+        found = await asyncio.gather(*(self._list(name, values) for name, values in _FILTERS))
+        now = datetime.now(UTC)
+        raw = {one["InstanceId"]: one for listed in found for one in listed}
+        return tuple(_report(one, now) for one in raw.values())
+
+    async def _list(self, name: str, values: tuple[str, ...]) -> list[Mapping[str, Any]]:
+        return await self._clients.pages(
+            self._clients.ec2.describe_instance_status,
+            "InstanceStatuses",
+            lambda item: item,
+            Filters=[{"Name": name, "Values": list(values)}],
+            PaginationConfig={"PageSize": _PAGE},
+        )
+
+
+def _report(raw: Mapping[str, Any], now: datetime) -> StatusReport:
+    return StatusReport(
+        instance_id=raw["InstanceId"],
+        failed=tuple(_failed(raw)),
+        events=tuple(_event(one, now) for one in raw.get("Events") or () if one.get("Code") in EVENT_CODES),
+    )
+
+
+def _failed(raw: Mapping[str, Any]) -> Iterator[FailedCheck]:
+    """Of each kind the check that fails longest; checks of attached volumes are nobody's reason to go."""
+    for name, kind in _CHECKS.items():
+        details = [one for one in (raw.get(name) or {}).get("Details") or () if one.get("Status") == _FAILED]
+        if details:
+            known = [since for one in details if (since := one.get("ImpairedSince"))]
+            yield FailedCheck(kind=kind, since=min(known) if known else None)
+
+
+def _event(raw: Mapping[str, Any], now: datetime) -> Notice:
+    description = " ".join(str(raw.get("Description") or "").split())
+    starts = raw.get("NotBefore")
+    prefix = description.partition(" ")[0].lower()
+    return Notice.model_validate(
+        {
+            "kind": "scheduledChange",
+            "id": raw.get("InstanceEventId") or f"{raw['Code']}/{starts.isoformat() if starts else ''}",
+            "source": "status",
+            "at": now,
+            "starts": starts,
+            "ends": raw.get("NotAfter"),
+            "code": raw["Code"],
+            "status": _PREFIXES.get(prefix, "announced"),
+            "text": description[:300],
+        }
+    )

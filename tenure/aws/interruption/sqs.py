@@ -1,0 +1,107 @@
+"""The port `EventQueue`: the SQS queue with EC2's events, by name.
+
+Polls wait at the service, so they have threads of their own. A poll that its caller gave up is kept, and its messages
+go to the next caller: else they would be hidden from everyone for as long as the service hides what was read.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from tenure.aws.client.client import AwsClients
+from tenure.aws.interruption.parser import parse
+from tenure.model.errors import NotFound
+from tenure.model.interruption.records import QueueMessage
+
+MOST: Final = 10
+"""Messages that SQS gives, or takes back, in one call."""
+DELETES: Final = 4
+"""Batches under way for one caller."""
+VISIBILITY: Final = 20
+"""Seconds for which a message that was read is hidden from others (reference 5.2)."""
+_ATTRIBUTES: Final = ("SentTimestamp", "ApproximateFirstReceiveTimestamp")
+
+_Poll = asyncio.Future[tuple[float, Sequence[QueueMessage]]]
+
+
+class SqsQueue:
+    """Raises model.faults: NotFound where there is no such queue."""
+
+    def __init__(self, clients: AwsClients, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clients, self._clock = clients, clock
+        self._urls: dict[str, str] = {}
+        self._left: dict[str, list[_Poll]] = {}
+        """Polls that nobody waits for any more, by queue."""
+
+    async def receive(self, queue: str, *, wait: int) -> Sequence[QueueMessage]:
+        """Up to ten messages; waits so many seconds, at most 20, for the first one."""
+        left = self._left.get(queue)
+        poll = left.pop() if left else asyncio.ensure_future(self._poll(queue, wait))
+        try:
+            ended, found = await asyncio.shield(poll)
+        except asyncio.CancelledError:
+            poll.add_done_callback(_seen)
+            self._left.setdefault(queue, []).append(poll)
+            raise
+        return found if self._clock() - ended < VISIBILITY / 2 else ()
+
+    async def delete(self, queue: str, receipts: Sequence[str]) -> int:
+        """How many are gone; the others come again. In batches of ten."""
+        url, room = await self._url(queue), asyncio.Semaphore(DELETES)
+        sqs = self._clients.sqs
+
+        async def gone(batch: Sequence[str]) -> int:
+            entries: Any = [{"Id": str(number), "ReceiptHandle": one} for number, one in enumerate(batch)]
+            async with room:
+                answer = await self._clients.long_call(sqs.delete_message_batch, QueueUrl=url, Entries=entries)
+            return len(answer.get("Successful", ()))
+
+        batches = (receipts[start : start + MOST] for start in range(0, len(receipts), MOST))
+        return sum(await asyncio.gather(*map(gone, batches)))
+
+    async def _poll(self, queue: str, wait: int) -> tuple[float, Sequence[QueueMessage]]:
+        url = await self._url(queue)
+        try:
+            answer = await self._clients.long_call(
+                self._clients.sqs.receive_message,
+                QueueUrl=url,
+                MaxNumberOfMessages=MOST,
+                VisibilityTimeout=VISIBILITY,
+                WaitTimeSeconds=wait,
+                MessageSystemAttributeNames=list(_ATTRIBUTES),
+            )
+        except NotFound:
+            self._urls.pop(queue, None)
+            raise
+        now = datetime.now(UTC)
+        return self._clock(), tuple(_message(one, now) for one in answer.get("Messages", ()))
+
+    async def _url(self, queue: str) -> str:
+        if queue not in self._urls:
+            answer = await self._clients.call(self._clients.sqs.get_queue_url, QueueName=queue)
+            self._urls[queue] = answer["QueueUrl"]
+        return self._urls[queue]
+
+
+def _seen(poll: _Poll) -> None:
+    """So that a fault which nobody waits for is no complaint in the log; whoever takes the poll over gets it."""
+    if not poll.cancelled():
+        poll.exception()
+
+
+def _message(raw: Mapping[str, Any], now: datetime) -> QueueMessage:
+    attributes = raw.get("Attributes") or {}
+    sent = _milliseconds(attributes.get("SentTimestamp")) or now
+    return QueueMessage(
+        id=raw.get("MessageId", ""),
+        receipt=raw["ReceiptHandle"],
+        sent=sent,
+        first_received=_milliseconds(attributes.get("ApproximateFirstReceiveTimestamp")) or now,
+        parsed=parse(raw.get("Body", ""), sent=sent),
+    )
+
+
+def _milliseconds(value: Any) -> datetime | None:
+    return datetime.fromtimestamp(int(value) / 1000, UTC) if str(value or "").isdigit() else None

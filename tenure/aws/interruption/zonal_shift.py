@@ -1,0 +1,75 @@
+"""Zones that AWS, or a person by ARC zonal shift, has moved the cluster away from (setting ENABLE_ZONAL_SHIFT).
+
+Nothing is bought there while it lasts, and that EC2 does not list an instance is not taken for its end.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import structlog
+
+from tenure.aws.client.batching import Expiring
+from tenure.aws.client.client import AwsClients
+from tenure.aws.settings import AwsSettings
+from tenure.model.errors import BadInput, Fault, NotFound
+
+_log = structlog.get_logger(__name__)
+
+_FRESH_SECONDS: Final = 30.0
+_APPLIED: Final = "APPLIED"
+_KEY: Final = "shifts"
+
+
+class ZonalShifts:
+    """Nothing is asked, and no zone is away, unless the setting is on."""
+
+    def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
+        self._clients, self._settings = clients, settings
+        self._held: Expiring[frozenset[str]] = Expiring(_FRESH_SECONDS)
+        self._last: frozenset[str] | None = None
+        self._arn = ""
+
+    async def away(self) -> frozenset[str]:
+        """Ids of zones, at most half a minute old. Without an answer the last ones stand; the first must come.
+
+        Raises model.faults.
+        """
+        if not self._settings.zonal_shift:
+            return frozenset()
+        try:
+            self._last = await self._held.get_or(_KEY, self._ask)
+        except Fault as fault:
+            if self._last is None:
+                raise
+            self._held.put(_KEY, self._last)
+            _log.warning("zonal shifts could not be read; the last known ones stand", reason=fault.message)
+        return self._last
+
+    async def check(self) -> None:
+        """Raises BadInput when the setting is on and the cluster takes no zonal shifts."""
+        try:
+            await self.away()
+        except NotFound as fault:
+            name = self._settings.cluster_name
+            raise BadInput(
+                f"ENABLE_ZONAL_SHIFT=true: EKS cluster {name} takes no zonal shifts; write false, or enable them: "
+                f"aws eks update-cluster-config --name {name} --zonal-shift-config enabled=true"
+            ) from fault
+
+    async def _ask(self) -> frozenset[str]:
+        if not self._arn:
+            answer = await self._clients.call(self._clients.eks.describe_cluster, name=self._settings.cluster_name)
+            self._arn = str(answer["cluster"].get("arn", ""))
+        found = await self._clients.call(self._clients.zonal_shift.get_managed_resource, resourceIdentifier=self._arn)
+        return frozenset(_away(found, datetime.now(UTC)))
+
+
+def _away(raw: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    """Shifts by people that are applied and have not run out, and AWS's own, which have no end of their own."""
+    for shift in raw.get("zonalShifts", ()):
+        if shift.get("appliedStatus") == _APPLIED and shift["expiryTime"] > now:
+            yield shift["awayFrom"]
+    for shift in raw.get("autoshifts", ()):
+        if shift.get("appliedStatus") == _APPLIED:
+            yield shift["awayFrom"]

@@ -1,0 +1,73 @@
+"""One expression in CEL: read, type-checked and evaluated."""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+from cel_expr_python import cel
+
+from tenure.aws.kubelet.computed import ExpressionError, Variables
+
+_INT, _DOUBLE = cel.Type.INT, cel.Type.DOUBLE
+
+
+class Expression:
+    """One that can be read. Evaluating takes some microseconds."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ExpressionError for what is no expression, or none that makes a number."""
+        self._text = text
+        try:
+            self._made = _environment().compile(text)
+        except RuntimeError as error:
+            raise ExpressionError(f"{text!r}: {_told(str(error))}") from None
+        kind = self._made.return_type()
+        if kind not in (_INT, _DOUBLE, cel.Type.DYN):
+            raise ExpressionError(f"{text!r} makes a {kind.name().lower()}: it must make an int or a double")
+
+    def value(self, variables: Variables) -> int:
+        """A whole number of at least zero; what is behind the point is cut off. Raises ExpressionError."""
+        found = self._made.eval(data=variables)
+        number, where = found.value(), f"{self._text!r} for {variables['instance_type']}"
+        if found.type() == cel.Type.ERROR:
+            raise ExpressionError(f"{where}: {str(number).partition(': ')[2] or number}")
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise ExpressionError(f"{where} makes {number!r}: it must make an int or a double")
+        if not math.isfinite(number):
+            raise ExpressionError(f"{where} makes {number}, which is no finite number")
+        if number < 0:
+            raise ExpressionError(f"{where} makes {number}, which is negative")
+        return int(number)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> cel.Env:
+    """The variables, and beside CEL's own functions `max` and `min` of two numbers."""
+    names: dict[str, cel.Type] = dict.fromkeys(Variables.__annotations__, _INT)
+    return cel.NewEnv(
+        variables=names | {"instance_type": cel.Type.STRING},
+        functions=[_of_two("max", max), _of_two("min", min)],
+    )
+
+
+def _of_two(name: str, choose: Callable[[float, float], float]) -> cel.FunctionDecl:
+    pairs = ((_INT, _INT), (_DOUBLE, _DOUBLE), (_INT, _DOUBLE), (_DOUBLE, _INT))
+    return cel.FunctionDecl(name, [_overload(name, left, right, choose) for left, right in pairs])
+
+
+def _overload(name: str, left: cel.Type, right: cel.Type, choose: Callable[[float, float], float]) -> cel.Overload:
+    """Of an int and a double the answer is a double."""
+    whole = left == right == _INT
+    return cel.Overload(
+        f"{name}_{left.name()}_{right.name()}".lower(),
+        _INT if whole else _DOUBLE,
+        [left, right],
+        False,
+        choose if whole else lambda a, b: float(choose(a, b)),
+    )
+
+
+def _told(message: str) -> str:
+    """The first complaint of the library, without its drawing of where."""
+    first = message.split("ERROR: ")[1:2] or [message]
+    return first[0].partition("\n")[0].removeprefix("<input>:").partition(" [INVALID_ARGUMENT]")[0]

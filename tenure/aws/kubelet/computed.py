@@ -1,0 +1,128 @@
+"""`spec.kubelet` as it is on one instance type, where some of its amounts are expressions.
+
+The amounts take Karpenter's units and steps (reference 1.3). An expression that has no value makes its type
+unlaunchable and no other; `validation.py` tells the user of it.
+
+Expressions in CEL for amounts that differ by instance type: read, type-checked and evaluated.
+
+Behind Karpenter's gate NodeClassCEL (reference 1.3). `kubelet_computed.py` says which values are expressions and what
+becomes of the numbers. An expression of an unknown variable or of mismatched types is refused when it is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from tenure.aws.instancetype.capacity import Machine, pods_of
+from tenure.aws.kubelet.config import Kubelet
+from tenure.aws.kubelet.validation import expressions_of
+
+if TYPE_CHECKING:
+    from tenure.aws.kubelet.cel_expression import Expression
+
+
+_KEPT: Final = 256
+"""Expressions; each takes some kilobytes."""
+
+
+class ExpressionError(ValueError):
+    """An expression that cannot be read or has no value; the message quotes it."""
+
+
+class Variables(TypedDict):
+    """What an expression may name."""
+
+    vcpus: int
+    memory_mib: int
+    default_enis: int
+    ips_per_eni: int
+    max_pods: int
+    instance_type: str
+
+
+@lru_cache(maxsize=_KEPT)
+def expression(text: str) -> "Expression":
+    """Raises ExpressionError."""
+    from tenure.aws.kubelet.cel_expression import Expression  # noqa: PLC0415 - its library takes 5 MB, and few write expressions
+
+    return Expression(text)
+
+
+_STEPS: Final[dict[str, tuple[int, str]]] = {
+    "cpu": (10, "m"),
+    "memory": (16, "Mi"),
+    "ephemeral-storage": (1, "Gi"),
+    "pid": (1, ""),
+}
+"""Rounded up to a multiple of so many of the unit."""
+_MOST_PODS: Final = 2**31 - 1
+
+
+class ComputedKubelet:
+    """The expressions of one class. Without any, or with the gate off, it changes nothing."""
+
+    def __init__(self, raw: Mapping[str, Any] | None, *, enabled: bool) -> None:
+        self._raw = dict(raw or {})
+        self._expressions = list(expressions_of(self._raw)) if enabled else []
+        self._reserves = any(key for _, key, _ in self._expressions)
+
+    def __bool__(self) -> bool:
+        return bool(self._expressions)
+
+    def filled(self, machine: Machine) -> dict[str, Any]:
+        """The map with amounts in the place of expressions. Raises ExpressionError, led by the field."""
+        found = dict(self._raw)
+        for field, _, text in self._expressions:
+            if field == "maxPods":
+                found["maxPods"] = _pods(machine, text)
+                machine = _with(machine, max_pods=found["maxPods"])
+        known = _variables(machine) if self._reserves else None
+        for field, key, text in self._expressions:
+            if key and known is not None:
+                found[field] = {**found[field], key: _amount(known, field, key, text)}
+        return found
+
+    def on(self, machine: Machine) -> tuple[Machine, Mapping[str, Any]]:
+        """The machine with its own amounts, and the map that says them. Raises ExpressionError."""
+        if not self._expressions:
+            return machine, self._raw
+        filled = self.filled(machine)
+        return replace(machine, kubelet=Kubelet.of(filled)), filled
+
+
+def _pods(machine: Machine, text: str) -> int:
+    """`max_pods` is here what the type would have by itself."""
+    pods = _value(_variables(_with(machine, max_pods=None, pods_per_core=None)), "maxPods", text)
+    if pods > _MOST_PODS:
+        raise ExpressionError(f"maxPods: {text!r} makes {pods} for {machine.info.name}, more than {_MOST_PODS}")
+    return pods
+
+
+def _amount(known: Variables, field: str, key: str, text: str) -> str:
+    step, unit = _STEPS[key]
+    return f"{ceil(_value(known, f'{field}.{key}', text) / step) * step}{unit}"
+
+
+def _with(machine: Machine, **kubelet: int | None) -> Machine:
+    return replace(machine, kubelet=machine.kubelet.model_copy(update=kubelet))
+
+
+def _variables(machine: Machine) -> Variables:
+    info = machine.info
+    return Variables(
+        vcpus=info.vcpus,
+        memory_mib=info.memory_mib,
+        default_enis=info.default_interfaces,
+        ips_per_eni=info.ipv4_per_interface,
+        max_pods=pods_of(machine),
+        instance_type=info.name,
+    )
+
+
+def _value(known: Variables, field: str, text: str) -> int:
+    try:
+        return expression(text).value(known)
+    except ExpressionError as error:
+        raise ExpressionError(f"{field}: {error}") from None

@@ -1,0 +1,65 @@
+"""The keys of `spec.kubelet` that Tenure computes with, read out of the open map that it is.
+
+Values that make no sense are passed over here; `node_class.py` tells the user of them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from tenure.apis.quantity import QuantityError, parse
+from tenure.model.base import Value
+
+
+class Kubelet(Value):
+    """Amounts and thresholds are texts as written, each known to be a quantity or a percentage where it must be."""
+
+    max_pods: int | None = None
+    pods_per_core: int | None = None
+    cluster_dns: tuple[str, ...] = ()
+    system_reserved: dict[str, str] = {}
+    kube_reserved: dict[str, str] = {}
+    eviction_hard: dict[str, str] = {}
+    eviction_soft: dict[str, str] = {}
+    eviction_soft_grace_period: dict[str, str] = {}
+    eviction_max_pod_grace_period: int | None = None
+    image_gc_high: int | None = None
+    image_gc_low: int | None = None
+    cpu_cfs_quota: bool | None = None
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any] | None) -> Self:
+        given = raw or {}
+        return cls(
+            max_pods=_count(given.get("maxPods")),
+            pods_per_core=_count(given.get("podsPerCore")),
+            cluster_dns=tuple(str(address) for address in given.get("clusterDNS") or ()),
+            system_reserved=_amounts(given.get("systemReserved")),
+            kube_reserved=_amounts(given.get("kubeReserved")),
+            eviction_hard=_texts(given.get("evictionHard")),
+            eviction_soft=_texts(given.get("evictionSoft")),
+            eviction_soft_grace_period=_texts(given.get("evictionSoftGracePeriod")),
+            eviction_max_pod_grace_period=_count(given.get("evictionMaxPodGracePeriod")),
+            image_gc_high=_count(given.get("imageGCHighThresholdPercent")),
+            image_gc_low=_count(given.get("imageGCLowThresholdPercent")),
+            cpu_cfs_quota=given.get("cpuCFSQuota") if isinstance(given.get("cpuCFSQuota"), bool) else None,
+        )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {str(key): str(text) for key, text in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _amounts(value: Any) -> dict[str, str]:
+    """Those entries that are quantities: an expression is not, and is evaluated elsewhere or reported."""
+    return {key: text for key, text in _texts(value).items() if _is_quantity(text)}
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        return parse(text).nano >= 0
+    except QuantityError:
+        return False

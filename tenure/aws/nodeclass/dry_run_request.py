@@ -1,0 +1,176 @@
+"""With what a launch is tried: one instance type, and the tenancy and tags that pools would give it.
+
+Pure, and Karpenter's choice (reference 7.2): what a pool of the class could get with the plain image, else something
+common, else anything that has an image. Of what a pool could get the common comes first: it works with most images,
+and the other thousand types need not be looked at.
+
+The three requests of a trial launch: its launch template, CreateFleet and RunInstances, both with DryRun.
+
+Pure. They say what a real launch would say (reference 2.4, 7.2), so that what EC2 refuses here it would refuse there.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedAmi, ResolvedSubnet
+from tenure.apis.nodepool import NodePool
+from tenure.aws.amifamily.families import family_of
+from tenure.aws.instance.launch_templates import NAME_PREFIX, LaunchTemplate
+from tenure.aws.instancetype.resolver import Region, ResolvedTypes, resolve_types
+from tenure.aws.settings import AwsSettings
+from tenure.aws.tags import as_list
+from tenure.model.facts import Expression
+from tenure.model.instance_types import InstanceType
+from tenure.model.requirements import RequirementError, Requirements
+
+COMMON: Final = ("m5.large", "m6g.large")
+_SPECIAL: Final = frozenset({labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT})
+_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    instance_type: InstanceType
+    tenancy: str
+    pool: str
+    """Whose tags it bears; the class's own name where no pool uses the class."""
+    zones: frozenset[str]
+    """Where the type is offered and the class has a subnet."""
+    kubelet: Mapping[str, Any] | None
+    """spec.kubelet with amounts in the place of expressions, where it has any."""
+
+
+def choose(region: Region, node_class: EC2NodeClass, settings: AwsSettings, pools: Sequence[NodePool]) -> Choice | None:
+    """None when no instance type has an image."""
+    wanted = [one for pool in pools if (one := _requirements(pool)) is not None]
+    found = _fitting(region, node_class, settings, wanted)
+    if found is None:
+        return None
+    types, chosen = found
+    return Choice(
+        instance_type=chosen,
+        tenancy="dedicated" if any(_admits_dedicated(one) for one in wanted) else "default",
+        pool=min((pool.metadata.name for pool in pools), default=node_class.name),
+        zones=frozenset(one.zone for one in chosen.offerings if one.available),
+        kubelet=types.kubelets.get(chosen.name),
+    )
+
+
+def _fitting(
+    region: Region, node_class: EC2NodeClass, settings: AwsSettings, wanted: Sequence[Requirements]
+) -> tuple[ResolvedTypes, InstanceType] | None:
+    """The first that a pool could get, else the first common one, else the first of all."""
+    plain = {image.id for image in node_class.status.amis if not _is_special(image)}
+    fits_none = family_of(node_class).os == "windows" or not wanted
+    fallback: tuple[ResolvedTypes, InstanceType] | None = None
+    for names in _batches(region.types, {name for one in wanted for name in _named(one)}):
+        types = resolve_types(_only(region, names), node_class, settings)
+        for one in types.types:
+            if not one.image_id or not any(offering.available for offering in one.offerings):
+                continue
+            fallback = fallback or (types, one)
+            fits = any(need.compatible(types.requirements(one)) for need in wanted)
+            if not fits_none and one.image_id in plain and fits:
+                return types, one
+        if fits_none and fallback is not None:
+            return fallback
+    return fallback
+
+
+def _batches(names: Iterable[str], named: Collection[str]) -> Iterator[Sequence[str]]:
+    """The common ones one by one, in their order; then those that pools name; then the rest, by name."""
+    known = set(names)
+    yield from ([name] for name in COMMON if name in known)
+    rest = iter(sorted(known - set(COMMON), key=lambda name: (name not in named, name)))
+    while batch := list(islice(rest, _AT_ONCE)):
+        yield batch
+
+
+def _named(wanted: Requirements) -> Collection[str]:
+    found = wanted.get(labels.INSTANCE_TYPE)
+    return () if found is None or found.complement else found.values
+
+
+def _only(region: Region, names: Iterable[str]) -> Region:
+    return replace(region, types={name: region.types[name] for name in names})
+
+
+def _is_special(image: ResolvedAmi) -> bool:
+    """For accelerators alone. A plain image names these keys too, to say that there must be none."""
+    return any(one.key in _SPECIAL and one.operator == "Exists" for one in image.requirements)
+
+
+def _requirements(pool: NodePool) -> Requirements | None:
+    """What its nodes have to be; None where that makes no sense, of which the pool's own status tells."""
+    try:
+        return Requirements.of(
+            Expression(key=one.key, operator=one.operator, values=one.values)
+            for one in pool.spec.template.spec.requirements
+        )
+    except RequirementError:
+        return None
+
+
+def _admits_dedicated(wanted: Requirements) -> bool:
+    return labels.INSTANCE_TENANCY in wanted and wanted[labels.INSTANCE_TENANCY].has("dedicated")
+
+
+_TRIAL: Final = "validation/"
+
+
+def trial_template(template: LaunchTemplate) -> LaunchTemplate:
+    """Under a name that no launch uses, so that deleting it takes nothing from one."""
+    return template.model_copy(update={"name": template.name.replace(NAME_PREFIX, NAME_PREFIX + _TRIAL, 1)})
+
+
+def create_template(template: LaunchTemplate) -> dict[str, Any]:
+    return {
+        "LaunchTemplateName": template.name,
+        "LaunchTemplateData": template.data,
+        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": as_list(template.tags)}],
+    }
+
+
+def create_fleet(template: LaunchTemplate, choice: Choice, subnets: Sequence[ResolvedSubnet]) -> dict[str, Any]:
+    """On-demand, with every subnet."""
+    return {
+        "DryRun": True,
+        "Type": "instant",
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {"LaunchTemplateName": template.name, "Version": "$Latest"},
+                "Overrides": [
+                    {
+                        "InstanceType": choice.instance_type.name,
+                        "ImageId": choice.instance_type.image_id,
+                        "SubnetId": subnet.id,
+                        "AvailabilityZone": subnet.zone,
+                    }
+                    for subnet in subnets
+                ],
+            }
+        ],
+        "TargetCapacitySpecification": {"DefaultTargetCapacityType": "on-demand", "TotalTargetCapacity": 1},
+        "OnDemandOptions": {"AllocationStrategy": "lowest-price"},
+        "TagSpecifications": _tagged(("fleet", "instance", "volume"), template.tags),
+    }
+
+
+def run_instances(template: LaunchTemplate, choice: Choice, subnet: ResolvedSubnet) -> dict[str, Any]:
+    """Interfaces are repeated with the subnet: without it EC2 looks at the default VPC and refuses the groups."""
+    return {
+        "DryRun": True,
+        "MinCount": 1,
+        "MaxCount": 1,
+        "InstanceType": choice.instance_type.name,
+        "LaunchTemplate": {"LaunchTemplateName": template.name, "Version": "$Latest"},
+        "NetworkInterfaces": [{**one, "SubnetId": subnet.id} for one in template.data["NetworkInterfaces"]],
+        "TagSpecifications": _tagged(("instance", "volume", "network-interface"), template.tags),
+    }
+
+
+def _tagged(kinds: Sequence[str], tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": as_list(tags)} for kind in kinds]

@@ -1,0 +1,222 @@
+"""The instance profile that gives nodes their role: the user's own, or one that Tenure makes for the role.
+
+A made profile's name is a hash of region, class and role: asking twice makes one, and a class that changes its role
+gets a new one, while running instances keep theirs until the class is cleaned up.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.client.batching import Expiring
+from tenure.aws.client.client import AwsClients
+from tenure.aws.client.errors import ALREADY_EXISTS
+from tenure.aws.settings import AwsSettings
+from tenure.aws.tags import as_dict, as_list, cluster_tag, profile_tags
+from tenure.model.base import Value
+from tenure.model.errors import Conflict, Fault, Forbidden, NotFound
+
+_FRESH_SECONDS: Final = 15 * 60.0
+_NAME_LIMIT: Final = 128
+_HASH_LENGTH: Final = 20
+_MISSING_SECONDS: Final = 50.0
+"""Shorter than the pause until a class that is not ready is looked at again."""
+_NAME: Final = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)
+_FNV_OFFSET: Final = 0xCBF29CE484222325
+_FNV_PRIME: Final = 0x100000001B3
+
+
+class ProfileInUse(Value):
+    """The instance profile that new nodes of a class have."""
+
+    name: str
+    there: bool
+    """False: it would be made."""
+    whose: Literal["the class's own", "Karpenter's", "Tenure's"]
+
+
+class Profiles:
+    """Raises model.faults."""
+
+    def __init__(self, clients: AwsClients, settings: AwsSettings) -> None:
+        self._clients, self._settings = clients, settings
+        self._known: Expiring[str] = Expiring(_FRESH_SECONDS)
+        self._missing: Expiring[bool] = Expiring(_MISSING_SECONDS)
+
+    async def resolve(self, node_class: EC2NodeClass) -> str:
+        """The profile's name; made when it is not there. Raises NotFound for the role."""
+        if node_class.spec.instance_profile:
+            return node_class.spec.instance_profile
+        role = _role_of(node_class)
+        if self._missing.get(role):
+            raise _no_role(role, "")
+        return await self._known.get_or((node_class.uid, role), lambda: self._found(node_class, role))
+
+    async def _found(self, node_class: EC2NodeClass, role: str) -> str:
+        if await self._serves(node_class, role):
+            return node_class.status.instance_profile
+        name = self.name_of(node_class, role)
+        await self._ensure(node_class, name, role)
+        return name
+
+    async def in_use(self, node_class: EC2NodeClass) -> ProfileInUse:
+        """As `resolve`, from reads alone: one that is not there is not made. Raises NotFound where none is named."""
+        if own := node_class.spec.instance_profile:
+            return ProfileInUse(name=own, there=await self._look(own) is not None, whose="the class's own")
+        role = _role_of(node_class)
+        if await self._serves(node_class, role):
+            return ProfileInUse(name=node_class.status.instance_profile, there=True, whose="Karpenter's")
+        name = self.name_of(node_class, role)
+        return ProfileInUse(name=name, there=await self._look(name) is not None, whose="Tenure's")
+
+    async def _serves(self, node_class: EC2NodeClass, role: str) -> bool:
+        """The profile that the status names is this class's, maybe by another controller, and holds the role."""
+        name = node_class.status.instance_profile
+        if not name or name == self.name_of(node_class, role):
+            return False
+        found = await self._look(name)
+        return found is not None and found["Path"] == self.path_of(node_class) and _roles(found) == [role]
+
+    def name_of(self, node_class: EC2NodeClass, role: str) -> str:
+        said = "\n".join((self._settings.region, node_class.uid, role))
+        digest = hashlib.sha256(said.encode()).hexdigest()[:_HASH_LENGTH]
+        return f"{self._settings.cluster_name[: _NAME_LIMIT - _HASH_LENGTH - 1]}_{digest}"
+
+    def path_of(self, node_class: EC2NodeClass) -> str:
+        return f"/karpenter/{self._settings.region}/{self._settings.cluster_name}/{node_class.uid}/"
+
+    async def clean_up(self, node_class: EC2NodeClass) -> None:
+        """Delete all that were made for this class."""
+        if self._settings.isolated_vpc:
+            return
+        found = await self._clients.pages(
+            self._clients.iam.list_instance_profiles, "InstanceProfiles", dict, PathPrefix=self.path_of(node_class)
+        )
+        old = await self._legacy(node_class)
+        for profile in [*found, *([old] if old else [])]:
+            await self.delete(profile["InstanceProfileName"], _roles(profile))
+
+    async def _legacy(self, node_class: EC2NodeClass) -> Mapping[str, Any] | None:
+        """What Karpenter made for a class before profiles had paths; only with this class's tags is it that."""
+        name = legacy_name(self._settings.cluster_name, self._settings.region, node_class.name)
+        found = await self._look(name) if _NAME.fullmatch(name) else None
+        ours = profile_tags(self._settings, node_class)
+        tags = as_dict(found.get("Tags")) if found else {}
+        return (
+            found
+            if all(tags.get(key) == ours[key] for key in (cluster_tag(self._settings), labels.TAG_NODECLASS))
+            else None
+        )
+
+    async def delete(self, name: str, roles: Sequence[str]) -> None:
+        """Delete one, with the roles that it was listed with taken out of it first."""
+        try:
+            for role in roles:
+                await self._remove_role(name, role)
+            with suppress(NotFound):
+                await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
+        except Forbidden:
+            # The answer of an earlier try was lost: a policy that goes by tags denies what is not there any more.
+            if await self._roles_of(name) is not None:
+                raise
+        # Kept by class and role, not by name.
+        self.forget()
+
+    def forget(self) -> None:
+        """Look all up again before they are used."""
+        self._known.clear()
+
+    async def _ensure(self, node_class: EC2NodeClass, name: str, role: str) -> None:
+        roles = await self._roles_of(name)
+        if roles is None:
+            await self._create(node_class, name)
+            roles = []
+        if role in roles:
+            return
+        for other in roles:
+            await self._remove_role(name, other)
+        await self._add_role(name, role)
+
+    async def _roles_of(self, name: str) -> list[str] | None:
+        """None when there is no such profile."""
+        found = await self._look(name)
+        return None if found is None else _roles(found)
+
+    async def _look(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            answer = await self._clients.call(self._clients.iam.get_instance_profile, InstanceProfileName=name)
+        except NotFound:
+            return None
+        return answer["InstanceProfile"]
+
+    async def _create(self, node_class: EC2NodeClass, name: str) -> None:
+        try:
+            await self._clients.call(
+                self._clients.iam.create_instance_profile,
+                InstanceProfileName=name,
+                Path=self.path_of(node_class),
+                Tags=as_list(profile_tags(self._settings, node_class)),
+            )
+        except Conflict as fault:
+            if fault.code not in ALREADY_EXISTS:
+                raise
+
+    async def _add_role(self, name: str, role: str) -> None:
+        try:
+            await self._clients.call(
+                self._clients.iam.add_role_to_instance_profile, InstanceProfileName=name, RoleName=role
+            )
+        except NotFound as fault:
+            await self._forget_empty(name)
+            self._missing.put(role, True)
+            raise _no_role(role, fault.code) from fault
+        except Forbidden as fault:
+            # IAM says so too of a role that does not exist, where the policy names those that may be passed on.
+            raise Forbidden(f"role {role!r} (spec.role): {fault.message}", code=fault.code) from fault
+        except Conflict as fault:
+            # Another worker was first, or a role is in it that must not be.
+            if role not in (await self._roles_of(name) or []):
+                raise Conflict(f"instance profile {name} holds another role than {role}", code=fault.code) from fault
+
+    async def _forget_empty(self, name: str) -> None:
+        try:
+            await self._clients.call(self._clients.iam.delete_instance_profile, InstanceProfileName=name)
+        except Fault:
+            # It carries the class's path and is deleted with the class.
+            return
+
+    async def _remove_role(self, name: str, role: str) -> None:
+        try:
+            await self._clients.call(
+                self._clients.iam.remove_role_from_instance_profile, InstanceProfileName=name, RoleName=role
+            )
+        except NotFound:
+            return
+
+
+def legacy_name(cluster: str, region: str, node_class: str) -> str:
+    """By the hash that Karpenter used, FNV-1 of 64 bits; a long name makes one that IAM cannot have."""
+    found = _FNV_OFFSET
+    for byte in f"{region}{node_class}".encode():
+        found = (found * _FNV_PRIME % 2**64) ^ byte
+    return f"{cluster}_{found}"
+
+
+def _role_of(node_class: EC2NodeClass) -> str:
+    """IAM names a role without its path. Raises NotFound where there is none."""
+    role = node_class.spec.role.rpartition("/")[2]
+    if not role:
+        raise NotFound("spec.role and spec.instanceProfile are both empty: write one of them")
+    return role
+
+
+def _roles(profile: Mapping[str, Any]) -> list[str]:
+    return [role["RoleName"] for role in profile.get("Roles", ())]
+
+
+def _no_role(role: str, code: str) -> NotFound:
+    return NotFound(f"role {role!r} (spec.role) does not exist", code=code)

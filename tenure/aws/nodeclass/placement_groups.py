@@ -1,0 +1,81 @@
+"""The placement group that an EC2NodeClass selects: its instances are launched into it, where EC2 has room."""
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.client.batching import Expiring
+from tenure.aws.client.client import AwsClients
+from tenure.model.base import Value
+from tenure.model.errors import NotFound, Throttled, TryLater
+from tenure.model.instance_types import Offering
+
+_FRESH_SECONDS: Final = 60.0
+_LAST_SECONDS: Final = 24 * 3600.0
+_AVAILABLE: Final[list[Any]] = [{"Name": "state", "Values": ["available"]}]
+
+
+class PlacementGroup(Value):
+    id: str
+    strategy: str
+    """cluster, spread or partition: types support some of them only."""
+    partitions: int = 0
+    """How many, where that is its strategy."""
+
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """What nodes in this group may have."""
+        found = {labels.PLACEMENT_GROUP_ID: (self.id,)}
+        return found | ({labels.PLACEMENT_GROUP_PARTITION: self._numbers()} if self.partitions else {})
+
+    def spread_over_partitions(self, offerings: Iterable[Offering]) -> list[Offering]:
+        """Each offering once for each partition: one may be full while another has room."""
+        if not self.partitions:
+            return list(offerings)
+        return [one.model_copy(update={"partition": number}) for one in offerings for number in self._numbers()]
+
+    def _numbers(self) -> tuple[str, ...]:
+        return tuple(str(number) for number in range(1, self.partitions + 1))
+
+
+class PlacementGroups:
+    """Answers are used again for a minute, and for a day while EC2 gives no other. Raises model.faults."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+        self._held: Expiring[PlacementGroup] = Expiring(_FRESH_SECONDS)
+        self._last: Expiring[PlacementGroup] = Expiring(_LAST_SECONDS)
+
+    async def resolve(self, node_class: EC2NodeClass) -> PlacementGroup | None:
+        """None when the class asks for none; NotFound when the one that it asks for is not there."""
+        selector = node_class.spec.placement_group_selector
+        if selector is None:
+            return None
+        wanted = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
+        key = (node_class.uid, node_class.metadata.generation)
+        return await self._held.get_or(key, lambda: self._asked(key, wanted, selector.id or selector.name))
+
+    async def _asked(self, key: Hashable, wanted: Mapping[str, Any], said: str) -> PlacementGroup:
+        """A group that EC2 says is gone is gone; one that it cannot be asked about now is as it was."""
+        try:
+            found = await self._find(wanted, said)
+        except NotFound:
+            self._last.forget(key)
+            raise
+        except (Throttled, TryLater):
+            known = self._last.get(key)
+            if known is None:
+                raise
+            return known
+        self._last.put(key, found)
+        return found
+
+    async def _find(self, wanted: Mapping[str, Any], said: str) -> PlacementGroup:
+        answer = await self._clients.call(self._clients.ec2.describe_placement_groups, Filters=_AVAILABLE, **wanted)
+        for group in answer.get("PlacementGroups", []):
+            strategy = group.get("Strategy", "")
+            count = group.get("PartitionCount") or 0
+            return PlacementGroup(
+                id=group.get("GroupId", ""), strategy=strategy, partitions=count if strategy == "partition" else 0
+            )
+        raise NotFound(f"no available placement group is {said!r} (spec.placementGroupSelector)")

@@ -1,0 +1,277 @@
+"""The port `NodeClassResolver`: what an EC2NodeClass's selectors mean now, and its conditions with Karpenter's reasons.
+
+Each part stands by itself: what cannot be asked at the moment keeps its last value and condition, is told of, and keeps
+no other part from being written. Only an empty answer makes a class not ready.
+
+The parts of an EC2NodeClass that AWS resolves, each by itself: status fields, and a condition with its reason.
+
+Every method raises model.faults where AWS does not answer; `node_class.py` keeps that from the other parts.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedAmi
+from tenure.apis.meta import KubeModel
+from tenure.apis.nodepool import NodePool
+from tenure.aws.amifamily.families import AliasError
+from tenure.aws.amifamily.images import Images
+from tenure.aws.eks_cluster import Clusters
+from tenure.aws.instance.launch_templates import LaunchTemplates
+from tenure.aws.instancetype.capacity_reservations import Reservations
+from tenure.aws.nodeclass.instance_profiles import ProfileInUse, Profiles
+from tenure.aws.nodeclass.placement_groups import PlacementGroups
+from tenure.aws.nodeclass.subnets_and_security_groups import Networks
+from tenure.aws.nodeclass.validation import DEPENDENCIES, Validated, Validation
+from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound
+from tenure.model.provider_results import ConditionPatch, Resolved
+from tenure.model.rollout import ImagePin, pin_in_force
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is not in it stays as it stands on the object."""
+
+    status: Mapping[str, Any] = field(default_factory=dict)
+    conditions: tuple[ConditionPatch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    images: Images
+    networks: Networks
+    profiles: Profiles
+    placement: PlacementGroups
+    reservations: Reservations
+
+    async def amis(self, node_class: EC2NodeClass) -> Part:
+        try:
+            found = await self.images.resolve(node_class)
+        except AliasError as error:
+            return Part({"amis": []}, (false(labels.AMIS_READY, labels.UNSUPPORTED_ALIAS, str(error)),))
+        used, said = await self._pinned(node_class, found)
+        missing = "spec.amiSelectorTerms match no image"
+        part = _listed("amis", used, labels.AMIS_READY, labels.AMI_NOT_FOUND, missing)
+        return replace(part, conditions=(*part.conditions, *said))
+
+    async def _pinned(
+        self, node_class: EC2NodeClass, found: Sequence[ResolvedAmi]
+    ) -> tuple[Sequence[ResolvedAmi], tuple[ConditionPatch, ...]]:
+        """Where a roll-out was rolled back the last good images take the place of those that failed."""
+        pin = pin_in_force(node_class, datetime.now(UTC))
+        if pin is None or not any(one.id in pin.images for one in found):
+            left = node_class.condition(labels.IMAGES_PINNED) is not None
+            return found, (ConditionPatch(type=labels.IMAGES_PINNED, status=""),) if left else ()
+        used, gone = await self.images.pinned(pin, found)
+        return used, (_images_pinned(pin, found, gone),)
+
+    async def subnets(self, node_class: EC2NodeClass) -> Part:
+        found = [subnet.resolved() for subnet in await self.networks.subnets(node_class)]
+        missing = "spec.subnetSelectorTerms match no subnet"
+        return _listed("subnets", found, labels.SUBNETS_READY, labels.SUBNETS_NOT_FOUND, missing)
+
+    async def groups(self, node_class: EC2NodeClass) -> Part:
+        found = await self.networks.groups(node_class)
+        missing = "spec.securityGroupSelectorTerms match no security group"
+        return _listed("securityGroups", found, labels.SECURITY_GROUPS_READY, labels.SECURITY_GROUPS_NOT_FOUND, missing)
+
+    async def profile(self, node_class: EC2NodeClass) -> Part:
+        """A role or a permission that is missing may come: the condition is unknown until it does."""
+        try:
+            name = await self.profiles.resolve(node_class)
+        except (NotFound, Forbidden, Conflict, BadInput) as fault:
+            waits = ConditionPatch(
+                type=labels.INSTANCE_PROFILE_READY,
+                status="Unknown",
+                reason=labels.AWAITING_RECONCILIATION,
+                message=fault.message,
+            )
+            return Part(conditions=(waits,))
+        return Part({"instanceProfile": name}, (true(labels.INSTANCE_PROFILE_READY),))
+
+    async def reserved(self, node_class: EC2NodeClass) -> Part:
+        """Without the gate there is no condition, and what was left in the status when it was on is emptied."""
+        if not self.reservations.enabled:
+            left = node_class.condition(labels.CAPACITY_RESERVATIONS_READY) is not None
+            off = (ConditionPatch(type=labels.CAPACITY_RESERVATIONS_READY, status=""),) if left else ()
+            return Part({"capacityReservations": []} if node_class.status.capacity_reservations else {}, off)
+        found = [one.to_object() for one in await self.reservations.resolve(node_class)]
+        return Part({"capacityReservations": found}, (true(labels.CAPACITY_RESERVATIONS_READY),))
+
+    async def placement_group(self, node_class: EC2NodeClass) -> Part:
+        try:
+            await self.placement.resolve(node_class)
+        except NotFound as fault:
+            return _no_group(labels.PLACEMENT_GROUP_NOT_FOUND, fault)
+        except (Forbidden, BadInput) as fault:
+            return _no_group(labels.PLACEMENT_GROUP_RESOLUTION_FAILED, fault)
+        return Part(conditions=(true(labels.PLACEMENT_GROUP_READY),))
+
+
+def true(condition: str) -> ConditionPatch:
+    return ConditionPatch(type=condition, status="True")
+
+
+def false(condition: str, reason: str, message: str) -> ConditionPatch:
+    return ConditionPatch(type=condition, status="False", reason=reason, message=message)
+
+
+def _images_pinned(pin: ImagePin, found: Sequence[ResolvedAmi], gone: Sequence[str]) -> ConditionPatch:
+    pairs = ", ".join(
+        f"{pin.images[one.id]} instead of {one.id}"
+        for one in found
+        if one.id in pin.images and pin.images[one.id] not in gone
+    )
+    told = f"rolled back by {pin.by} at {pin.since.isoformat(timespec='minutes')}: {pin.reason}" if pairs else ""
+    lost = f"{', '.join(gone)} would be used instead and is no longer there" if gone else ""
+    until = (
+        f"until {pin.until.isoformat(timespec='minutes')}, another image, other amiSelectorTerms, or the annotation "
+        f"{labels.IMAGE_PIN} is taken away"
+    )
+    message = "; ".join(part for part in (pairs, told, lost, until) if part)
+    reason = labels.ROLLED_BACK if pairs else labels.IMAGE_GONE
+    return ConditionPatch(
+        type=labels.IMAGES_PINNED, status="True" if pairs else "False", reason=reason, message=message
+    )
+
+
+def _no_group(reason: str, fault: Fault) -> Part:
+    return Part(
+        conditions=(false(labels.PLACEMENT_GROUP_READY, reason, f"spec.placementGroupSelector: {fault.message}"),)
+    )
+
+
+def _listed(key: str, found: Sequence[KubeModel], condition: str, reason: str, missing: str) -> Part:
+    status = {key: [one.to_object() for one in found]}
+    return Part(status, (true(condition) if found else false(condition, reason, missing),))
+
+
+A = TypeVar("A")
+_SOON: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unanswered:
+    what: str
+    """The condition that stays as it is."""
+    why: str
+    kind: str
+
+
+class AwsNodeClasses:
+    """Raises model.faults only from `clean_up`: where AWS does not answer `resolve`, the answer says so."""
+
+    def __init__(self, *, parts: Parts, validation: Validation, templates: LaunchTemplates, clusters: Clusters) -> None:
+        self._parts, self._validation, self._templates, self._clusters = parts, validation, templates, clusters
+
+    async def resolve(self, node_class: EC2NodeClass, pools: Sequence[NodePool] = ()) -> Resolved:
+        """The parts in Karpenter's order, which is also that of the conditions."""
+        answers = await asyncio.gather(
+            *self._selected(node_class), _asked(labels.INSTANCE_PROFILE_READY, self._parts.profile(node_class))
+        )
+        found = [one for one in answers if isinstance(one, Part)]
+        silent = [one for one in answers if isinstance(one, _Unanswered)]
+        status = {key: value for part in found for key, value in part.status.items()}
+        conditions = [one for part in found for one in part.conditions]
+        validated, more = await self._validated(_with(node_class, status), _standing(node_class, conditions), pools)
+        silent += more
+        if validated.again_in is not None:
+            # EC2 misses what IAM was said to have: the next look asks IAM too.
+            self._parts.profiles.forget()
+        if validated.condition is not None:
+            conditions.append(validated.condition)
+        return Resolved(
+            status=status,
+            conditions=(*conditions, *_answering(node_class, silent)),
+            unanswered=tuple(f"{one.what}: {one.why}" for one in silent),
+            warnings=validated.warnings,
+            user_data_bytes=validated.user_data_bytes,
+            ca_bundle=await self._ca_bundle(),
+            again_in=validated.again_in or (_SOON if self._may_change(node_class) else None),
+        )
+
+    async def preview(self, node_class: EC2NodeClass) -> Resolved:
+        """What `resolve` would find of the selectors, with nothing made and nothing tried: reads alone."""
+        answers = await asyncio.gather(*self._selected(node_class))
+        found = [one for one in answers if isinstance(one, Part)]
+        silent = [one for one in answers if isinstance(one, _Unanswered)]
+        return Resolved(
+            status={key: value for part in found for key, value in part.status.items()},
+            conditions=tuple(one for part in found for one in part.conditions),
+            unanswered=tuple(f"{one.what}: {one.why}" for one in silent),
+            ca_bundle=await self._ca_bundle(),
+        )
+
+    async def profile_of(self, node_class: EC2NodeClass) -> ProfileInUse:
+        """What new nodes would have; made only by `resolve`. Raises model.faults."""
+        return await self._parts.profiles.in_use(node_class)
+
+    def _selected(self, node_class: EC2NodeClass) -> list[Coroutine[Any, Any, Part | _Unanswered]]:
+        parts = self._parts
+        return [
+            _asked(labels.AMIS_READY, parts.amis(node_class)),
+            _asked(labels.CAPACITY_RESERVATIONS_READY, parts.reserved(node_class)),
+            _asked(labels.PLACEMENT_GROUP_READY, parts.placement_group(node_class)),
+            _asked(labels.SUBNETS_READY, parts.subnets(node_class)),
+            _asked(labels.SECURITY_GROUPS_READY, parts.groups(node_class)),
+        ]
+
+    async def _ca_bundle(self) -> str | None:
+        cluster = await _asked("cluster", self._clusters.facts())
+        return None if isinstance(cluster, _Unanswered) else cluster.ca_bundle
+
+    async def clean_up(self, node_class: EC2NodeClass) -> None:
+        self._validation.forget(node_class)
+        await asyncio.gather(self._parts.profiles.clean_up(node_class), self._templates.delete_of(node_class))
+
+    async def _validated(
+        self, node_class: EC2NodeClass, dependencies: Mapping[str, str], pools: Sequence[NodePool]
+    ) -> tuple[Validated, list[_Unanswered]]:
+        answer = await _asked(labels.VALIDATION_SUCCEEDED, self._validation.of(node_class, dependencies, pools))
+        if isinstance(answer, _Unanswered):
+            return Validated(None), [answer]
+        if not answer.unanswered:
+            return answer, []
+        return answer, [_Unanswered(labels.VALIDATION_SUCCEEDED, answer.unanswered, "Undecided")]
+
+    @staticmethod
+    def _may_change(node_class: EC2NodeClass) -> bool:
+        """Reservations fill and end, the gate that shows them is switched, and placement groups are deleted and made
+        anew, with nothing that tells of it."""
+        spec = node_class.spec
+        return bool(spec.capacity_reservation_selector_terms or spec.placement_group_selector)
+
+
+async def _asked(what: str, asking: Awaitable[A]) -> A | _Unanswered:
+    try:
+        return await asking
+    except Fault as fault:
+        told = f"{fault.code}: {fault.message}" if fault.code else fault.message
+        return _Unanswered(what, told, type(fault).__name__)
+
+
+def _with(node_class: EC2NodeClass, status: Mapping[str, object]) -> EC2NodeClass:
+    """As the object will be once this is written."""
+    raw = node_class.to_object()
+    return EC2NodeClass.from_object({**raw, "status": {**(raw.get("status") or {}), **status}})
+
+
+def _standing(node_class: EC2NodeClass, conditions: Iterable[ConditionPatch]) -> dict[str, str]:
+    """Status by condition: found just now, or told before of this generation."""
+    generation = node_class.metadata.generation
+    before = {one.type: one.status for one in node_class.conditions if one.observed_generation == generation}
+    now = {one.type: one.status for one in conditions}
+    return {name: now.get(name) or before.get(name, "Unknown") for name in DEPENDENCIES}
+
+
+def _answering(node_class: EC2NodeClass, silent: Sequence[_Unanswered]) -> list[ConditionPatch]:
+    """A condition beside those that count: there while AWS cannot be asked, and gone when it answers again."""
+    if not silent:
+        there = node_class.condition(labels.AWS_ANSWERS) is not None
+        return [ConditionPatch(type=labels.AWS_ANSWERS, status="")] if there else []
+    message = "; ".join(f"{one.what} stands as it was: {one.why}" for one in silent)
+    return [ConditionPatch(type=labels.AWS_ANSWERS, status="False", reason=silent[0].kind, message=message)]

@@ -1,0 +1,126 @@
+"""Subnets and security groups that an EC2NodeClass selects, and how many addresses are still free where.
+
+`node_class.py` writes them to the status; `fleet_request.py` picks one subnet per zone by what is free.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tenure.apis.ec2nodeclass import EC2NodeClass, ResolvedSecurityGroup, ResolvedSubnet
+from tenure.aws.client.batching import Expiring
+from tenure.aws.client.client import AwsClients
+from tenure.aws.tags import tag_filters
+from tenure.model.base import Value
+
+_PAGE: Final = {"PaginationConfig": {"PageSize": 500}}
+_FREE_BEYOND_SECONDS: Final = 240.0
+"""So much longer than subnets are a count of free addresses is good for: a class may be looked at late."""
+
+
+class FoundSubnet(Value):
+    id: str
+    zone: str
+    zone_id: str
+    free: int
+    """Free addresses."""
+
+    def resolved(self) -> ResolvedSubnet:
+        return ResolvedSubnet(id=self.id, zone=self.zone, zone_id=self.zone_id)
+
+
+class FreeAddresses:
+    """Free addresses per subnet: what EC2 said, less what was launched since. A hint, never a promise."""
+
+    def __init__(self, refresh_seconds: float = 60) -> None:
+        self._free: Expiring[int] = Expiring(refresh_seconds + _FREE_BEYOND_SECONDS)
+
+    def seen(self, subnets: Iterable[FoundSubnet]) -> None:
+        for subnet in subnets:
+            self._free.put(subnet.id, subnet.free)
+
+    def taken(self, subnet_id: str, count: int) -> None:
+        free = self._free.get(subnet_id)
+        if free is not None:
+            self._free.put(subnet_id, max(0, free - count))
+
+    def full(self, subnet_id: str) -> None:
+        """EC2 refused for want of addresses."""
+        self._free.put(subnet_id, 0)
+
+    def best(self, subnets: Sequence[ResolvedSubnet]) -> dict[str, str]:
+        """Per zone the subnet with most free addresses; where nothing is known, the first. Full ones are left out."""
+        chosen: dict[str, tuple[int, str]] = {}
+        for place, subnet in enumerate(subnets):
+            free = self._free.get(subnet.id)
+            rank = -place if free is None else free + 1
+            if free != 0 and (subnet.zone not in chosen or rank > chosen[subnet.zone][0]):
+                chosen[subnet.zone] = (rank, subnet.id)
+        return {zone: subnet_id for zone, (_, subnet_id) in chosen.items()}
+
+
+class Networks:
+    """Answers are used again for a while; a new generation of a class asks anew. Raises model.faults."""
+
+    def __init__(self, clients: AwsClients, free: FreeAddresses, *, refresh_seconds: float = 60) -> None:
+        self._clients, self._free = clients, free
+        self._subnets: Expiring[Sequence[FoundSubnet]] = Expiring(refresh_seconds)
+        self._groups: Expiring[Sequence[ResolvedSecurityGroup]] = Expiring(refresh_seconds)
+
+    async def subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
+        """Those with most free addresses first."""
+        return await self._subnets.get_or(_key(node_class), lambda: self._find_subnets(node_class))
+
+    async def groups(self, node_class: EC2NodeClass) -> Sequence[ResolvedSecurityGroup]:
+        """By id."""
+        return await self._groups.get_or(_key(node_class), lambda: self._find_groups(node_class))
+
+    async def _find_subnets(self, node_class: EC2NodeClass) -> Sequence[FoundSubnet]:
+        terms = node_class.spec.subnet_selector_terms
+        queries = _queries({"subnet-id": [t.id for t in terms if t.id]}, [t.tags for t in terms if t.tags and not t.id])
+        pages = (
+            self._clients.pages(self._clients.ec2.describe_subnets, "Subnets", _subnet, Filters=filters, **_PAGE)
+            for filters in queries
+        )
+        found = {subnet.id: subnet for page in await asyncio.gather(*pages) for subnet in page}
+        self._free.seen(found.values())
+        return sorted(found.values(), key=lambda subnet: (-subnet.free, subnet.id))
+
+    async def _find_groups(self, node_class: EC2NodeClass) -> Sequence[ResolvedSecurityGroup]:
+        terms = node_class.spec.security_group_selector_terms
+        named = {
+            "group-id": [t.id for t in terms if t.id],
+            "group-name": [t.name for t in terms if t.name and not t.id],
+        }
+        queries = _queries(named, [t.tags for t in terms if t.tags and not t.id and not t.name])
+        pages = (
+            self._clients.pages(
+                self._clients.ec2.describe_security_groups, "SecurityGroups", _group, Filters=filters, **_PAGE
+            )
+            for filters in queries
+        )
+        found = {group.id: group for page in await asyncio.gather(*pages) for group in page}
+        return [found[group_id] for group_id in sorted(found)]
+
+
+def _queries(named: Mapping[str, list[str]], tags: Sequence[Mapping[str, str]]) -> list[list[Any]]:
+    """One query for all ids, one for all names, one for each set of tags: terms are alternatives."""
+    by_name = [[{"Name": name, "Values": sorted(set(values))}] for name, values in named.items() if values]
+    return by_name + [tag_filters(one) for one in tags]
+
+
+def _key(node_class: EC2NodeClass) -> tuple[str, int]:
+    return node_class.uid, node_class.metadata.generation
+
+
+def _subnet(raw: Mapping[str, Any]) -> FoundSubnet:
+    return FoundSubnet(
+        id=raw["SubnetId"],
+        zone=raw["AvailabilityZone"],
+        zone_id=raw.get("AvailabilityZoneId", ""),
+        free=raw.get("AvailableIpAddressCount", 0),
+    )
+
+
+def _group(raw: Mapping[str, Any]) -> ResolvedSecurityGroup:
+    return ResolvedSecurityGroup(id=raw["GroupId"], name=raw.get("GroupName", ""))

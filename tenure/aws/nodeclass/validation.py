@@ -1,0 +1,269 @@
+"""Whether nodes can be launched with an EC2NodeClass: Karpenter's checks in Karpenter's order (reference 7.2).
+
+`validation.py` has what the class says by itself, `dry_run.py` what EC2 says to a trial; here they meet the cluster,
+the conditions of the other parts and the instance types.
+
+What is wrong with an EC2NodeClass by itself, in Karpenter's order (reference 7.2) and with its reasons.
+
+Pure. The schema has caught what the API server can; this is the rest. `node_class.py` adds what depends on others, and
+`dry_run.py` what only EC2 knows.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
+from tenure.aws.amifamily.families import AL2023, Family, family_of
+from tenure.aws.amifamily.user_data import UserDataError, UserDataTooLarge, render
+from tenure.aws.amifamily.user_data.bootstrap import bootstrap_of
+from tenure.aws.amifamily.user_data.validation import why_near_limit, why_unreadable
+from tenure.aws.client.client import AwsClients
+from tenure.aws.eks_cluster import ClusterFacts, Clusters
+from tenure.aws.instance.launch_templates import Place, launch_template
+from tenure.aws.instancetype.capacity import Machine
+from tenure.aws.instancetype.info import TypeInfo
+from tenure.aws.instancetype.provider import AwsOfferings
+from tenure.aws.kubelet.computed import ComputedKubelet, ExpressionError, expression
+from tenure.aws.kubelet.config import Kubelet
+from tenure.aws.kubelet.validation import expressions_of, why_malformed, why_unsupported
+from tenure.aws.nodeclass.dry_run import DryRuns, Trial, Verdict, Wrong
+from tenure.aws.nodeclass.dry_run_request import Choice, choose
+from tenure.aws.settings import NODECLASS_CEL, AwsSettings
+from tenure.aws.tags import node_tags
+from tenure.model.errors import BadInput, Forbidden, NotFound
+from tenure.model.provider_results import ConditionPatch
+
+Problem = tuple[str, str]
+"""Reason and message."""
+
+_TAG_KEYS = frozenset({labels.TAG_EKS_CLUSTER_NAME, labels.TAG_NODEPOOL, labels.TAG_NODECLAIM, labels.TAG_NODECLASS})
+
+
+def why_invalid(
+    node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, *, expressions: bool = False
+) -> Problem | None:
+    """The first thing that is wrong with what the class says; `expressions`: the gate NodeClassCEL is on."""
+    raw = node_class.spec.kubelet or {}
+    return (
+        _range(family, cluster)
+        or _led(labels.INVALID_KUBELET_CONFIGURATION, why_malformed(raw))
+        or (_unreadable(raw) if expressions else _disabled(raw))
+        or _led(labels.UNSUPPORTED_KUBELET_CONFIGURATION, why_unsupported(raw, family))
+        or _user_data(node_class, family)
+    )
+
+
+def why_not_evaluated(
+    computed: ComputedKubelet, types: Mapping[str, TypeInfo], machine_of: Callable[[TypeInfo], Machine]
+) -> Problem | None:
+    """Expressions must have a value on every type that is known, not only on those that pools ask for."""
+    failed: list[str] = []
+    first = ""
+    for name in sorted(types) if computed else ():
+        try:
+            computed.filled(machine_of(types[name]))
+        except ExpressionError as error:
+            failed, first = [*failed, name], first or str(error)
+    if not failed:
+        return None
+    more = f" (and for {len(failed) - 1} types more)" if len(failed) > 1 else ""
+    return labels.KUBELET_EXPRESSION_EVALUATION_FAILED, f"spec.kubelet.{first}{more}"
+
+
+def why_tags(node_class: EC2NodeClass) -> Problem | None:
+    """Tags that the controller finds its own things by."""
+    for key in sorted(node_class.spec.tags):
+        if key in _TAG_KEYS or key.startswith(labels.TAG_CLUSTER_PREFIX.rstrip("/")):
+            return labels.TAG_VALIDATION_FAILED, f"spec.tags: {key} is set by the controller; remove it"
+    return None
+
+
+def _range(family: Family, cluster: ClusterFacts) -> Problem | None:
+    if family is not AL2023 or cluster.cidr:
+        return None
+    return labels.CLUSTER_CIDR_RESOLUTION_FAILED, "the range of the cluster's Service addresses is not known"
+
+
+def _disabled(raw: Mapping[str, Any]) -> Problem | None:
+    for field, key, _ in expressions_of(raw):
+        told = f"spec.kubelet.{_name(field, key)} is an expression: write an amount, or set AWS_FEATURE_GATES"
+        return labels.KUBELET_EXPRESSIONS_DISABLED, f"{told}=NodeClassCEL=true"
+    return None
+
+
+def _unreadable(raw: Mapping[str, Any]) -> Problem | None:
+    for field, key, text in expressions_of(raw):
+        try:
+            expression(text)
+        except ExpressionError as error:
+            return labels.KUBELET_EXPRESSION_INVALID, f"spec.kubelet.{_name(field, key)}: {error}"
+    return None
+
+
+def _user_data(node_class: EC2NodeClass, family: Family) -> Problem | None:
+    problem = why_unreadable(node_class.spec.user_data or "", family)
+    return (labels.INVALID_USER_DATA, problem) if problem else None
+
+
+def _led(reason: str, problem: str) -> Problem | None:
+    return (reason, f"spec.kubelet: {problem}") if problem else None
+
+
+def _name(field: str, key: str) -> str:
+    return f"{field}.{key}" if key else field
+
+
+DEPENDENCIES: Final = (
+    labels.AMIS_READY,
+    labels.INSTANCE_PROFILE_READY,
+    labels.SECURITY_GROUPS_READY,
+    labels.SUBNETS_READY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    condition: ConditionPatch | None
+    """None: there is no verdict, and the last one stands."""
+    unanswered: str = ""
+    again_in: timedelta | None = None
+    warnings: tuple[tuple[str, str], ...] = ()
+    user_data_bytes: int = 0
+
+
+class Validation:
+    """Raises model.faults where something has to be asked first and does not answer."""
+
+    def __init__(
+        self, clients: AwsClients, settings: AwsSettings, *, clusters: Clusters, offerings: AwsOfferings
+    ) -> None:
+        self._clients, self._settings = clients, settings
+        self._clusters, self._offerings = clusters, offerings
+        self._trials = DryRuns(clients)
+
+    async def of(
+        self, node_class: EC2NodeClass, dependencies: Mapping[str, str], pools: Sequence[NodePool]
+    ) -> Validated:
+        """`node_class` with the status that it is about to get; `dependencies`: condition to status."""
+        family = family_of(node_class)
+        try:
+            cluster = await self._clusters.facts()
+        except (Forbidden, NotFound, BadInput) as fault:
+            if family is not AL2023:
+                raise
+            return _wrong((labels.CLUSTER_CIDR_RESOLUTION_FAILED, fault.message))
+        wrong = why_invalid(node_class, family, cluster, expressions=self._settings.gate(NODECLASS_CEL))
+        if wrong:
+            return _wrong(wrong)
+        waiting = _waiting(dependencies)
+        if waiting is not None:
+            return Validated(waiting)
+        wrong = await self._not_evaluated(node_class, family) or why_tags(node_class)
+        return _wrong(wrong) if wrong else await self._tried(node_class, family, cluster, pools)
+
+    def forget(self, node_class: EC2NodeClass) -> None:
+        self._trials.forget(node_class)
+
+    async def _not_evaluated(self, node_class: EC2NodeClass, family: Family) -> Problem | None:
+        computed = ComputedKubelet(node_class.spec.kubelet, enabled=self._settings.gate(NODECLASS_CEL))
+        if not computed:
+            return None
+        region, settings = await self._offerings.region(), self._settings
+
+        def evaluated() -> Problem | None:
+            kubelet = Kubelet.of(node_class.spec.kubelet)
+            return why_not_evaluated(
+                computed,
+                region.types,
+                lambda info: Machine(info, family, kubelet, node_class.spec, settings),
+            )
+
+        return await self._clients.in_thread(evaluated)
+
+    async def _tried(
+        self, node_class: EC2NodeClass, family: Family, cluster: ClusterFacts, pools: Sequence[NodePool]
+    ) -> Validated:
+        region, settings = await self._offerings.region(), self._settings
+        choice = await self._clients.in_thread(lambda: choose(region, node_class, settings, pools))
+        if choice is None:
+            told = "spec.amiSelectorTerms: no instance type of the region runs any of the images"
+            return _wrong((labels.AMI_NOT_FOUND, told))
+        try:
+            text = self._user_data(node_class, family, cluster, choice)
+        except UserDataError as error:
+            large = isinstance(error, UserDataTooLarge)
+            return _wrong((labels.USER_DATA_SIZE_LIMIT_EXCEEDED if large else labels.INVALID_USER_DATA, str(error)))
+        verdict: Verdict = None
+        if not self._settings.disable_dry_run:
+            verdict = await self._trials.verdict(self._trial(node_class, family, choice, text))
+        return _judged(verdict, len(text.encode()))
+
+    def _trial(self, node_class: EC2NodeClass, family: Family, choice: Choice, user_data: str) -> Trial:
+        template = launch_template(
+            node_class,
+            family,
+            self._settings,
+            image_id=choice.instance_type.image_id,
+            user_data=user_data,
+            tags=node_tags(self._settings, node_class, choice.pool),
+            capacity_type=labels.ON_DEMAND,
+            placement=Place(tenancy=choice.tenancy),
+        )
+        return Trial(node_class, choice, template)
+
+    def _user_data(
+        self,
+        node_class: EC2NodeClass,
+        family: Family,
+        cluster: ClusterFacts,
+        choice: Choice,
+    ) -> str:
+        """As a node of the chosen type and pool would get it. Raises UserDataError."""
+        claim = NodeClaim.from_object(
+            {"metadata": {"name": "validation", "labels": {labels.NODEPOOL: choice.pool}}, "spec": {}}
+        )
+        bootstrap = bootstrap_of(
+            node_class,
+            claim,
+            family,
+            cluster,
+            capacity_type=labels.ON_DEMAND,
+            max_pods=choice.instance_type.capacity.get(labels.PODS, 0),
+            computed=choice.kubelet,
+        )
+        return render(family, bootstrap)
+
+
+def _waiting(dependencies: Mapping[str, str]) -> ConditionPatch | None:
+    for status in ("False", "Unknown"):
+        bad = [name for name in DEPENDENCIES if dependencies.get(name, "Unknown") == status]
+        if bad:
+            return ConditionPatch(
+                type=labels.VALIDATION_SUCCEEDED,
+                status=status,
+                reason=labels.DEPENDENCIES_NOT_READY,
+                message="waiting for " + ", ".join(bad),
+            )
+    return None
+
+
+def _judged(verdict: Verdict, size: int) -> Validated:
+    """`size` of the user data in bytes."""
+    if isinstance(verdict, Wrong):
+        return _wrong((verdict.reason, verdict.message))
+    near = why_near_limit(size)
+    warnings = ((labels.USER_DATA_NEAR_LIMIT, near),) if near else ()
+    if verdict is not None:
+        return Validated(None, verdict.message, verdict.again_in, warnings, size)
+    good = ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="True")
+    return Validated(good, warnings=warnings, user_data_bytes=size)
+
+
+def _wrong(wrong: Problem) -> Validated:
+    reason, message = wrong
+    return Validated(ConditionPatch(type=labels.VALIDATION_SUCCEEDED, status="False", reason=reason, message=message))

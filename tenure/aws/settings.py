@@ -1,0 +1,45 @@
+"""What the AWS adapters are told at their start; `worker.py` fills it from its settings."""
+
+from typing import Final
+
+from tenure.model.base import Value
+
+RESERVED_CAPACITY: Final = "ReservedCapacity"
+NODECLASS_CEL: Final = "NodeClassCEL"
+NODE_OVERLAY: Final = "NodeOverlay"
+
+
+class AwsSettings(Value):
+    """The cluster and the region. What is empty is asked of eks:DescribeCluster when it is needed."""
+
+    cluster_name: str
+    region: str
+    cluster_endpoint: str = ""
+    cluster_ca_bundle: str = ""
+    """Base64 of the PEM, as EKS gives it."""
+    kubernetes_version: str = ""
+    """Major and minor, such as 1.34."""
+    cluster_cidr: str = ""
+    """The range of Service addresses."""
+    cluster_dns: str = ""
+    """Address of kube-dns; one of IPv6 makes the cluster an IPv6 one."""
+    endpoint_url: str = ""
+    """All services at one address; empty leaves it to AWS_ENDPOINT_URL, which boto3 reads itself."""
+    vm_memory_overhead_percent: float = 0.075
+    reserved_enis: int = 0
+    isolated_vpc: bool = False
+    ami_refresh_seconds: float = 60
+    subnet_refresh_seconds: float = 60
+    """So long what was found by selectors may be used again."""
+    zonal_shift: bool = False
+    feature_gates: dict[str, bool] = {}
+    disable_dry_run: bool = False
+    pool_size: int = 16
+    """Threads and connections to AWS; every other size derives from it."""
+
+    def gate(self, name: str) -> bool:
+        return self.feature_gates.get(name, False)
+
+    @property
+    def ipv6(self) -> bool:
+        return ":" in self.cluster_dns

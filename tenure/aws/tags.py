@@ -1,0 +1,59 @@
+"""The tags that everything Tenure makes in AWS carries, exactly as the IAM policy demands them.
+
+Discovery, permissions and clean-up rest on them, so that they win over what an EC2NodeClass says.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.aws.settings import AwsSettings
+
+OWNED: Final = "owned"
+TAG_LAUNCH_GROUP: Final = "tenure.sh/launch-group"
+TAG_LAUNCH_TOKEN: Final = "tenure.sh/launch-token"
+
+
+def cluster_tag(settings: AwsSettings) -> str:
+    return f"{labels.TAG_CLUSTER_PREFIX}{settings.cluster_name}"
+
+
+def node_tags(settings: AwsSettings, node_class: EC2NodeClass, pool: str) -> dict[str, str]:
+    """Of fleets, instances, volumes, network interfaces, spot requests and launch templates."""
+    return {
+        **node_class.spec.tags,
+        cluster_tag(settings): OWNED,
+        labels.TAG_NODEPOOL: pool,
+        labels.TAG_EKS_CLUSTER_NAME: settings.cluster_name,
+        labels.TAG_NODECLASS: node_class.name,
+    }
+
+
+def profile_tags(settings: AwsSettings, node_class: EC2NodeClass) -> dict[str, str]:
+    """Of instance profiles."""
+    return {
+        **node_class.spec.tags,
+        cluster_tag(settings): OWNED,
+        labels.TAG_EKS_CLUSTER_NAME: settings.cluster_name,
+        labels.TAG_NODECLASS: node_class.name,
+        labels.REGION: settings.region,
+    }
+
+
+def as_list(tags: Mapping[str, str]) -> list[Any]:
+    """As the APIs take them, in a fixed order."""
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
+
+
+def as_dict(tags: Any) -> dict[str, str]:
+    """As the APIs answer them, or nothing."""
+    return {tag["Key"]: tag.get("Value", "") for tag in tags or ()}
+
+
+def tag_filters(tags: Mapping[str, str]) -> list[Any]:
+    """Filters for a selector's tags; the value `*` asks for the key alone."""
+    return [
+        {"Name": "tag-key", "Values": [key]} if value == "*" else {"Name": f"tag:{key}", "Values": [value]}
+        for key, value in sorted(tags.items())
+    ]

@@ -1,0 +1,151 @@
+"""Karpenter's settings, variable by variable: the value for Tenure, or what to do about one that it does not have.
+
+Pure, over the environments of both Deployments. `adopt.py` shows the rows, and takes from here what nobody told it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tenure.apis.durations import DurationError
+from tenure.kube.adapters.workloads import Deployed
+from tenure.model.errors import Finding, advice, ok, problem
+from tenure.settings import AWS_GATES, GATES, Settings, SettingsError, load
+
+AREA: Final = "settings"
+Verdict = Literal["same", "set", "differs", "none", "elsewhere", "wrong"]
+_OF_THE_CHART: Final = frozenset({"SYSTEM_NAMESPACE", "METRICS_PORT", "HEALTH_PROBE_PORT", "KUBECONFIG"})
+"""Each chart sets them for its own pods."""
+_GATED: Final = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
+_MUST_AGREE: Final = ("CLUSTER_NAME", "LEADER_ELECTION_NAME")
+"""By the first instances are found, by the second Karpenter is."""
+_TOLD_BY_ANOTHER: Final = {
+    "KARPENTER_SERVICE": "nothing: the chart names the Service",
+    "KUBERNETES_MIN_VERSION": "nothing",
+    "LOG_OUTPUT_PATHS": "nothing: logs go to stdout",
+    "LOG_ERROR_OUTPUT_PATHS": "nothing: logs go to stdout",
+    "CPU_REQUESTS": "nothing: `resources` of the chart",
+    "MEMORY_LIMIT": "nothing: `resources` of the chart",
+    "ENABLE_PROFILING": "nothing",
+    "DISABLE_CONTROLLER_WARMUP": "nothing: there is no leader to warm up for",
+    "LEADER_ELECTION_NAMESPACE": "nothing: the lease is looked for in every namespace",
+    "DISABLE_CLUSTER_STATE_OBSERVABILITY": "nothing",
+    "EKS_CONTROL_PLANE": "nothing",
+}
+_MISSED: Final = {
+    "IGNORE_DRA_REQUESTS": ("true", "Tenure does not plan for ResourceClaims: keep such pods on nodes of their own"),
+    "SCHEDULER_CONFIG": ("", "write its default constraints into the pods as topologySpreadConstraints"),
+    "DISABLE_LEADER_ELECTION": (
+        "false",
+        "no lease tells that Karpenter runs: see to it yourself that it does not when a worker starts",
+    ),
+}
+"""What Tenure has nothing for, with the value at which nothing is missed."""
+
+
+@dataclass(frozen=True)
+class Row:
+    variable: str
+    karpenter: str
+    tenure: str
+    """What its Deployment says; where there is none, what is to be set."""
+    verdict: Verdict
+    todo: str = ""
+
+    def finding(self) -> Finding | None:
+        subject = f"{self.variable}={self.karpenter!r}"
+        match self.verdict:
+            case "wrong":
+                return problem(AREA, subject, "Tenure does not take this value", self.todo)
+            case "differs" if self.variable in _MUST_AGREE:
+                return problem(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
+            case "differs":
+                return advice(AREA, subject, f"Tenure's Deployment has {self.tenure!r}", self.todo)
+            case "elsewhere":
+                return advice(AREA, self.variable, "its value does not stand in the Deployment", self.todo)
+            case "none" if self.todo and not self.todo.startswith("nothing"):
+                return advice(AREA, subject, "Tenure has no setting of this meaning", self.todo)
+            case _:
+                return None
+
+
+def compared(karpenter: Deployed, tenure: Deployed | None) -> list[Row]:
+    """By variable, in order."""
+    rows = [_row(name, value, tenure) for name, value in sorted(karpenter.environment.items())]
+    unread = [one for one in karpenter.elsewhere if one not in _TOLD_BY_ANOTHER and one not in _OF_THE_CHART]
+    rows += [Row(one, "", "", "elsewhere", "look there, and set what it says for Tenure") for one in unread]
+    return rows
+
+
+def findings_of(rows: list[Row]) -> list[Finding]:
+    found = [one for one in (row.finding() for row in rows) if one is not None]
+    fine = sum(row.verdict in ("same", "set") for row in rows)
+    return [ok(AREA, "Karpenter's Deployment", f"{fine} of its settings mean the same to Tenure"), *found]
+
+
+def inherited(karpenter: Deployed | None, tenure: Deployed | None) -> dict[str, str]:
+    """What the settings are, by variable, as far as the Deployments say: Tenure's own first. What says where things
+    are, and not how nodes are judged, is left to whoever asks."""
+    found: dict[str, str] = {}
+    for one in (karpenter, tenure):
+        environment = one.environment if one else {}
+        shared = {name: value for name, value in environment.items() if _is_shared(name)}
+        found |= {name: _known_gates(name, value) for name, value in shared.items() if _read(name, value) is not None}
+    if tenure is not None and "SYSTEM_NAMESPACE" not in found:
+        found["SYSTEM_NAMESPACE"] = tenure.namespace
+    return found
+
+
+def _row(name: str, value: str, tenure: Deployed | None) -> Row:
+    if name in _OF_THE_CHART:
+        return Row(name, value, "", "none", "nothing: Tenure's chart sets its own")
+    if name in _MISSED:
+        harmless, todo = _MISSED[name]
+        return Row(name, value, "", "none", "nothing" if value in ("", harmless) else todo)
+    if not _is_shared(name):
+        return Row(name, value, "", "none", _TOLD_BY_ANOTHER.get(name, "see whether the worker needs it too: `env`"))
+    wanted = _known_gates(name, value)
+    meant = _read(name, wanted)
+    if meant is None:
+        return Row(name, value, "", "wrong", f"write another value of {name} for Tenure: docs/settings.md")
+    if tenure is None:
+        return Row(name, value, wanted, "set", f"set {name} of the worker")
+    if name in tenure.elsewhere:
+        return Row(name, value, "", "elsewhere", f"see that Tenure's {name} says {wanted!r}")
+    has = tenure.environment.get(name)
+    if (_read(name, has) if has is not None else _default(name)) == meant:
+        return Row(name, value, has or wanted, "same")
+    return Row(name, value, has or "its default", "differs", f"set {name}={wanted} of the worker")
+
+
+def _is_shared(name: str) -> bool:
+    field = name.lower()
+    ours = name.startswith("TEMPORAL_") or name in _OF_THE_CHART or name.startswith("AWS_ENDPOINT")
+    return field in Settings.model_fields and name == field.upper() and not ours
+
+
+def _known_gates(name: str, value: str) -> str:
+    """Karpenter lets names pass that it does not know, or does not know any more."""
+    known = _GATED.get(name)
+    if known is None:
+        return value
+    parts = (part.strip() for part in value.split(","))
+    return ",".join(part for part in parts if part.partition("=")[0] in known)
+
+
+def _read(name: str, value: str) -> Any:
+    """As Tenure reads it; None for what it does not take."""
+    try:
+        cluster = [] if name == "CLUSTER_NAME" else ["--cluster-name=any"]
+        return getattr(load([*cluster, f"--{name.lower().replace('_', '-')}={value}"]), name.lower())
+    except (SettingsError, DurationError):
+        return None
+
+
+def _default(name: str) -> Any:
+    field = Settings.model_fields[name.lower()]
+    return None if field.is_required() else field.default
+
+
+def arguments(found: Mapping[str, str]) -> list[str]:
+    return [f"--{name.lower().replace('_', '-')}={value}" for name, value in found.items()]

@@ -1,0 +1,119 @@
+"""`tenure demo`: pods that cannot be placed make nodes appear, and nodes that are no longer needed go away.
+
+All on one machine and on real parts. `demo_acts.py` is what happens; `demo_checks.py` says whether it did.
+"""
+
+import asyncio
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tenure.cli.demo.screen import Screen, console_for_output, screen_for
+from tenure.cli.demo.script import Demo, Options, stay
+from tenure.cli.exit_codes import DONE, FAILED, Failed, Refused, end_like_ctrl_c
+from tenure.cli.sandbox.background import held, let_go, tenure
+from tenure.cli.sandbox.command import exports, kept_demo
+from tenure.cli.sandbox.environment import Stage
+from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.errors import SandboxError
+from tenure.sandbox.spec import CRDS, Plan
+from tenure.sandbox.state_file import owner_of
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def demo(
+    pods: Annotated[int, typer.Option(min=1, max=2000, help="How many pods to scale to.")] = 30,
+    boot_seconds: Annotated[float, typer.Option(min=0, max=600, help="From a running instance to its Node.")] = 5.0,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave all of it running at the end.")] = False,
+    tell: Annotated[int, typer.Option(hidden=True)] = -1,
+) -> int:
+    """Show nodes come and go on this machine, without an AWS account."""
+    if keep and tell < 0:
+        return held(tenure("demo", f"--pods={pods}", f"--boot-seconds={boot_seconds}", "--keep"))
+    end_like_ctrl_c()
+    options = Options(pods=pods, boot_seconds=boot_seconds, keep=keep, tell=tell, began=time.monotonic())
+    directory = _directory(keep=keep)
+    screen = screen_for(console_for_output())
+    try:
+        code = _play(options, directory, screen)
+    except KeyboardInterrupt:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    if code == DONE:
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        screen.say(f"The logs are in {directory / 'logs'}")
+    return code
+
+
+def _directory(*, keep: bool) -> Path:
+    """A new one; what is to be found again afterwards has a place of its own."""
+    if not keep:
+        return Path(tempfile.mkdtemp(prefix="tenure-demo-"))
+    directory = kept_demo()
+    if owner := owner_of(directory):
+        raise Refused(
+            f"demo --keep: process {owner} keeps one already; `tenure sandbox down --dir {directory}` ends it"
+        )
+    shutil.rmtree(directory, ignore_errors=True)
+    return directory
+
+
+def plan_of(options: Options) -> Plan:
+    """The cluster's name is the one that `examples/` select subnets and groups by."""
+    return Plan(
+        cluster_name="demo",
+        manifests=(CRDS, RBAC),
+        aws_arguments=aws_arguments(),
+        node_arguments=(f"--boot-seconds={options.boot_seconds:g}",),
+    )
+
+
+def _play(options: Options, directory: Path, screen: Screen) -> int:
+    try:
+        screen.act("A cluster, AWS and Temporal on this machine")
+        with Sandbox(directory, plan=plan_of(options)) as sandbox:
+            screen.say(f"Running after {time.monotonic() - options.began:.1f} s: {', '.join(sandbox.plan.parts)}")
+            return asyncio.run(_on_stage(sandbox, options, screen))
+    except (Failed, SandboxError) as failed:
+        screen.say(f"FAILED  {failed}")
+        return FAILED
+
+
+async def _on_stage(sandbox: Sandbox, options: Options, screen: Screen) -> int:
+    async with Stage(sandbox, deployment=options.deployment) as stage:
+        with screen:
+            code = await Demo(stage, options, screen).run()
+        if options.keep:
+            _say_how_to_go_on(sandbox, options.deployment, screen)
+            if let_go(options.tell, code, sandbox.logs / "demo.log"):
+                await stay(stage)
+        return code
+
+
+def _say_how_to_go_on(sandbox: Sandbox, deployment: str, screen: Screen) -> None:
+    """Lines for the shell first, as README.md has them."""
+    screen.act("All of it is left running")
+    here = Path(sys.executable).parent
+    lines = [] if shutil.which("tenure") else [f'export PATH={shlex.quote(str(here))}:"$PATH"']
+    for line in (*lines, *exports(sandbox.environment())):
+        screen.console.print(line, markup=False, soft_wrap=True)
+    where = f"--dir {sandbox.directory}"
+    for command, what in (
+        (f"tenure sandbox scale {deployment} 10 {where}", "makes nodes come again, as `kubectl scale` does"),
+        ("tenure get", "lists them"),
+        ("tenure why NODE", "says what one of them does and why"),
+        ('tenure pause --node NODE --for 30m --reason "trying it out"', "holds its disruption"),
+        ("tenure resume --node NODE", "lets it go on"),
+        (f"tenure sandbox down {where}", "ends it, and removes all that it made"),
+    ):
+        screen.console.print(f"{command}   {what}", markup=False, soft_wrap=True)

@@ -1,0 +1,164 @@
+"""What Temporal knows of the nodes' lives: running ones by their search attributes, ended ones by their outcome.
+
+The demo's table and timeline, the benchmark and `tenure stuck` read here.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+
+from tenure.model.nodeclaim_history import ClaimOutcome, Phase
+from workflows import ids, search_attributes
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What anything of Kubernetes or EC2 can be called; nothing else may stand in a query."""
+
+
+@dataclass(frozen=True)
+class NodeLife:
+    """One NodeClaim's workflow as visibility shows it."""
+
+    workflow_id: str
+    name: str
+    """The NodeClaim's."""
+    phase: str
+    pool: str = ""
+    since: datetime | None = None
+    deadline: datetime | None = None
+    overdue: bool = False
+    blocked_by: str = ""
+    paused: bool = False
+    """By itself; pauses of its NodePool and of the cluster are theirs."""
+    instance_type: str = ""
+    instance_id: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    price: float = 0.0
+    """US dollars an hour as it was launched; 0 where that is not known."""
+    node_name: str = ""
+    status: str = "RUNNING"
+    events: int = 0
+    """Events of its history; counted once the run is closed."""
+
+    @property
+    def open(self) -> bool:
+        return self.status == "RUNNING"
+
+    def is_called(self, name: str) -> bool:
+        """By its NodeClaim, its Node or its instance."""
+        return name in (self.name, self.node_name, self.instance_id)
+
+
+class Lives:
+    """The NodeClaim workflows of one cluster."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self._client, self._cluster = client, cluster
+
+    async def all(self, condition: str = "") -> list[NodeLife]:
+        """Oldest first. A run that was continued counts with its successor, its events added."""
+        return merge(await self.executions(condition))
+
+    async def executions(self, condition: str = "") -> list[WorkflowExecution]:
+        """Every run, oldest first."""
+        prefix = ids.nodeclaim(self._cluster, "", "").rstrip("/") + "/"
+        query = f"WorkflowType = 'NodeClaimWorkflow' AND WorkflowId STARTS_WITH '{prefix}'"
+        if condition:
+            query += f" AND {condition}"
+        found = [execution async for execution in self._client.list_workflows(query, page_size=1000)]
+        return sorted(found, key=lambda execution: execution.start_time)
+
+    async def running(self) -> list[NodeLife]:
+        return await self.all("ExecutionStatus = 'Running'")
+
+    async def called(self, name: str) -> NodeLife | None:
+        """The youngest that runs of those that are called so."""
+        found = await self.named([name], "ExecutionStatus = 'Running'")
+        return found[-1] if found else None
+
+    async def named(self, names: Iterable[str], condition: str = "") -> list[NodeLife]:
+        """Those that are called so, by NodeClaim, Node or instance; the service picks them out."""
+        asked = [self._called(name) for name in names if _NAME.fullmatch(name)]
+        if not asked:
+            return []
+        return await self.all(" AND ".join(filter(None, (f"({' OR '.join(asked)})", condition))))
+
+    def _called(self, name: str) -> str:
+        of_claim = f"WorkflowId STARTS_WITH '{ids.nodeclaim(self._cluster, name, '').rstrip('/')}/'"
+        node, instance = search_attributes.NODE_NAME.name, search_attributes.INSTANCE_ID.name
+        return f"{of_claim} OR {node} = '{name}' OR {instance} = '{name}'"
+
+    async def outcome(self, life: NodeLife) -> ClaimOutcome:
+        """How it ended; raises `WorkflowFailureError` for one that failed. Waits for one that runs."""
+        handle = self._client.get_workflow_handle(life.workflow_id, result_type=ClaimOutcome)
+        outcome: ClaimOutcome = await handle.result()
+        return outcome
+
+
+def merge(executions: Sequence[WorkflowExecution]) -> list[NodeLife]:
+    """One life per workflow id: the last run's attributes and all runs' events."""
+    lives: dict[str, NodeLife] = {}
+    for execution in executions:
+        before = lives.get(execution.id)
+        lives[execution.id] = life_of(execution, events_before=before.events if before else 0)
+    return list(lives.values())
+
+
+def life_of(execution: WorkflowExecution, *, events_before: int = 0) -> NodeLife:
+    found = execution.typed_search_attributes
+    status = execution.status or WorkflowExecutionStatus.RUNNING
+    closed = status is WorkflowExecutionStatus.COMPLETED
+    return NodeLife(
+        workflow_id=execution.id,
+        name=name_of(execution.id),
+        phase=Phase.GONE.value if closed else found.get(search_attributes.PHASE) or "",
+        pool=(found.get(search_attributes.NODE_POOL) or "").removeprefix("-"),
+        since=execution.close_time if closed else found.get(search_attributes.PHASE_SINCE),
+        deadline=None if closed else found.get(search_attributes.DEADLINE),
+        overdue=not closed and bool(found.get(search_attributes.OVERDUE)),
+        blocked_by="" if closed else found.get(search_attributes.BLOCKED_BY) or "",
+        paused=not closed and bool(found.get(search_attributes.PAUSED)),
+        instance_type=found.get(search_attributes.INSTANCE_TYPE) or "",
+        instance_id=found.get(search_attributes.INSTANCE_ID) or "",
+        zone=found.get(search_attributes.ZONE) or "",
+        capacity_type=found.get(search_attributes.CAPACITY_TYPE) or "",
+        price=found.get(search_attributes.PRICE) or 0.0,
+        node_name=found.get(search_attributes.NODE_NAME) or "",
+        status=status.name,
+        events=events_before + (execution.history_length or 0),
+    )
+
+
+def name_of(workflow_id: str) -> str:
+    """The NodeClaim's name out of `<cluster>/nodeclaim/<name>/<uid>`."""
+    return workflow_id.rsplit("/", 2)[-2]
+
+
+def as_json(life: NodeLife) -> dict[str, Any]:
+    """For scripts: times in ISO 8601, nothing left out."""
+    return {
+        "nodeClaim": life.name,
+        "node": life.node_name,
+        "instance": life.instance_id,
+        "nodePool": life.pool,
+        "phase": life.phase,
+        "since": _iso(life.since),
+        "deadline": _iso(life.deadline),
+        "overdue": life.overdue,
+        "blockedBy": life.blocked_by,
+        "paused": life.paused,
+        "instanceType": life.instance_type,
+        "zone": life.zone,
+        "capacityType": life.capacity_type,
+        "pricePerHour": life.price or None,
+        "workflow": life.workflow_id,
+        "status": life.status,
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None

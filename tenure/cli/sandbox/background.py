@@ -1,0 +1,61 @@
+"""A command whose work stays when the command has ended: it runs in a process of its own, which says when it is done.
+
+`tenure demo --keep` uses it. The parent waits, passes interrupts on and ends with the child's answer; the child lives
+on and holds the sandbox, until a signal ends it.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenure.cli.exit_codes import end_like_ctrl_c
+
+ROOT = Path(__file__).parents[3]
+
+
+def tenure(*arguments: str) -> list[str]:
+    """This very command, to be run by `held`."""
+    return [sys.executable, "-m", "tenure", *arguments]
+
+
+def held(command: Sequence[str]) -> int:
+    """Run it with `--tell=FD` in a process that may outlive this one. The exit code that it tells, or ends with."""
+    reading, writing = os.pipe()
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    child = subprocess.Popen(
+        [*command, f"--tell={writing}"],
+        env=os.environ | {"PYTHONPATH": path},
+        pass_fds=[writing],
+        start_new_session=True,
+    )
+    os.close(writing)
+    end_like_ctrl_c()
+    with os.fdopen(reading) as pipe:
+        try:
+            said = pipe.read()
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            said = ""
+    return int(said) if said else child.wait()
+
+
+def let_go(tell: int, code: int, log: Path) -> bool:
+    """In the child: the answer is there and this process goes on alone, its output in a log.
+
+    False when nobody waits for the answer any more; then there is nobody to stay for either.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with log.open("ab") as file, Path(os.devnull).open("rb") as nothing:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+        os.dup2(nothing.fileno(), 0)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(tell, str(code).encode())
+        os.close(tell)
+        return True
+    return False

@@ -1,0 +1,228 @@
+"""The product at work in a sandbox, and eyes on all of it: what the demo plays on and the benchmark measures.
+
+A worker runs under the rights that ship with it. `world.py` is below, `demo.py` and `benchmarks/scale.py` are above.
+
+What there is to see of a cluster at one moment; `stage.py` takes it, `demo_screen.py` shows it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import structlog
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError
+
+from tenure.cli.exit_codes import Failed
+from tenure.cli.nodes.workflows import Lives, NodeLife
+from tenure.cli.sandbox.probes import AwsView, PodCount, PodWatch
+from tenure.cli.sandbox.worker_process import WORKER_KEY, WorkerProcess, service_account
+from tenure.controller.temporal.namespace import remove_schedules
+from tenure.kube.client.client import connect
+from tenure.sandbox.aws.admin.client import AwsControl
+from tenure.sandbox.environment import Sandbox
+from tenure.sandbox.errors import ApiError
+from tenure.sandbox.kube_client import KubeApi
+from tenure.sandbox.ports import Ports
+
+
+@dataclass(frozen=True)
+class View:
+    pods: PodCount
+    lives: Sequence[NodeLife]
+
+
+Object = dict[str, Any]
+LOOK_EVERY = 0.5
+"""Seconds between two looks at Temporal."""
+
+
+class Stage:
+    """An async context manager: the worker is healthy inside it. `deployment` names what is scaled, in `default`.
+
+    `through_proxy` counts what the worker writes to the API server, in `sandbox.written`; it costs some of its speed.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        deployment: str,
+        settings: Mapping[str, str] | None = None,
+        through_proxy: bool = False,
+    ) -> None:
+        self.sandbox, self._deployment, self._through_proxy = sandbox, deployment, through_proxy
+        self._settings = dict(settings or {})
+        self._ports = Ports()
+        self._stack = AsyncExitStack()
+        self.worker: WorkerProcess
+        self.kube: KubeApi
+        self.temporal: Client
+        self.lives: Lives
+        self.aws: AwsView
+        self.pods: PodWatch
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._enter()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _enter(self) -> None:
+        # The product's watch is used here to look with; its log would stand between the lines that are shown.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+        self._stack.callback(self._ports.close)
+        self.kube = await self._stack.enter_async_context(self.sandbox.cluster.client())
+        self.aws = AwsView(AwsControl(self.sandbox.aws_endpoint), WORKER_KEY)
+        watcher = await connect(str(self.sandbox.kubeconfig))
+        self._stack.push_async_callback(watcher.close)
+        self.pods = await self._stack.enter_async_context(PodWatch(watcher, f"app={self._deployment}"))
+        self.temporal = await self.sandbox.temporal_client()
+        self.lives = Lives(self.temporal, self.sandbox.plan.cluster_name)
+        await self.hire()
+        await self.worker.start()
+
+    async def hire(self) -> WorkerProcess:
+        """Another worker in the place of the one that was, not started yet."""
+        self.worker = await self._make_worker()
+        # Who wants it to end in good order calls `finish` before; an interrupted stage is thrown away.
+        self._stack.push_async_callback(self.worker.stop, 2.0)
+        return self.worker
+
+    async def _make_worker(self) -> WorkerProcess:
+        namespace, name = service_account()
+        kubeconfig = await asyncio.to_thread(
+            self.sandbox.service_account_kubeconfig, namespace, name, through_proxy=self._through_proxy
+        )
+        rights = {
+            "KUBECONFIG": str(kubeconfig),
+            "AWS_ACCESS_KEY_ID": WORKER_KEY,
+            "AWS_SECRET_ACCESS_KEY": WORKER_KEY,
+        }
+        return WorkerProcess(
+            self.sandbox.logs / "worker.log",
+            environment=self.sandbox.environment() | rights | self._settings,
+            health_port=self._ports.take(),
+            metrics_port=self._ports.take(),
+        )
+
+    # --- doing ---
+
+    async def apply(self, *manifests: Path) -> None:
+        await asyncio.to_thread(self.sandbox.apply, *manifests)
+
+    async def scale(self, replicas: int) -> None:
+        path = f"/apis/apps/v1/namespaces/default/deployments/{self._deployment}/scale"
+        body = {"spec": {"replicas": replicas}}
+        await self.kube.request("PATCH", path, body, "application/merge-patch+json")
+
+    async def delete(self, path: str) -> None:
+        try:
+            await self.kube.request("DELETE", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    # --- looking ---
+
+    async def names(self, path: str, selector: str = "", *, limit: int = 500) -> list[str]:
+        """Of the objects in a collection; at most `limit` of them."""
+        query = f"?limit={limit}" + (f"&labelSelector={selector}" if selector else "")
+        answer = await self.kube.request("GET", path + query)
+        return [item["metadata"]["name"] for item in answer.get("items") or ()]
+
+    async def ready(self, path: str) -> str:
+        """Empty when the object's condition Ready is True, else what it says."""
+        answer = await self.kube.request("GET", path)
+        conditions: list[Object] = answer.get("status", {}).get("conditions") or []
+        told = {condition["type"]: condition for condition in conditions}
+        ready = told.get("Ready", {})
+        if ready.get("status") == "True":
+            return ""
+        waits = [f"{one['type']}={one['status']} {one.get('message', '')}" for one in told.values()]
+        return "; ".join(wait for wait in waits if "=True" not in wait) or "no conditions yet"
+
+    async def view(self) -> View:
+        return View(pods=self.pods.count(), lives=await self.lives.all())
+
+    async def open_workflows(self) -> list[WorkflowExecution]:
+        return [one async for one in self.temporal.list_workflows("ExecutionStatus = 'Running'")]
+
+    async def until(
+        self,
+        done: Callable[[View], bool],
+        *,
+        what: str,
+        seconds: float,
+        show: Callable[[View], None] = lambda view: None,
+    ) -> View:
+        """Look until it is so. Raises `Failed` when it takes longer, and `PartFailed` when a part ends by itself."""
+        give_up = time.monotonic() + seconds
+        while True:
+            self.check()
+            view = await self.view()
+            show(view)
+            if done(view):
+                return view
+            if time.monotonic() > give_up:
+                raise Failed(f"{what}: not so after {seconds:g} s; {_standing(view)}")
+            await self.pods.change(LOOK_EVERY)
+
+    async def settled(self, wrong: Callable[[], Any], *, what: str, seconds: float) -> None:
+        """Ask until the answer is empty. Raises `Failed` with the last answer when it takes longer."""
+        give_up = time.monotonic() + seconds
+        while answer := await wrong():
+            self.check()
+            if time.monotonic() > give_up:
+                raise Failed(f"{what}: not so after {seconds:g} s; {answer}")
+            await asyncio.sleep(LOOK_EVERY / 2)
+
+    def check(self) -> None:
+        """Raise `PartFailed` when the worker or a part of the sandbox has ended by itself."""
+        self.worker.check()
+        self.sandbox.check()
+
+    # --- leaving ---
+
+    async def dismiss(self, seconds: float = 15.0) -> list[str]:
+        """End what runs for the whole cluster: upkeep, the watch, provisioning. What is still open then, by id."""
+        await remove_schedules(self.temporal, self.sandbox.plan.cluster_name)
+        give_up = time.monotonic() + seconds
+        asked: set[str] = set()
+        while still := await self.open_workflows():
+            for workflow in still:
+                if workflow.id not in asked:
+                    asked.add(workflow.id)
+                    await self._cancel(workflow)
+            if time.monotonic() > give_up:
+                break
+            await asyncio.sleep(LOOK_EVERY / 2)
+        return sorted(workflow.id for workflow in still)
+
+    async def _cancel(self, workflow: WorkflowExecution) -> None:
+        try:
+            await self.temporal.get_workflow_handle(workflow.id).cancel()
+        except RPCError:
+            # It ended between the two calls.
+            return
+
+
+def open_lives(lives: Iterable[NodeLife]) -> list[NodeLife]:
+    return [life for life in lives if life.open]
+
+
+def _standing(view: View) -> str:
+    blocked = [
+        f"{life.name} in {life.phase}: {life.blocked_by or 'no reason given'}" for life in open_lives(view.lives)
+    ]
+    return f"pods: {view.pods}; nodes: {'; '.join(blocked[:5]) or 'none'}"

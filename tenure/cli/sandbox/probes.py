@@ -1,0 +1,181 @@
+"""The Deployment's pods as they are now, by one watch: how many run, where, and when the last of them changed.
+
+`stage.py` holds one for the demo and the benchmark; a list per look would cost more than what is measured.
+
+What the AWS stand-in was asked by the worker, and what it holds of it: calls, refusals, instances, launch templates.
+
+The demo and the benchmark count by it. It reads the stand-in's control API, which counts nothing of that.
+
+What the worker counts of itself, read from its metrics port: for now, workflow tasks that failed and were repeated.
+
+Temporal repeats such a task until it passes, so what was to happen happens all the same; the demo and the benchmark say
+that there were some, since each is a bug or a machine that is too busy.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.list_watch import Delta, ListWatch
+from tenure.kube.client.resources import PODS
+from tenure.sandbox.aws.admin.client import AwsControl
+
+
+@dataclass(frozen=True)
+class PodCount:
+    running: int = 0
+    pending: int = 0
+    leaving: int = 0
+    """Being deleted, or done."""
+    by_node: Mapping[str, int] = field(default_factory=dict)
+    """Running ones."""
+
+    @property
+    def total(self) -> int:
+        return self.running + self.pending + self.leaving
+
+    def __str__(self) -> str:
+        parts = [f"{self.running} Running"]
+        parts += [f"{self.pending} Pending"] if self.pending else []
+        parts += [f"{self.leaving} leaving"] if self.leaving else []
+        return ", ".join(parts)
+
+
+class PodWatch:
+    """`selector` is a label selector. An async context manager: the watch runs inside it."""
+
+    def __init__(self, client: KubeClient, selector: str) -> None:
+        self._watch = ListWatch(client, PODS, self._hear, time.monotonic, params={"labelSelector": selector})
+        self._pods: dict[str, tuple[str, str]] = {}
+        self._states: Counter[str] = Counter()
+        self._changed = asyncio.Event()
+        self.most = 0
+        """Pods that ran at one time since `forget`."""
+        self.most_at = 0.0
+        """When that was reached first, on the monotonic clock."""
+
+    async def __aenter__(self) -> "PodWatch":
+        self._task = asyncio.create_task(self._watch.run(), name="pod-watch")
+        await self._watch.synced.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def forget(self) -> None:
+        self.most, self.most_at = self._states["Running"], time.monotonic()
+
+    def count(self) -> PodCount:
+        states = self._states
+        nodes = Counter(node for state, node in self._pods.values() if state == "Running" and node)
+        return PodCount(states["Running"], states["Pending"], states["Leaving"], dict(nodes))
+
+    async def change(self, seconds: float) -> None:
+        """Until a pod changes, or so long."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return
+        self._changed.clear()
+
+    def _hear(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            uid = delta.object["metadata"]["uid"]
+            if before := self._pods.pop(uid, None):
+                self._states[before[0]] -= 1
+            if not delta.gone:
+                self._pods[uid] = state_of(delta.object)
+                self._states[self._pods[uid][0]] += 1
+            if self._states["Running"] > self.most:
+                self.most, self.most_at = self._states["Running"], time.monotonic()
+        self._changed.set()
+
+
+def state_of(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """Running, Pending or Leaving, and the node's name."""
+    phase = pod.get("status", {}).get("phase", "Pending")
+    leaving = "deletionTimestamp" in pod["metadata"] or phase not in ("Running", "Pending")
+    return "Leaving" if leaving else phase, pod.get("spec", {}).get("nodeName", "")
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Since the start."""
+
+    launched: int
+    terminated: int
+
+
+class AwsView:
+    """`key` is the access key that the worker calls with."""
+
+    def __init__(self, control: AwsControl, key: str) -> None:
+        self._control, self._key = control, key
+
+    async def calls(self) -> dict[str, int]:
+        """By `service:Action`, since the start."""
+        return {action: entry["count"] for action, entry in (await self._counters()).items()}
+
+    async def denied(self) -> list[str]:
+        """What its IAM policy did not allow, each action once."""
+        denials = await asyncio.to_thread(self._control.denials)
+        return sorted({denial["action"] for denial in denials if denial["access_key"] == self._key})
+
+    async def instances(self) -> Instances:
+        """Whoever launched them."""
+        answer = await asyncio.to_thread(self._control.instances)
+        return Instances(launched=answer["launched"], terminated=answer["terminated"])
+
+    async def launch_templates(self) -> int:
+        """Those that were created and not deleted."""
+        calls = await self._counters()
+        created, deleted = (calls.get(f"ec2:{verb}LaunchTemplate", {}) for verb in ("Create", "Delete"))
+        return _successes(created) - _successes(deleted)
+
+    async def _counters(self) -> dict[str, dict[str, Any]]:
+        return await asyncio.to_thread(self._control.counters, self._key)
+
+
+def _successes(entry: Mapping[str, int]) -> int:
+    return entry.get("count", 0) - entry.get("errors", 0)
+
+
+def since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """The calls made between two looks."""
+    counts = {action: count - before.get(action, 0) for action, count in after.items()}
+    return {action: count for action, count in counts.items() if count}
+
+
+FAILED_TASKS = "temporal_workflow_task_execution_failed"
+
+
+async def read_failed_tasks(port: int) -> dict[str, int]:
+    """By workflow type; empty when there were none. Raises aiohttp's ClientError when nobody answers."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as response:
+        response.raise_for_status()
+        return failed_tasks(await response.text())
+
+
+def failed_tasks(exposition: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for family in text_string_to_metric_families(exposition):
+        for sample in family.samples:
+            if sample.name.removesuffix("_total") == FAILED_TASKS and sample.value:
+                kind = sample.labels.get("workflow_type", "unknown")
+                counts[kind] = counts.get(kind, 0) + int(sample.value)
+    return counts
+
+
+def line_of(counts: dict[str, int]) -> str:
+    """Empty when there were none."""
+    if not counts:
+        return ""
+    return "Workflow tasks that failed and were repeated: " + ", ".join(f"{kind} {n}" for kind, n in counts.items())

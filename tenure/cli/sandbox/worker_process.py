@@ -1,0 +1,67 @@
+"""A worker as a child process, with the rights that ship with it: the ClusterRole and the IAM policy of `deploy/`.
+
+`stage.py` starts one for the demo and the benchmark. Nothing of the user's own AWS or Kubernetes settings reaches it.
+
+The rights that ship with the worker: its ServiceAccount, and the key that is bound to its IAM policy.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from deploy.resources import IAM_FILES, RBAC, service_account
+from tenure.cli.admin.servers import command
+from tenure.sandbox.aws.iam.credentials import WORKER_KEY
+from tenure.sandbox.processes import Process, http_ok
+
+__all__ = ["RBAC", "WORKER_KEY", "aws_arguments", "service_account"]
+
+
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "SSL_CERT_FILE")
+GRACE = 60.0
+"""Seconds that a worker has to end in, less than the chart gives it: what is under way has a third of them, and what it
+says at its end may wait."""
+
+
+class WorkerProcess(Process):
+    """Healthy when it polls and its caches are filled, `READY_WITHIN` seconds after its start at the latest."""
+
+    READY_WITHIN = 60.0
+
+    def __init__(self, log: Path, *, environment: Mapping[str, str], health_port: int, metrics_port: int) -> None:
+        ports = {"HEALTH_PROBE_PORT": str(health_port), "METRICS_PORT": str(metrics_port)}
+        self.metrics_port = metrics_port
+        super().__init__(
+            "worker",
+            command([]),
+            log=log,
+            health=http_ok(f"http://127.0.0.1:{health_port}/readyz"),
+            environment=clean_environment() | dict(environment) | ports,
+            deadline=self.READY_WITHIN,
+        )
+
+    async def finish(self) -> int | None:
+        """SIGTERM and wait. The exit code, or None when it had to be killed."""
+        self.signal(signal.SIGTERM)
+        child = self._child
+        if child is None:
+            return None
+        try:
+            return await asyncio.to_thread(child.wait, GRACE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+
+
+def clean_environment() -> dict[str, str]:
+    """What any process needs, and no credentials."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return kept | {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+
+
+def aws_arguments() -> tuple[str, ...]:
+    """For the stand-in: bind the worker's key to the policies in `deploy/iam`."""
+    return tuple(f"--policy={file}" for file in IAM_FILES)

@@ -1,0 +1,66 @@
+"""`tenure instance-types export`: what may be launched under an EC2NodeClass, for `tenure simulate`.
+
+Reads AWS and the cluster with the worker's own settings, and changes nothing.
+"""
+
+import asyncio
+import json
+from typing import Annotated, Literal
+
+import typer
+
+import tenure.aws.adapters
+import tenure.kube.adapters.build
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.cli.exit_codes import Refused
+from tenure.cli.simulate.portable_types import EXPORTED
+from tenure.model.errors import Fault
+from tenure.model.instance_types import InstanceType
+from tenure.settings import Settings, SettingsError, load
+from worker import aws_settings
+
+app = typer.Typer(add_completion=False)
+
+NodeClass = Annotated[str, typer.Option(help="Which EC2NodeClass; may be left out where there is one alone.")]
+Form = Annotated[Literal["json"], typer.Option("--output", "-o", help="`tenure simulate` reads JSON.")]
+
+
+@app.callback()
+def instance_types() -> None:
+    """Instance types with labels, room, offerings and prices."""
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def export(context: typer.Context, node_class: NodeClass = "", output: Form = "json") -> None:
+    """Print the instance types of a class as JSON. Settings come from the environment and flags, as for the worker."""
+    try:
+        settings = load(list(context.args))
+    except SettingsError as error:
+        raise Refused(f"instance-types export: {error}") from error
+    try:
+        types = asyncio.run(read(settings, node_class))
+    except Fault as fault:
+        raise Refused(f"instance-types export: {fault.message}") from fault
+    typer.echo(json.dumps({EXPORTED: [one.model_dump(mode="json") for one in types]}))
+
+
+async def read(settings: Settings, name: str) -> tuple[InstanceType, ...]:
+    """Raises `Refused` when there is no such class, model.faults when the cluster or AWS do not answer."""
+    cluster = await tenure.kube.adapters.build.connect_all(settings.kubeconfig)
+    try:
+        chosen = _chosen(list(await cluster.node_classes.list()), name)
+    finally:
+        await cluster.close()
+    cloud = tenure.aws.adapters.build(aws_settings(settings))
+    try:
+        return tuple(await cloud.offerings.instance_types(chosen))
+    finally:
+        cloud.close()
+
+
+def _chosen(classes: list[EC2NodeClass], name: str) -> EC2NodeClass:
+    named = [one for one in classes if one.name == name] if name else classes
+    if len(named) == 1:
+        return named[0]
+    known = ", ".join(sorted(one.name for one in classes)) or "none"
+    raise Refused(f"instance-types export: --node-class {name or 'is needed'}: there are {known}")

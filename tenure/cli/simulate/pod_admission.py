@@ -1,0 +1,172 @@
+"""What the API server does with a pod before anybody plans it: it fills in requests, and refuses what means nothing.
+
+Manifests have not been there yet. `simulate.py` sends the pods and the templates of workloads through here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from tenure.apis.quantity import QuantityError, parse_amount
+from tenure.kube.facts.pod_topology import PREFERRED, REQUIRED
+from tenure.kube.facts.pods import pod_requests
+from tenure.model.facts import AffinityTerm, Expression, PodFact, Selector, Toleration
+from tenure.model.requirements import RequirementError, Requirements
+
+_SELECTING: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+_CHOICES: Final = {
+    "whenUnsatisfiable": ("DoNotSchedule", "ScheduleAnyway"),
+    "nodeAffinityPolicy": ("Honor", "Ignore"),
+    "nodeTaintsPolicy": ("Honor", "Ignore"),
+}
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def admitted(spec: Any, field: str = "spec") -> dict[str, Any]:
+    """The pod's spec with a request for each limit. Raises ValueError that names field and value."""
+    filled: dict[str, Any] = dict(_a(dict, spec, field))
+    if not filled.get("containers"):
+        raise ValueError(f"{field}.containers is missing; write at least one")
+    for key in ("containers", "initContainers"):
+        filled[key] = [_with_requests(one, where) for one, where in _each(filled, key, field)]
+    if "resources" in filled:
+        filled["resources"] = _pod_wide(filled, f"{field}.resources")
+    _amounts(filled.get("overhead", {}), f"{field}.overhead")
+    for one, where in _each(filled, "topologySpreadConstraints", field):
+        _check_spread(one, where)
+    for key, terms in _a(dict, filled.get("affinity", {}), f"{field}.affinity").items():
+        _check_weights(_a(dict, terms, f"{field}.affinity.{key}"), f"{field}.affinity.{key}")
+        _check_required(key, terms, f"{field}.affinity.{key}")
+    list(_each(filled, "tolerations", field))
+    return filled
+
+
+def check_pod(pod: PodFact) -> None:
+    """Raises ValueError for terms, selectors and tolerations that no API server would have let in."""
+    for terms, where in (
+        (pod.required_terms, "required"),
+        ([one.expressions for one in pod.preferred_terms], "preferred"),
+    ):
+        for term in terms:
+            _check_requirements(term, f"spec.affinity.nodeAffinity: {where}")
+    for kind, company in (("podAffinity", pod.affinity), ("podAntiAffinity", pod.anti_affinity)):
+        for one in company:
+            _check_term(one, f"spec.affinity.{kind}")
+    for spread in pod.spreads:
+        _check_selector(spread.selector, "spec.topologySpreadConstraints: labelSelector")
+    for toleration in pod.tolerations:
+        _check_toleration(toleration)
+    for port in pod.host_ports:
+        if not 0 < port.port < 1 << 16:
+            raise ValueError(f"spec.containers: hostPort: {port.port} is no port; write 1 to 65535")
+
+
+def _with_requests(container: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if not container.get("name"):
+        raise ValueError(f"{where}.name is missing; give the container a name")
+    resources = _a(dict, container.get("resources", {}), f"{where}.resources")
+    requests, limits = _declared(resources, f"{where}.resources")
+    return {**container, "resources": {**resources, "requests": {**limits, **requests}}}
+
+
+def _declared(resources: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    requests, limits = resources.get("requests", {}), resources.get("limits", {})
+    asked, allowed = _amounts(requests, f"{where}.requests"), _amounts(limits, f"{where}.limits")
+    for key in asked.keys() & allowed.keys():
+        if asked[key] > allowed[key]:
+            raise ValueError(f"{where}.requests.{key}: {requests[key]!r} is more than its limit {limits[key]!r}")
+    return requests, limits
+
+
+def _pod_wide(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A limit for the pod as a whole stands for a request that neither it nor any container names."""
+    resources = _a(dict, spec["resources"], where)
+    requests, limits = _declared(resources, where)
+    of_containers = pod_requests({**spec, "resources": {}, "overhead": {}})
+    added = {key: limit for key, limit in limits.items() if key not in of_containers}
+    return {**resources, "requests": {**added, **requests}}
+
+
+def _amounts(resources: Any, where: str) -> dict[str, int]:
+    found = {}
+    for key, text in _a(dict, resources, where).items():
+        try:
+            found[key] = parse_amount(key, text)
+        except QuantityError as error:
+            raise ValueError(f"{where}.{key}: {error}") from error
+        if found[key] < 0:
+            raise ValueError(f"{where}.{key}: {text!r} is below zero; write 0 or more")
+    return found
+
+
+def _check_spread(one: Mapping[str, Any], where: str) -> None:
+    for key, least in (("maxSkew", one.get("maxSkew")), ("minDomains", one.get("minDomains", 1))):
+        if not isinstance(least, int) or isinstance(least, bool) or least < 1:
+            raise ValueError(f"{where}.{key}: {least!r}; write a number above zero")
+    if not one.get("topologyKey"):
+        raise ValueError(f"{where}.topologyKey is missing; write a label of nodes")
+    for key, choices in _CHOICES.items():
+        if key in one and one[key] not in choices:
+            raise ValueError(f"{where}.{key}: {one[key]!r}; write {' or '.join(choices)}")
+
+
+def _check_required(kind: str, terms: Mapping[str, Any], where: str) -> None:
+    if kind != "nodeAffinity":
+        list(_each(terms, REQUIRED, where))
+    elif REQUIRED in terms:
+        required = _a(dict, terms[REQUIRED], f"{where}.{REQUIRED}")
+        if not list(_each(required, "nodeSelectorTerms", f"{where}.{REQUIRED}")):
+            raise ValueError(f"{where}.{REQUIRED}.nodeSelectorTerms is missing; write at least one")
+
+
+def _check_requirements(expressions: Iterable[Expression], where: str) -> None:
+    try:
+        Requirements.of(expressions)
+    except RequirementError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _check_term(one: AffinityTerm, where: str) -> None:
+    if not one.key:
+        raise ValueError(f"{where}: topologyKey is missing; write a label of nodes")
+    _check_selector(one.selector, f"{where}: labelSelector")
+    _check_selector(one.namespace_selector, f"{where}: namespaceSelector")
+
+
+def _check_weights(terms: Mapping[str, Any], where: str) -> None:
+    for one, which in _each(terms, PREFERRED, where):
+        weight = one.get("weight")
+        if not isinstance(weight, int) or not 1 <= weight <= 100:
+            raise ValueError(f"{which}.weight: {weight!r}; write 1 to 100")
+
+
+def _check_selector(selector: Selector | None, where: str) -> None:
+    for one in selector or ():
+        if one.operator not in _SELECTING:
+            raise ValueError(f"{where}: {one.key}: operator '{one.operator}' is none of {', '.join(_SELECTING)}")
+        if bool(one.values) != (one.operator in ("In", "NotIn")):
+            wanted = "needs at least one value" if not one.values else f"takes no values, not {list(one.values)}"
+            raise ValueError(f"{where}: {one.key} {one.operator} {wanted}")
+
+
+def _check_toleration(one: Toleration) -> None:
+    where = f"spec.tolerations: {one.key or '(no key)'}"
+    if one.operator not in ("Equal", "Exists"):
+        raise ValueError(f"{where}: operator: {one.operator!r}; write Equal or Exists")
+    if not one.key and one.operator != "Exists":
+        raise ValueError(f"{where}: operator: {one.operator!r} needs a key; write Exists to tolerate every taint")
+    if one.effect not in ("", *EFFECTS):
+        raise ValueError(f"{where}: effect: {one.effect!r}; write {', '.join(EFFECTS)}, or leave it out")
+
+
+def _each(holder: Mapping[str, Any], key: str, field: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects of a list, each with where it stands: by name where it has one."""
+    for number, one in enumerate(_a(list, holder.get(key, []), f"{field}.{key}")):
+        where = f"{field}.{key}[{number}]"
+        name = _a(dict, one, where).get("name")
+        yield one, f"{field}.{key}[{name}]" if name else where
+
+
+def _a(kind: type, value: Any, where: str) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{where}: {value!r:.60} is no {'list' if kind is list else 'object'}")
+    return value

@@ -1,0 +1,136 @@
+"""Instance types for `tenure simulate`: what `tenure instance-types export` wrote, or the portable form.
+
+The portable form is a list of `{"name", "architecture", "operatingSystems", "resources", "overhead", "offerings"}`,
+each offering `{"Price", "Available", "Requirements": [{"key", "operator", "values"}]}`. A reserved one may say its
+`ReservationCapacity`: how many nodes it has room for.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isinf
+from pathlib import Path
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.quantity import format_amount, parse_resources
+from tenure.apis.resources import PODS
+from tenure.cli.exit_codes import Refused
+from tenure.cli.simulate.manifests import refusing, text_of
+from tenure.model.instance_types import InstanceType, Offering
+
+EXPORTED: Final = "instanceTypes"
+_FAMILY: Final = re.compile(r"(^[a-z]+)(-[0-9]+tb)?([0-9]+).*\.")
+_MEBIBYTE: Final = 1 << 20
+_SCALAR: Final = (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE, *labels.RESERVATION_LABELS)
+_PODS: Final = 110
+"""The kubelet's own limit, where the file says none."""
+
+
+def read_types(path: Path) -> tuple[tuple[InstanceType, ...], dict[str, int]]:
+    """Also how many nodes each capacity reservation has room for. Raises `Refused` that names file, type and field."""
+    try:
+        raw = json.loads(text_of(path))
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{path}: not JSON: {error}") from error
+    exported = isinstance(raw, dict) and EXPORTED in raw
+    items = raw[EXPORTED] if exported else raw
+    if not isinstance(items, list) or not items:
+        raise Refused(f"{path}: no instance types; write a list of them, or what `tenure instance-types export` prints")
+    found: dict[str, InstanceType] = {}
+    for number, one in enumerate(items):
+        name = one.get("name", f"number {number}") if isinstance(one, dict) else f"number {number}"
+        with refusing(f"{path}: instance type {name}"):
+            read = InstanceType.model_validate(one) if exported else _portable(one)
+            _check(read)
+            if read.name in found:
+                raise ValueError("name: it stands twice in the file; write each instance type once")
+            found[read.name] = read
+    rooms = {} if exported else {key: room for one in items for key, room in _rooms(one["offerings"])}
+    return tuple(found.values()), {**_one_each(found.values()), **rooms}
+
+
+def _check(read: InstanceType) -> None:
+    if not read.name:
+        raise ValueError("name: it is empty; write the name of the instance type")
+    for one in read.offerings:
+        if not one.price >= 0 or isinf(one.price):
+            raise ValueError(f"offerings.Price: {one.price!r} is no price; write US dollars an hour")
+    for key, amount in (*read.capacity.items(), *read.overhead.items()):
+        if amount < 0:
+            raise ValueError(f"resources.{key}: {format_amount(key, amount)} is below zero; write 0 or more")
+
+
+def _one_each(types: Iterable[InstanceType]) -> dict[str, int]:
+    """Where nobody counted: what can be had has room for one node at least."""
+    return {one.reservation_id: 1 for kind in types for one in kind.offerings if one.reservation_id and one.available}
+
+
+def _rooms(offerings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+    """Karpenter's count, of the offerings that have one."""
+    for one in offerings:
+        key, room = _value(one["Requirements"], labels.CAPACITY_RESERVATION_ID), one.get("ReservationCapacity")
+        if key and isinstance(room, int):
+            yield key, room
+
+
+def _portable(raw: Mapping[str, Any]) -> InstanceType:
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"{raw!r:.60} is no object")
+    resources = {PODS: _PODS, **parse_resources(raw["resources"])}
+    return InstanceType(
+        name=raw["name"],
+        labels=_labels(raw, resources),
+        capacity=resources,
+        overhead=parse_resources(raw.get("overhead")),
+        offerings=tuple(_offering(one) for one in raw["offerings"]),
+    )
+
+
+def _labels(raw: Mapping[str, Any], resources: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """What the name and the resources tell, and what the offerings say beside zone and capacity type."""
+    family, _, size = str(raw["name"]).partition(".")
+    found: dict[str, tuple[str, ...]] = {
+        labels.ARCH: (raw["architecture"],),
+        labels.OS: tuple(raw["operatingSystems"]),
+        labels.INSTANCE_FAMILY: (family,),
+        labels.INSTANCE_SIZE: (size,),
+        labels.INSTANCE_CPU: (str(resources.get("cpu", 0) // 1000),),
+        labels.INSTANCE_MEMORY: (str(resources.get("memory", 0) // _MEBIBYTE),),
+    }
+    match = _FAMILY.match(str(raw["name"]))
+    if match:
+        found |= {labels.INSTANCE_CATEGORY: (match[1],), labels.INSTANCE_GENERATION: (match[3],)}
+    for key in {one["key"] for offering in raw["offerings"] for one in offering["Requirements"]} - {*_SCALAR}:
+        values = (_value(offering["Requirements"], key) for offering in raw["offerings"])
+        found[key] = tuple(sorted({one for one in values if one}))
+    return {key: values for key, values in found.items() if any(values)}
+
+
+def _offering(raw: Mapping[str, Any]) -> Offering:
+    wanted = raw["Requirements"]
+    price = raw["Price"]
+    if not isinstance(price, int | float) or isinstance(price, bool) or price < 0:
+        raise ValueError(f"offerings.Price: {price!r} is no price; write US dollars an hour")
+    return Offering(
+        zone=_value(wanted, labels.ZONE),
+        zone_id=_value(wanted, labels.ZONE_ID),
+        capacity_type=_value(wanted, labels.CAPACITY_TYPE) or labels.ON_DEMAND,
+        price=float(price),
+        available=raw.get("Available", True),
+        reservation_id=_value(wanted, labels.CAPACITY_RESERVATION_ID),
+        reservation_type=_value(wanted, labels.CAPACITY_RESERVATION_TYPE),
+        interruptible=_value(wanted, labels.CAPACITY_RESERVATION_INTERRUPTIBLE) == "true",
+    )
+
+
+def _value(requirements: Sequence[Mapping[str, Any]], key: str) -> str:
+    """The one value that an offering has for a label; empty when it says nothing."""
+    for one in requirements:
+        if one["key"] == key and one["operator"] == "In":
+            if len(one["values"]) != 1:
+                raise ValueError(
+                    f"offerings.Requirements: {key} has {len(one['values'])} values; write one offering each"
+                )
+            return str(one["values"][0])
+    return ""

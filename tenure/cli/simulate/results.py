@@ -1,0 +1,195 @@
+"""What a simulation found: nodes with prices, pods on nodes that stand, pods without a place; as JSON or a table."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+
+from tenure.apis import labels
+from tenure.apis.resources import PODS
+from tenure.model.facts import Expression, PodFact
+from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering
+from tenure.model.provisioning import Plan, PlannedClaim
+from tenure.model.requirements import Requirements
+
+_FIRST = ("cpu", "memory")
+
+
+@dataclass(frozen=True)
+class BoughtNode:
+    pool: str
+    types: tuple[str, ...]
+    """Cheapest first."""
+    zones: tuple[str, ...]
+    capacity_types: tuple[str, ...]
+    price: float
+    """US dollars an hour, of the cheapest offering that fits."""
+    pods: tuple[str, ...] = ()
+    fill: Mapping[str, float] = field(default_factory=dict)
+    """By resource what pods and DaemonSets ask of the cheapest type."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    nodes: tuple[BoughtNode, ...]
+    existing: Mapping[str, tuple[str, ...]]
+    unschedulable: Mapping[str, str]
+    seconds: float
+    pods: int
+
+    @property
+    def price(self) -> float:
+        return sum(one.price for one in self.nodes)
+
+
+def simulation(
+    plan: Plan, pods: Mapping[str, PodFact], types: Mapping[str, Mapping[str, InstanceType]], seconds: float
+) -> Simulation:
+    """`pods` by UID, those that run among them; `types` by pool and name."""
+    names = _names(pods)
+    existing: dict[str, list[str]] = {}
+    for uid, node in plan.nominations.items():
+        existing.setdefault(node, []).append(names[uid])
+    placed = {*plan.nominations, *(uid for one in plan.claims for uid in one.pods)}
+    unplaced = {one.pod_uid: one.reason for one in plan.unplaced}
+    for uid, pod in pods.items():
+        if uid not in placed and uid not in unplaced and not pod.node_name and not pod.finished:
+            unplaced[uid] = _left_out(pod)
+    # Most nodes of a large plan may become the same types as some other one.
+    alike: dict[tuple[str, tuple[Expression, ...]], BoughtNode] = {}
+    for one in plan.claims:
+        key = one.pool, one.requirements
+        if key not in alike:
+            alike[key] = _node(one, types[one.pool])
+    return Simulation(
+        nodes=tuple(
+            replace(
+                found := alike[one.pool, one.requirements],
+                pods=tuple(names[uid] for uid in one.pods),
+                fill=_fill(one, types[one.pool][found.types[0]]),
+            )
+            for one in plan.claims
+        ),
+        existing={node: tuple(found) for node, found in existing.items()},
+        unschedulable={names[uid]: reason for uid, reason in unplaced.items()},
+        seconds=seconds,
+        pods=len(placed) + len(unplaced),
+    )
+
+
+def as_json(found: Simulation) -> dict[str, Any]:
+    return {
+        "nodes": [
+            {
+                "nodePool": one.pool,
+                "pods": list(one.pods),
+                "instanceTypes": list(one.types),
+                "zones": list(one.zones),
+                "capacityTypes": list(one.capacity_types),
+                "price": round(one.price, 6),
+            }
+            for one in found.nodes
+        ],
+        "existing": {node: list(pods) for node, pods in found.existing.items()},
+        "unschedulable": dict(found.unschedulable),
+        "pricePerHour": round(found.price, 6),
+        "solveSeconds": round(found.seconds, 6),
+        "podsPerSecond": round(found.pods / found.seconds, 1) if found.seconds else 0.0,
+    }
+
+
+def as_table(found: Simulation) -> Group:
+    """Equal nodes are one line; then what stands, what finds no place and why, and one line that sums it up."""
+    parts: list[Any] = [_nodes_table(found)] if found.nodes else []
+    if found.existing:
+        table = Table("existing node", "pods", title_justify="left")
+        for node, pods in sorted(found.existing.items()):
+            table.add_row(node, str(len(pods)))
+        parts.append(table)
+    if found.unschedulable:
+        reasons = Counter(found.unschedulable.values())
+        table = Table("no place for", "because", title_justify="left")
+        for reason, number in reasons.most_common():
+            first = next(pod for pod, why in found.unschedulable.items() if why == reason)
+            table.add_row(first if number == 1 else f"{number} pods, such as {first}", reason)
+        parts.append(table)
+    placed = found.pods - len(found.unschedulable)
+    parts.append(
+        f"{placed} of {found.pods} pods placed, {len(found.nodes)} new nodes, "
+        f"{found.price:.4g} $/h, planned in {found.seconds:.3f} s"
+    )
+    return Group(*parts)
+
+
+def _nodes_table(found: Simulation) -> Table:
+    table = Table("nodes", "pool")
+    table.add_column("cheapest type", no_wrap=True)
+    for name in ("or", "zones", "capacity", "pods", "fill", "$/h each"):
+        table.add_column(name)
+    alike: Counter[tuple[str, ...]] = Counter()
+    for one in found.nodes:
+        fill = ", ".join(f"{key} {share:.0%}" for key, share in one.fill.items())
+        others = str(len(one.types) - 1)
+        key = (one.pool, one.types[0], others, " ".join(one.zones), " ".join(one.capacity_types))
+        alike[(*key, str(len(one.pods)), fill, f"{one.price:.4f}")] += 1
+    for line, number in alike.items():
+        table.add_row(str(number), *line)
+    return table
+
+
+def _node(claim: PlannedClaim, types: Mapping[str, InstanceType]) -> BoughtNode:
+    """Still without what it is for."""
+    wanted = Requirements.of(claim.requirements)
+    named = next(one.values for one in claim.requirements if one.key == labels.INSTANCE_TYPE)
+    fitting = {name: [one for one in types[name].offerings if _allowed(one, wanted)] for name in named}
+    ordered = sorted((name for name in named if fitting[name]), key=lambda name: (_cheapest(fitting[name]), name))
+    every = [one for offerings in fitting.values() for one in offerings]
+    return BoughtNode(
+        pool=claim.pool,
+        types=tuple(ordered),
+        zones=tuple(sorted({one.zone for one in every})),
+        capacity_types=tuple(sorted({one.capacity_type for one in every})),
+        price=_cheapest(fitting[ordered[0]]),
+    )
+
+
+def _fill(claim: PlannedClaim, chosen: InstanceType) -> dict[str, float]:
+    room = chosen.allocatable()
+    keys = dict.fromkeys((*_FIRST, *sorted(claim.requests.keys() - {PODS})))
+    return {key: claim.requests.get(key, 0) / room[key] for key in keys if room.get(key)}
+
+
+def _allowed(offering: Offering, wanted: Requirements) -> bool:
+    asked = ((wanted[key], offering.label(key)) for key in OFFERING_KEYS if key in wanted)
+    return offering.available and all(one.has(value) if value else not one.present for one, value in asked)
+
+
+def _cheapest(offerings: list[Offering]) -> float:
+    return min(one.price for one in offerings)
+
+
+def _left_out(pod: PodFact) -> str:
+    """Why it is nothing to plan for (reference 2.2)."""
+    if pod.daemonset or pod.mirror:
+        return f"its node is chosen by {'its DaemonSet' if pod.daemonset else 'the kubelet'}"
+    if pod.deleting:
+        return "it is being deleted"
+    if pod.nominated_node:
+        return f"kube-scheduler has nominated {pod.nominated_node} for it"
+    if not pod.unschedulable:
+        return "schedulingGates hold it back"
+    return "it asks for a node of no NodePool"
+
+
+def _names(pods: Mapping[str, PodFact]) -> dict[str, str]:
+    """By name alone where that is enough; else with the namespace, or as the UID says it."""
+    times = Counter(pod.name for pod in pods.values())
+    full = {uid: f"{pod.namespace}/{pod.name}" for uid, pod in pods.items()}
+    alike = Counter(full.values())
+    return {
+        uid: pod.name if times[pod.name] == 1 else full[uid] if alike[full[uid]] == 1 else uid
+        for uid, pod in pods.items()
+    }

@@ -1,0 +1,226 @@
+"""Pods from manifests: Pods as they are, and the pods that workloads would make.
+
+Storage objects among the manifests of a simulation, and the claims that Kubernetes itself would make for its pods.
+
+They may stand in any file, so that `simulate.py` takes them out of each before it reads the rest.
+
+CapacityBuffers in manifests, as the pods for which they want room; what they refer to has to be there too.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tenure.apis.capacitybuffer import CapacityBuffer
+from tenure.cli.simulate.manifests import Object, described, namespace_of, of_kind, parsed, refusing
+from tenure.cli.simulate.pod_admission import admitted
+from tenure.kube.facts.pods import virtual_pod_fact
+from tenure.kube.facts.volumes import csi_node_fact, storage_class_fact, volume_claim_fact, volume_fact
+from tenure.model.extra_capacity import BufferFact, virtual_pods
+from tenure.model.facts import PodFact, StorageClassFact, StorageFact, VolumeClaimFact
+from tenure.policy.capacity_buffer import SCALABLE, decide_replicas
+from tenure.scheduling.snapshot import Change, StorageKind
+
+CLAIM: Final = "PersistentVolumeClaim"
+_READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Mapping[str, Any]], StorageFact]]]] = {
+    CLAIM: ("volume_claim", volume_claim_fact),
+    "PersistentVolume": ("volume", volume_fact),
+    "StorageClass": ("storage_class", storage_class_fact),
+    "CSINode": ("csi_node", csi_node_fact),
+}
+
+
+@dataclass
+class Volumes:
+    """What was found so far. Raises `Refused` for what cannot be read."""
+
+    _facts: dict[tuple[StorageKind, str], StorageFact] = field(default_factory=dict)
+    _unnamed: set[str] = field(default_factory=set)
+    """Claims that leave the StorageClass open."""
+
+    def taken_out(self, path: Path, objects: Iterable[Object]) -> list[Object]:
+        """The objects that are not about storage."""
+        every = list(objects)
+        storage = [one for one in every if one.get("kind") in _READERS]
+        for one in of_kind(path, storage, *_READERS) if storage else ():
+            self._take(path, one)
+        return [one for one in every if one.get("kind") not in _READERS]
+
+    def make_up(self, path: Path, claims: Iterable[Object]) -> None:
+        """Claims that a controller would make, as far as they are not given."""
+        for one in claims:
+            if ("volume_claim", f"{namespace_of(one)}/{one['metadata']['name']}") not in self._facts:
+                self._take(path, one)
+
+    def changes(self) -> list[Change]:
+        """With the default StorageClass where a claim names none, as the API server fills it in."""
+        classes = (one for one in self._facts.values() if isinstance(one, StorageClassFact) and one.default)
+        default = min((one.name for one in classes), default="")
+        return [
+            Change(kind=kind, key=key, fact=self._filled(fact, default)) for (kind, key), fact in self._facts.items()
+        ]
+
+    def _take(self, path: Path, one: Object) -> None:
+        kind, read = _READERS[one["kind"]]
+        fact = parsed(path, one, read)
+        key = fact.key if isinstance(fact, VolumeClaimFact) else fact.name
+        self._facts[kind, key] = fact
+        self._unnamed.discard(key)
+        if isinstance(fact, VolumeClaimFact) and "storageClassName" not in one.get("spec", {}):
+            self._unnamed.add(key)
+
+    def _filled(self, fact: StorageFact, default: str) -> StorageFact:
+        if not isinstance(fact, VolumeClaimFact) or fact.volume or fact.key not in self._unnamed:
+            return fact
+        return fact.model_copy(update={"storage_class": default})
+
+
+def ephemeral_claims(pods: Iterable[Object]) -> Iterator[Object]:
+    """Of generic ephemeral volumes."""
+    for pod in pods:
+        for volume in pod["spec"].get("volumes", ()):
+            if volume.get("ephemeral"):
+                name = f"{pod['metadata']['name']}-{volume.get('name')}"
+                yield _claim(name, namespace_of(pod), _part(volume["ephemeral"], "volumeClaimTemplate"))
+
+
+def claims_of_sets(workloads: Iterable[Object]) -> Iterator[Object]:
+    """Of StatefulSets, one for each replica and template."""
+    for one in workloads:
+        if one["kind"] == "StatefulSet":
+            for index in range(one["spec"].get("replicas", 1)):
+                for template in one["spec"].get("volumeClaimTemplates", ()):
+                    name = claim_name(template["metadata"]["name"], one["metadata"]["name"], index)
+                    yield _claim(name, namespace_of(one), template)
+
+
+def claim_name(template: str, owner: str, index: int) -> str:
+    """As StatefulSets name them."""
+    return f"{template}-{owner}-{index}"
+
+
+def _claim(name: str, namespace: str, template: Any) -> Object:
+    return {"kind": CLAIM, "metadata": {"name": name, "namespace": namespace}, "spec": _part(template, "spec")}
+
+
+def _part(holder: Any, key: str) -> Any:
+    """Empty where it is not there, or no object."""
+    found = holder.get(key) if isinstance(holder, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+_COUNTS: Final[Mapping[str, str]] = {
+    "Deployment": "replicas",
+    "ReplicaSet": "replicas",
+    "StatefulSet": "replicas",
+    "ReplicationController": "replicas",
+    "Job": "parallelism",
+    "CronJob": "parallelism",
+}
+KINDS: Final = ("Pod", *_COUNTS)
+
+
+def pods_of(path: Path, objects: list[Object]) -> Iterator[Object]:
+    """One object for each pod, as the API server would have it. Raises `Refused` for what it would not let in."""
+    for one in objects:
+        if one["kind"] == "Pod":
+            with refusing(f"{path}: {described(one)}"):
+                spec = admitted(one.get("spec", {}))
+            yield {**one, "spec": spec}
+        else:
+            yield from _replicas(path, one)
+
+
+def _replicas(path: Path, one: Object) -> Iterator[Object]:
+    """Named like a StatefulSet's; the UID tells those of two kinds apart."""
+    with refusing(f"{path}: {described(one)}"):
+        field, spec = "spec", _object(one, "spec", "spec")
+        if one["kind"] == "CronJob":
+            field = "spec.jobTemplate.spec"
+            spec = _object(_object(spec, "jobTemplate", "spec.jobTemplate"), "spec", field)
+        number = _number(spec, _COUNTS[one["kind"]], field)
+        if "completions" in spec and _COUNTS[one["kind"]] == "parallelism":
+            number = min(number, _number(spec, "completions", field))
+        template = _object(spec, "template", f"{field}.template")
+        pod = admitted(_object(template, "spec", f"{field}.template.spec"), f"{field}.template.spec")
+        metadata = _object({"metadata": {}, **template}, "metadata", f"{field}.template.metadata")
+        claims = list(_claim_templates(spec)) if one["kind"] == "StatefulSet" else []
+    namespace, name = namespace_of(one), one["metadata"]["name"]
+    for index in range(number):
+        yield {
+            "kind": "Pod",
+            "metadata": {
+                **metadata,
+                "name": f"{name}-{index}",
+                "namespace": namespace,
+                "uid": f"{one['kind']}/{namespace}/{name}-{index}",
+            },
+            "spec": _with_claims(pod, claims, name, index),
+        }
+
+
+def _claim_templates(spec: Mapping[str, Any]) -> Iterator[str]:
+    """By name."""
+    for number, one in enumerate(spec.get("volumeClaimTemplates", ())):
+        metadata = _object(one, "metadata", f"spec.volumeClaimTemplates[{number}].metadata")
+        if not metadata.get("name"):
+            raise ValueError(f"spec.volumeClaimTemplates[{number}].metadata.name is missing; give it a name")
+        yield metadata["name"]
+
+
+def _with_claims(spec: Object, claims: list[str], owner: str, index: int) -> Object:
+    """Each pod of a StatefulSet has claims of its own, which stand in for volumes of the same name."""
+    if not claims:
+        return spec
+    others = [volume for volume in spec.get("volumes", ()) if volume.get("name") not in claims]
+    own = [{"name": one, "persistentVolumeClaim": {"claimName": claim_name(one, owner, index)}} for one in claims]
+    return {**spec, "volumes": [*others, *own]}
+
+
+def _object(holder: Mapping[str, Any], key: str, field: str) -> dict[str, Any]:
+    found = holder.get(key)
+    if not isinstance(found, dict):
+        raise ValueError(f"{field} is missing" if found is None else f"{field}: {found!r:.60} is no object")
+    return found
+
+
+def _number(spec: Mapping[str, Any], key: str, field: str) -> int:
+    number = spec.get(key, 1)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{field}.{key}: {number!r}; write a number that is not negative")
+    return number
+
+
+BUFFERS_KINDS = ("CapacityBuffer", "PodTemplate")
+
+
+def room_of(path: Path, objects: Sequence[Object]) -> list[PodFact]:
+    """Of all buffers among the objects. Raises `Refused`."""
+    buffers = [one for one in objects if one["kind"] == "CapacityBuffer"]
+    return [pod for one in buffers for pod in parsed(path, one, lambda raw: _room(raw, objects))]
+
+
+def _room(raw: Mapping[str, Any], objects: Sequence[Object]) -> tuple[PodFact, ...]:
+    """Raises ValueError."""
+    buffer = CapacityBuffer.from_object(raw)
+    meta, spec = buffer.metadata, buffer.spec
+    if spec.pod_template_ref is not None:
+        template = _found(objects, "PodTemplate", meta.namespace, spec.pod_template_ref.name).get("template") or {}
+        replicas = 0
+    elif spec.scalable_ref is not None and spec.scalable_ref.kind in SCALABLE:
+        workload = _found(objects, spec.scalable_ref.kind, meta.namespace, spec.scalable_ref.name).get("spec") or {}
+        template, replicas = workload.get("template") or {}, workload.get("replicas", 1)
+    else:
+        raise ValueError(f"spec: it names no pods; write podTemplateRef, or scalableRef of a {' or '.join(SCALABLE)}")
+    pod = virtual_pod_fact(raw, template)
+    wanted = decide_replicas(spec, pod.requests, replicas)
+    return virtual_pods(BufferFact(uid=meta.uid, namespace=meta.namespace, name=meta.name, replicas=wanted, pod=pod))
+
+
+def _found(objects: Sequence[Object], kind: str, namespace: str, name: str) -> Object:
+    for one in objects:
+        meta = one.get("metadata") or {}
+        if (one["kind"], meta.get("namespace", "default"), meta.get("name")) == (kind, namespace, name):
+            return one
+    raise ValueError(f"spec: {kind} {namespace}/{name} is not in the file; add it")

@@ -1,0 +1,64 @@
+"""How `caches.py` reads the kinds of which it keeps each object as it comes.
+
+By the plural of each resource: what the planner calls it, by what it is known, and how raw JSON becomes its fact.
+
+How `caches.py` reads what the list-watches of storage deliver: the kinds that only planning decides on.
+
+By the plural of each resource: what the planner calls it, and how raw JSON becomes its fact.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tenure.kube.adapters.pod_disruption_budgets import pod_budget_fact
+from tenure.kube.client import resources
+from tenure.kube.client.errors import Json
+from tenure.kube.client.list_watch import Delta
+from tenure.kube.facts import volumes
+from tenure.kube.facts.objects import namespace_fact, overlay_fact
+from tenure.kube.facts.pods import daemonset_fact
+from tenure.model.facts import StorageFact
+from tenure.scheduling.snapshot import Fact, Kind, StorageKind
+
+
+def _uid(metadata: Json) -> str:
+    return str(metadata["uid"])
+
+
+def _name(metadata: Json) -> str:
+    return str(metadata["name"])
+
+
+def _path(metadata: Json) -> str:
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
+_READERS: Final[Mapping[str, tuple[Kind, Callable[[Json], str], Callable[[Json], Fact]]]] = {
+    resources.DAEMON_SETS.plural: ("daemonset", _uid, daemonset_fact),
+    resources.NAMESPACES.plural: ("namespace", _name, namespace_fact),
+    resources.NODE_OVERLAYS.plural: ("overlay", _name, overlay_fact),
+    resources.POD_DISRUPTION_BUDGETS.plural: ("pod_budget", _path, pod_budget_fact),
+}
+KINDS: Final = frozenset(_READERS)
+
+
+def heard(plural: str, delta: Delta) -> tuple[Kind, str, Fact | None]:
+    """The kind, the key and the fact; None for an object that is gone. Raises ValueError and KeyError."""
+    kind, key, read = _READERS[plural]
+    return kind, key(delta.object["metadata"]), None if delta.gone else read(delta.object)
+
+
+_STORAGE_READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Json], StorageFact]]]] = {
+    resources.PERSISTENT_VOLUME_CLAIMS.plural: ("volume_claim", volumes.volume_claim_fact),
+    resources.PERSISTENT_VOLUMES.plural: ("volume", volumes.volume_fact),
+    resources.STORAGE_CLASSES.plural: ("storage_class", volumes.storage_class_fact),
+    resources.CSI_NODES.plural: ("csi_node", volumes.csi_node_fact),
+}
+
+
+def storage_heard(plural: str, delta: Delta) -> tuple[StorageKind, str, StorageFact | None]:
+    """The kind, the key and the fact; None for an object that is gone. Raises ValueError and KeyError."""
+    kind, read = _STORAGE_READERS[plural]
+    metadata = delta.object["metadata"]
+    key = f"{metadata['namespace']}/{metadata['name']}" if kind == "volume_claim" else metadata["name"]
+    return kind, key, None if delta.gone else read(delta.object)

@@ -1,0 +1,233 @@
+"""What changed since the planner was last told: the latest form of every object, once, in the order of the changes.
+
+And how much of it could matter for voluntary disruption, which `stirring.py` tells the Cluster workflow of.
+
+What `caches.py` hands over beside facts: what became dirty, and a NodePool as planning and ready nodes see it.
+
+Small steps on dicts that `caches.py` keeps its facts and indices in.
+
+Things to look at again at a known time: the only clock-driven part of the watch.
+
+A key has one time; setting it anew replaces it, also with a later one.
+
+Work that goes on when whoever asked for it is gone: a second asking joins the first, and nothing is done twice.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from tenure.apis.hash import nodepool_hash
+from tenure.apis.labels import CLUSTER_NAME_TAGGED, NODE_REGISTRATION_HEALTHY, PAUSE, TAGGED
+from tenure.apis.nodepool import Budget, NodePool
+from tenure.kube.client.errors import Json
+from tenure.kube.facts.objects import pool_fact
+from tenure.model.errors import TryLater
+from tenure.model.facts import ClaimFact, PodFact, PoolFact
+from tenure.scheduling.snapshot import Change, Fact, Kind
+
+TAGS: Final = (TAGGED, CLUSTER_NAME_TAGGED)
+
+
+class Changes:
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[Kind, str], Change] = {}
+        self.stirs = 0
+        """Grows with every change that could matter for voluntary disruption."""
+        self._moved: set[str] = set()
+
+    def note(self, kind: Kind, key: str, fact: Fact | None, *, stirs: bool = True) -> None:
+        self.stirs += stirs
+        # A later change of an object replaces an earlier one and goes last, so order holds between kinds.
+        self._waiting.pop((kind, key), None)
+        self._waiting[kind, key] = change(kind, key, fact)
+
+    def move(self, claim: ClaimFact) -> None:
+        """A pod came to its node, left it, or changed there."""
+        self._moved.add(claim.name)
+        self.note("claim", claim.name, claim, stirs=False)
+
+    def take_moved(self) -> set[str]:
+        """NodeClaims for which `move` was called since."""
+        moved, self._moved = self._moved, set()
+        return moved
+
+    def take(self, claim_of: Callable[[str], ClaimFact]) -> tuple[Change, ...]:
+        """`claim_of` says how a NodeClaim is now, by name."""
+        changes, self._waiting = tuple(self._waiting.values()), {}
+        return tuple(
+            change("claim", one.key, claim_of(one.key)) if one.kind == "claim" and one.fact else one for one in changes
+        )
+
+
+def change(kind: Kind, key: str, fact: Fact | None) -> Change:
+    return Change.model_construct(kind=kind, key=key, fact=fact)
+
+
+def everything(tables: Mapping[Kind, Mapping[str, Fact]]) -> tuple[Change, ...]:
+    """All that is known, by kind and key."""
+    return tuple(change(kind, key, fact) for kind, table in tables.items() for key, fact in table.items())
+
+
+def timed(claim: ClaimFact, moved: datetime | None) -> ClaimFact:
+    """With the last coming or going of a pod, where this process saw a later one than the NodeClaim tells."""
+    if moved is None or (claim.last_pod_event is not None and moved <= claim.last_pod_event):
+        return claim
+    return claim.model_copy(update={"last_pod_event": moved})
+
+
+def alters(old: ClaimFact | None, new: ClaimFact) -> bool:
+    """Whether more is another than what Tenure wrote itself: when its pods moved, and that its instance is tagged."""
+    if old is None:
+        return True
+    notes = {key: note for key, note in new.annotations.items() if key not in TAGS}
+    notes |= {key: note for key, note in old.annotations.items() if key in TAGS}
+    return new.model_copy(update={"last_pod_event": old.last_pod_event, "annotations": notes}) != old
+
+
+def matters(old: PodFact | None, new: PodFact | None) -> bool:
+    """Whether a pod that changed so may change what could go voluntarily. Its readiness does through its budgets."""
+    return _weight(old) != _weight(new)
+
+
+def _weight(pod: PodFact | None) -> object:
+    if pod is None or ((pod.daemonset or pod.mirror) and not pod.do_not_disrupt):
+        return None
+    standing = (pod.node_name, pod.finished, pod.deleting, pod.do_not_disrupt, pod.priority, pod.deletion_cost)
+    return standing, pod.requests, pod.labels
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """A NodePool: what planning needs, and what a ready node decides on."""
+
+    fact: PoolFact
+    policy: str
+    """`<consolidationPolicy>/<consolidateAfter>`."""
+    budgets: tuple[Budget, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The NodePool's own, which LifecyclePolicies select by."""
+    pause: str = ""
+    """Its annotation tenure.sh/pause."""
+    healthy_at: tuple[int, int] | None = None
+    """Generations of the pool and its NodeClass for which its condition NodeRegistrationHealthy is True."""
+
+
+@dataclass
+class Dirty:
+    """What changed since it was last asked for."""
+
+    claims: set[str] = field(default_factory=set)
+    pools: set[str] = field(default_factory=set)
+    node_classes: set[str] = field(default_factory=set)
+    pods: bool = False
+    """Which pods want a node, or when that is to be looked at again, may have changed."""
+    volume_claims: set[str] = field(default_factory=set)
+    """PersistentVolumeClaims as `namespace/name`: pods that wait for them may be planned now."""
+    gone_claims: dict[str, ClaimFact] = field(default_factory=dict)
+    """By UID: NodeClaims that left the API server."""
+    gone_pools: set[str] = field(default_factory=set)
+    gone_node_classes: set[str] = field(default_factory=set)
+
+
+def pool_view(pool: Json) -> PoolView:
+    """Raises ValueError for a pool that cannot be read."""
+    typed = NodePool.from_object(pool)
+    disruption = typed.spec.disruption
+    # The nodes of a static pool are there to be there, whatever runs on them (reference 4.5).
+    after = "Never" if typed.spec.replicas is not None else disruption.consolidate_after
+    return PoolView(
+        fact=pool_fact(pool).model_copy(update={"hash": nodepool_hash(typed)}),
+        budgets=disruption.budgets,
+        policy=f"{disruption.consolidation_policy}/{after}",
+        labels=typed.metadata.labels,
+        pause=typed.metadata.annotations.get(PAUSE, ""),
+        healthy_at=_healthy_at(typed),
+    )
+
+
+def _healthy_at(pool: NodePool) -> tuple[int, int] | None:
+    told = pool.condition(NODE_REGISTRATION_HEALTHY)
+    if told is None or not told.is_true:
+        return None
+    return told.observed_generation, pool.status.node_class_observed_generation
+
+
+T = TypeVar("T")
+
+
+def put(table: dict[str, T], key: str, value: T | None) -> None:
+    """None takes it out."""
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def discard(index: dict[str, set[str]], key: str, value: str) -> None:
+    """A key whose last member goes, goes too."""
+    members = index.get(key)
+    if members is not None:
+        members.discard(value)
+        if not members:
+            del index[key]
+
+
+class Due:
+    def __init__(self) -> None:
+        self._heap: list[tuple[datetime, str]] = []
+        self._times: dict[str, datetime] = {}
+
+    def set(self, key: str, at: datetime | None) -> None:
+        """None: no longer."""
+        if at is None:
+            self._times.pop(key, None)
+        elif self._times.get(key) != at:
+            self._times[key] = at
+            heapq.heappush(self._heap, (at, key))
+
+    def take(self, now: datetime) -> list[str]:
+        """The keys whose time has come; each is then forgotten."""
+        due = []
+        while self._heap and self._heap[0][0] <= now:
+            at, key = heapq.heappop(self._heap)
+            if self._times.get(key) == at:
+                del self._times[key]
+                due.append(key)
+        return due
+
+    def next(self) -> datetime | None:
+        """When the next one is due."""
+        while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+
+class Joined:
+    """By key."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    async def run(self, key: str, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Raises TryLater when it was closed meanwhile."""
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.create_task(begin())
+            task.add_done_callback(lambda _: self._tasks.pop(key, None))
+        try:
+            answer: T = await asyncio.shield(task)
+        except asyncio.CancelledError as cancelled:
+            if task.cancelled():
+                raise TryLater("the watch moved to another process meanwhile") from cancelled
+            raise
+        return answer
+
+    async def close(self) -> None:
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

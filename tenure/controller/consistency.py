@@ -1,0 +1,68 @@
+"""Nodes that turn out to be less than what was bought: said on their NodeClaims, every ten minutes (reference 3.7).
+
+Looked at in the caches and written by the watch's host itself, so that no workflow has an event of it; what has not
+changed is not written. Nothing is decided by it: what planning makes of smaller nodes is in `learning.py`, `sizes.py`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from activities.ports.core import Claims, ConditionPatch, Events
+from tenure.apis import labels
+from tenure.controller.cache.cluster_cache import Caches
+from tenure.model.errors import Fault
+from tenure.model.facts import ClaimFact
+from tenure.policy.lifecycle.initialization import decide_lacking
+
+log = structlog.get_logger(__name__)
+
+EVERY: Final = timedelta(minutes=10)
+EVENT: Final = "FailedConsistencyCheck"
+
+
+class Consistency:
+    def __init__(self, *, caches: Caches, claims: Claims, events: Events, now: Callable[[], datetime]) -> None:
+        self._caches, self._claims, self._events, self._now = caches, claims, events, now
+
+    async def run(self) -> None:
+        """Until cancelled; once NodeClaims and Nodes are known."""
+        while True:
+            try:
+                await self.look()
+            except Exception:
+                log.exception("consistency not looked at")
+            await asyncio.sleep(EVERY.total_seconds())
+
+    async def look(self) -> None:
+        """At every initialized node, one after the other; one that cannot be written to holds up no other."""
+        for name in tuple(self._caches.claims):
+            claim = self._caches.claims.get(name)
+            if claim is None or not claim.initialized or claim.deleting:
+                continue
+            try:
+                await self._look_at(claim)
+            except Fault as fault:
+                log.warning("consistency not written", claim=name, fault=str(fault))
+
+    async def _look_at(self, claim: ClaimFact) -> None:
+        nodes = self._caches.nodes_of(claim)
+        if len(nodes) != 1:
+            return
+        lacking = decide_lacking(claim.requests, claim.capacity, nodes[0].capacity)
+        if not lacking and claim.consistent == "True":
+            return
+        condition = ConditionPatch(
+            type=labels.CONSISTENT_STATE_FOUND,
+            status="False" if lacking else "True",
+            reason=labels.CONSISTENCY_CHECK_FAILED if lacking else "",
+            message=lacking,
+        )
+        await self._claims.patch(claim.name, claim.uid, conditions=(condition,), now=self._now())
+        if lacking:
+            await self._events.publish(
+                kind="NodeClaim", name=claim.name, uid=claim.uid, reason=EVENT, message=lacking, warning=True
+            )

@@ -1,0 +1,36 @@
+"""The planner's process: a `ClusterState` that does what its parent asks for."""
+
+import contextlib
+import os
+import pickle
+import signal
+import time
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from tenure.scheduling.cluster_state import ClusterState
+from tenure.scheduling.settings import PlanSettings
+
+_NICE: Final = 5
+
+
+def serve(pipe: Connection, settings: PlanSettings) -> None:
+    """The child: answers until its parent is gone. What is sent to the whole group is for the parent to heed."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(_NICE)
+    state = ClusterState(settings)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            method, args, kwargs = pickle.loads(pipe.recv_bytes())
+            pipe.send_bytes(pickle.dumps(_answer(state, method, args, kwargs), protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def _answer(state: ClusterState, method: str, args: Any, kwargs: Any) -> tuple[Any, float, str]:
+    began = time.perf_counter()
+    try:
+        answer = getattr(state, method)(*args, **kwargs)
+    except Exception:
+        return None, 0.0, traceback.format_exc(limit=-4)
+    return answer, time.perf_counter() - began, ""

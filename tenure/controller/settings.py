@@ -1,0 +1,73 @@
+"""What the watch is told at start by `worker.py`.
+
+Feature gates of the watch; kinds that one stands for are watched only while it is on, as if they did not exist.
+
+Tenure's own kind is watched always. What cannot be read is said at the start, since it would hold up everything.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import CAPACITY_BUFFERS, LIFECYCLE_POLICIES, NODE_OVERLAYS, POD_TEMPLATES, Resource
+from tenure.model.errors import BadInput, Fault
+from tenure.model.nodeclaim_state import Deadlines
+from tenure.model.workflow_states import BatchWindow
+from tenure.scheduling.settings import PlanSettings
+
+OTHERS_LEASE: Final = "karpenter-leader-election"
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    cluster: str
+    task_queue: str
+    """Where the workflows run that are started here."""
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    window: BatchWindow = field(default_factory=BatchWindow)
+    planning: PlanSettings = field(default_factory=PlanSettings)
+    nominate_pods: bool = True
+    """Tell kube-scheduler where pods that keep company, or keep apart, are expected."""
+    not_ready_grace: timedelta = timedelta(minutes=5)
+    namespace: str = "tenure"
+    """The worker's own, which carries a pause of the whole cluster."""
+    others_lease: str = OTHERS_LEASE
+    """Karpenter's leader lease; empty switches the check off."""
+    gates: frozenset[str] = frozenset()
+    """The feature gates that are on."""
+
+
+NODE_OVERLAY: Final = "NodeOverlay"
+CAPACITY_BUFFER: Final = "CapacityBuffer"
+NODE_REPAIR: Final = "NodeRepair"
+STATIC_CAPACITY: Final = "StaticCapacity"
+SPOT_TO_SPOT: Final = "SpotToSpotConsolidation"
+_KINDS: Final[Mapping[str, Sequence[Resource]]] = {
+    NODE_OVERLAY: (NODE_OVERLAYS,),
+    CAPACITY_BUFFER: (CAPACITY_BUFFERS, POD_TEMPLATES),
+}
+
+
+def kinds(gates: Collection[str]) -> list[Resource]:
+    """What is watched beside the rest while these gates are on."""
+    return [kind for gate, found in _KINDS.items() if gate in gates for kind in found]
+
+
+async def check(client: KubeClient, gates: Mapping[str, bool]) -> None:
+    """Raises BadInput for a kind that cannot be read although it is watched: it would hold up every plan."""
+    await _readable(client, LIFECYCLE_POLICIES)
+    for gate, found in _KINDS.items():
+        for kind in found if gates[gate] else ():
+            await _readable(client, kind, f"FEATURE_GATES={gate}=true: ", ", or switch the gate off")
+
+
+async def _readable(client: KubeClient, kind: Resource, why: str = "", else_do: str = "") -> None:
+    try:
+        await client.request("GET", kind.path(), params={"limit": "1"})
+    except Fault as fault:
+        raise BadInput(
+            f"{why}{kind.plural} ({kind.api_version}) cannot be listed: {fault.message}; "
+            f"kubectl apply -f deploy/crds -f deploy/rbac{else_do}"
+        ) from fault

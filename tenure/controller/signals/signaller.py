@@ -1,0 +1,165 @@
+"""Tells workflows what was seen of their objects: signal-with-start, one at a time for each, and only what is new.
+
+`host.py` offers signals; what was accepted stands in `sent`, which rides in the watch's heartbeat so that the next
+host offers only differences.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import structlog
+from temporalio.client import Client
+from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from tenure.model.base import Message
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE: Final = 16
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 10.0
+_RPC_TIMEOUT: Final = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Start:
+    """How to start the workflow when it is not running."""
+
+    workflow: str
+    state: Message
+    attributes: TypedSearchAttributes | None = None
+    summary: str = ""
+    again: bool = True
+    """Also where a run of this id has completed. False for what lives but once."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One observation for one workflow."""
+
+    workflow_id: str
+    name: str
+    argument: Message
+    digest: str
+    """What is remembered as told; equal digests are not sent twice."""
+    start: Start | None = None
+    """None: only to a workflow that is running."""
+    topic: str = ""
+    """Sets signals of different kinds to one workflow apart: only one of the same topic takes another's place."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.workflow_id}#{self.topic}" if self.topic else self.workflow_id
+
+
+class Signaller:
+    """Run `run` in a task; `offer` from anywhere in the same loop."""
+
+    def __init__(self, client: Client, task_queue: str, sent: dict[str, str]) -> None:
+        self._client = client
+        self._task_queue = task_queue
+        self.sent = sent
+        self.count = 0
+        """Signals accepted by the server."""
+        self._waiting: dict[str, Signal] = {}
+        self._busy: dict[str, Signal] = {}
+        self._ready: asyncio.Queue[str] = asyncio.Queue()
+
+    def offer(self, signal: Signal) -> bool:
+        """Send this unless it is what the workflow was told last; replaces what waits. False when nothing is to do."""
+        known = self._waiting.get(signal.key) or self._busy.get(signal.key)
+        told = known.digest if known else self.sent.get(signal.key)
+        if told == signal.digest:
+            return False
+        queued = signal.key in self._waiting
+        self._waiting[signal.key] = signal
+        if not queued and signal.key not in self._busy:
+            self._ready.put_nowait(signal.key)
+        return True
+
+    def withdraw(self, key: str) -> None:
+        """Forget what waits for this workflow and what it was told: its object is gone. `key` is that of signals."""
+        self._waiting.pop(key, None)
+        self.sent.pop(key, None)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits to be accepted."""
+        return not self._waiting and not self._busy
+
+    def told(self, key: str) -> str:
+        """The digest that was last accepted; empty for none."""
+        return self.sent.get(key, "")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._ready.get()
+            signal = self._waiting.pop(key, None)
+            if signal is None:
+                continue
+            self._busy[key] = signal
+            try:
+                await self._until_sent(signal)
+            finally:
+                del self._busy[key]
+            if key in self._waiting:
+                self._ready.put_nowait(key)
+
+    async def _until_sent(self, signal: Signal) -> None:
+        """A newer observation that came while the server did not answer takes this one's place."""
+        failures = 0
+        while True:
+            try:
+                await self._send(signal)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND and signal.start is None:
+                    self.sent.pop(signal.key, None)
+                    return
+                failures += 1
+                log.warning("signal not accepted", workflow=signal.workflow_id, error=str(error), failures=failures)
+                await asyncio.sleep(
+                    random.uniform(0.5, 1) * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 8))
+                )
+                if signal.key in self._waiting:
+                    return
+            else:
+                self.sent[signal.key] = signal.digest
+                self.count += 1
+                return
+
+    async def _send(self, signal: Signal) -> None:
+        if signal.start is None:
+            await self._client.get_workflow_handle(signal.workflow_id).signal(
+                signal.name, signal.argument, rpc_timeout=_RPC_TIMEOUT
+            )
+            return
+        start = signal.start
+        reuse = WorkflowIDReusePolicy
+        try:
+            await self._client.start_workflow(
+                start.workflow,
+                start.state,
+                id=signal.workflow_id,
+                task_queue=self._task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=reuse.ALLOW_DUPLICATE if start.again else reuse.ALLOW_DUPLICATE_FAILED_ONLY,
+                start_signal=signal.name,
+                start_signal_args=[signal.argument],
+                search_attributes=start.attributes,
+                static_summary=start.summary or None,
+                rpc_timeout=_RPC_TIMEOUT,
+            )
+        except WorkflowAlreadyStartedError:
+            # It has lived and is over; the object only lingers. `resync.py` looks whether that is so.
+            log.info("workflow is over", workflow=signal.workflow_id)

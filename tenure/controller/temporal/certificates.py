@@ -1,0 +1,105 @@
+"""Certificates and keys of the way to Temporal are renewed while a worker runs: it looks at their files now and then.
+
+A new API key is taken over in place. TLS is of the connection: a worker whose files are others than it began with stops
+as on SIGTERM, once they are whole, and whoever keeps it running starts it with the new ones.
+"""
+
+import asyncio
+import random
+import ssl
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+
+from tenure.controller.temporal.connection import Security
+from tenure.model.errors import BadInput
+
+log = structlog.get_logger(__name__)
+
+EVERY: Final = 60.0
+"""Seconds. The kubelet needs about as long until a Secret that changed is in the file."""
+SPREAD: Final = 300.0
+"""Seconds within which replicas that saw the same stop, each at a moment of its own."""
+
+
+class Keyed(Protocol):
+    """Temporal's client, as far as it is needed here."""
+
+    api_key: str | None
+
+
+class Renewal:
+    """Made before the files are used, so that no change is missed."""
+
+    def __init__(
+        self, security: Security, stop: asyncio.Event, *, every: float = EVERY, spread: float = SPREAD
+    ) -> None:
+        self._security, self._stop, self._every, self._spread = security, stop, every, spread
+        self._known = self._contents()
+        self._said = ""
+
+    async def keep(self, client: Keyed) -> None:
+        """Until it is cancelled, or has the worker stop."""
+        while True:
+            await asyncio.sleep(self._every)
+            self._take_key(client)
+            if not self._renewed():
+                continue
+            pause = random.uniform(0, self._spread)
+            names = sorted(self._security.files())
+            log.info(
+                "files for Temporal's TLS are new: the worker stops, to start with them",
+                files=names,
+                seconds=round(pause),
+            )
+            await asyncio.sleep(pause)
+            if self._renewed():
+                self._stop.set()
+                return
+
+    def _take_key(self, client: Keyed) -> None:
+        try:
+            key = self._security.bearer()
+        except BadInput as wrong:
+            self._say(wrong.message)
+            return
+        if key and key != client.api_key:
+            client.api_key = key
+            log.info("Temporal's API key is new, and used from now on")
+
+    def _renewed(self) -> bool:
+        """They are others, and may be started with: what is half written is looked at again."""
+        if self._contents() == self._known:
+            return False
+        why = self._incomplete()
+        self._say(why)
+        return not why
+
+    def _contents(self) -> dict[str, bytes | None]:
+        return {name: _read(path) for name, path in self._security.files().items()}
+
+    def _incomplete(self) -> str:
+        """Why nobody could connect with the files as they are now; empty where one could."""
+        security, context = self._security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if security.ca:
+                context.load_verify_locations(security.ca)
+            if security.cert:
+                context.load_cert_chain(security.cert, security.key, password="")
+        except (OSError, ValueError) as error:
+            return f"{', '.join(sorted(security.files().values()))}: {error}"
+        return ""
+
+    def _say(self, why: str) -> None:
+        """Once, however often it is found."""
+        if why and why != self._said:
+            log.warning("files for Temporal changed and are not complete yet", why=why)
+        self._said = why
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,116 @@
+"""Temporal as the worker needs it: a client that measures itself, and the workflows that are one each.
+
+`worker.py` calls these at its start, in this order, and what is in `search_attributes.py` between them. What a person
+has to mend is a `BadInput` that names the setting.
+"""
+
+import socket
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.interruption import metrics
+from tenure.controller.metrics import planner
+from tenure.controller.temporal.connection import Security, why_not
+from tenure.model.disruption.commands import DisruptionState
+from tenure.model.errors import BadInput
+from tenure.model.interruption.records import InterruptionState, QueueNamed
+from tenure.model.workflow_states import BatchWindow, ProvisioningState
+from workflows import ids
+from workflows import metrics as measures
+from workflows.cluster_watch import WatchWorkflow
+from workflows.disruption.cluster import ClusterWorkflow
+from workflows.interruption import InterruptionWorkflow
+from workflows.provisioning import ProvisioningWorkflow
+
+log = structlog.get_logger(__name__)
+
+FREE_WITHIN = timedelta(seconds=3)
+
+
+async def connect(address: str, *, namespace: str, security: Security, metrics_port: int) -> Client:
+    """`metrics_port`: where Prometheus reads; 0 takes a free one. Raises `BadInput`."""
+    metrics = metrics_at(metrics_port)
+    try:
+        return await Client.connect(
+            address,
+            namespace=namespace,
+            tls=security.config(),
+            api_key=security.bearer(),
+            data_converter=security.converter(),
+            runtime=Runtime(telemetry=TelemetryConfig(metrics=metrics)),
+        )
+    except ValueError as error:
+        raise BadInput(f"METRICS_PORT={metrics_port}: {error}; name a free one") from error
+    except RuntimeError as error:
+        raise BadInput(
+            f"TEMPORAL_ADDRESS={address!r}: no Temporal service answers there: {why_not(str(error))}"
+        ) from error
+
+
+def metrics_at(port: int) -> PrometheusConfig:
+    """How the worker's metrics are offered to Prometheus."""
+    buckets = {
+        measures.STARTUP: measures.STARTUP_BUCKETS,
+        measures.CLAIM_ENDED: measures.ENDED_BUCKETS,
+        measures.NODE_ENDED: measures.ENDED_BUCKETS,
+        planner.PASS_GAUGES_DURATION: planner.PASS_GAUGES_DURATION_BUCKETS,
+        metrics.DURATION: metrics.DURATION_BUCKETS,
+        planner.DURATION: planner.DURATION_BUCKETS,
+        planner.AWS: planner.BUCKETS,
+        planner.KUBERNETES: planner.BUCKETS,
+    }
+    return PrometheusConfig(
+        bind_address=f"{anywhere()}:{port}", durations_as_seconds=True, histogram_bucket_overrides=buckets
+    )
+
+
+def anywhere() -> str:
+    """All addresses of this machine: IPv6's where IPv4 gets in by them too, as by default; else IPv4's."""
+    try:
+        with socket.socket(socket.AF_INET6) as tried:
+            alone = tried.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+            tried.bind(("::", 0))
+    except OSError:
+        return "0.0.0.0"
+    return "0.0.0.0" if alone else "[::]"
+
+
+async def start_singletons(
+    temporal: Client, cluster: str, window: BatchWindow, *, events: str = "", only: Collection[str] = ()
+) -> None:
+    """Watch, Provisioning, Cluster and Interruption: one each, whoever comes first. `window` and `events`, the queue of
+    EC2's, are told also to one that runs. `only`: those of these ids."""
+    named: dict[str, Any] = {"start_signal": "queue_named", "start_signal_args": [QueueNamed(queue=events)]}
+    opened: dict[str, Any] = {"start_signal": "window_set", "start_signal_args": [window]}
+    pods = ProvisioningState(cluster=cluster, window=window)
+    starts: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+        ids.watch(cluster): (WatchWorkflow.run, cluster, {}),
+        ids.provisioning(cluster): (ProvisioningWorkflow.run, pods, opened),
+        ids.cluster(cluster): (ClusterWorkflow.run, DisruptionState(cluster=cluster), {}),
+        ids.interruption(cluster): (InterruptionWorkflow.run, InterruptionState(cluster=cluster, queue=events), named),
+    }
+    queue, policy = ids.task_queue(cluster), WorkflowIDConflictPolicy.USE_EXISTING
+    for key, (run, state, more) in starts.items():
+        if not only or key in only:
+            await temporal.start_workflow(run, state, id=key, task_queue=queue, id_conflict_policy=policy, **more)
+
+
+async def free(temporal: Client, workflow_id: str) -> None:
+    """Its next task goes to any worker: the one that has it in its cache, and that it would wait for, may be gone."""
+    request = ResetStickyTaskQueueRequest(
+        namespace=temporal.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
+    )
+    try:
+        await temporal.workflow_service.reset_sticky_task_queue(request, timeout=FREE_WITHIN)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            log.warning("workflow not freed", workflow=workflow_id, error=str(error))

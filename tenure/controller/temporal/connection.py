@@ -1,0 +1,115 @@
+"""The way into a Temporal service: plain, TLS, mTLS or an API key, for the worker and the command line alike.
+
+Light on purpose: whoever asks one question should not wait for the modules of the workflows.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from temporalio.converter import DataConverter
+from temporalio.service import TLSConfig
+
+from tenure.controller.temporal.payload_codec import converter_of
+from tenure.model.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Security:
+    """Named as Temporal's own tools name them: TEMPORAL_TLS, TEMPORAL_TLS_CLIENT_CERT_PATH and so on."""
+
+    tls: bool = False
+    api_key: str = field(default="", repr=False)
+    api_key_path: str = ""
+    """File with the API key, which comes before one that is given itself: a file can be renewed."""
+    ca: str = ""
+    """Files in PEM: of the authority that signed the server's certificate, and the client's own two."""
+    cert: str = ""
+    key: str = field(default="", repr=False)
+    server_name: str = ""
+    """That the server's certificate is for, where it is not the address."""
+    payload_keys: str = ""
+    """File with the keys by which payloads are encrypted; none where they are not."""
+
+    def environment(self) -> dict[str, str]:
+        """What is set of it, as the variables that the worker, `tenure` and Temporal's own tools read."""
+        said = {
+            "TEMPORAL_TLS": "true" if self.tls else "",
+            "TEMPORAL_API_KEY": self.api_key,
+            "TEMPORAL_API_KEY_PATH": self.api_key_path,
+            "TEMPORAL_TLS_SERVER_CA_CERT_PATH": self.ca,
+            "TEMPORAL_TLS_CLIENT_CERT_PATH": self.cert,
+            "TEMPORAL_TLS_CLIENT_KEY_PATH": self.key,
+            "TEMPORAL_TLS_SERVER_NAME": self.server_name,
+            "TEMPORAL_PAYLOAD_KEYS_PATH": self.payload_keys,
+        }
+        return {name: value for name, value in said.items() if value}
+
+    def files(self) -> dict[str, str]:
+        """Of TLS: path by the variable that names it."""
+        named = {
+            "TEMPORAL_TLS_SERVER_CA_CERT_PATH": self.ca,
+            "TEMPORAL_TLS_CLIENT_CERT_PATH": self.cert,
+            "TEMPORAL_TLS_CLIENT_KEY_PATH": self.key,
+        }
+        return {name: path for name, path in named.items() if path}
+
+    def bearer(self) -> str | None:
+        """The API key as it is now, where there is one. Raises `BadInput` for a file that has none."""
+        if not self.api_key_path:
+            return self.api_key or None
+        found = (
+            (_read("TEMPORAL_API_KEY_PATH", self.api_key_path, "an API key") or b"").decode(errors="replace").strip()
+        )
+        if not found:
+            raise BadInput(f"TEMPORAL_API_KEY_PATH={self.api_key_path}: no API key is in it")
+        return found
+
+    def converter(self) -> DataConverter:
+        """How payloads are written. Raises `BadInput` for a file that is none of keys."""
+        return converter_of(self.payload_keys)
+
+    def config(self) -> TLSConfig | bool:
+        """An API key or a file means TLS, since neither may go over the wire in the open.
+
+        Raises `BadInput` for half a pair, and a file that cannot be read.
+        """
+        if bool(self.cert) != bool(self.key):
+            missing = "TEMPORAL_TLS_CLIENT_KEY_PATH" if self.cert else "TEMPORAL_TLS_CLIENT_CERT_PATH"
+            raise BadInput(f"{missing} is not set: a client's certificate and its key go together; give both files")
+        if self.ca or self.cert or self.server_name:
+            return TLSConfig(
+                server_root_ca_cert=_read("TEMPORAL_TLS_SERVER_CA_CERT_PATH", self.ca),
+                domain=self.server_name or None,
+                client_cert=_read("TEMPORAL_TLS_CLIENT_CERT_PATH", self.cert),
+                client_private_key=_read("TEMPORAL_TLS_CLIENT_KEY_PATH", self.key),
+            )
+        return self.tls or bool(self.api_key or self.api_key_path)
+
+
+def why_not(said: str) -> str:
+    """The core of what the client's transport says at length."""
+    signs = (
+        ("ConnectionRefused", "connection refused"),
+        ("dns error", "no such host"),
+        ("UnknownIssuer", "its certificate is signed by an authority that is not known here: name it with "
+         "TEMPORAL_TLS_SERVER_CA_CERT_PATH"),
+        ("NotValidForName", "its certificate is for another name: give that as TEMPORAL_TLS_SERVER_NAME"),
+        ("CertificateRequired", "it asks for a client's certificate: give TEMPORAL_TLS_CLIENT_CERT_PATH and "
+         "TEMPORAL_TLS_CLIENT_KEY_PATH"),
+        ("operation was canceled", "it hung up at once: where it asks for a client's certificate, give "
+         "TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH"),
+        ("InvalidContentType", "it does not speak TLS: leave TEMPORAL_TLS, TEMPORAL_API_KEY and the files out"),
+    )  # fmt: skip
+    for sign, meaning in signs:
+        if sign in said:
+            return meaning
+    return " ".join(said.split())[:160]
+
+
+def _read(name: str, path: str, what: str = "PEM") -> bytes | None:
+    if not path:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadInput(f"{name}={path}: {error.strerror}; name a file with {what} that can be read") from error

@@ -1,0 +1,47 @@
+"""The codec of payloads that are encrypted: AES-GCM, by the first of the keys."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadCodec
+
+from tenure.controller.temporal.payload_codec import ENCODING, KEY_ID, VARIABLE
+
+_NONCE: Final = 12
+
+
+class Encrypting(PayloadCodec):
+    """AES-GCM. `keys` by name: the first encrypts, each decrypts what it once encrypted."""
+
+    def __init__(self, keys: Mapping[str, bytes]) -> None:
+        self._keys = {name: AESGCM(key) for name, key in keys.items()}
+        self._newest = next(iter(keys))
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [self._encrypted(one) for one in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Raises ValueError for what was encrypted by a key that is not there, or was altered."""
+        return [self.decrypted(one) for one in payloads]
+
+    def _encrypted(self, payload: Payload) -> Payload:
+        nonce, name = os.urandom(_NONCE), self._newest.encode()
+        data = nonce + self._keys[self._newest].encrypt(nonce, payload.SerializeToString(), name)
+        return Payload(metadata={"encoding": ENCODING, KEY_ID: name}, data=data)
+
+    def decrypted(self, payload: Payload) -> Payload:
+        if payload.metadata.get("encoding") != ENCODING:
+            return payload
+        name = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
+        key = self._keys.get(name)
+        if key is None:
+            raise ValueError(f"encrypted by the key {name!r}, which {VARIABLE} has not: add it")
+        try:
+            plain = key.decrypt(payload.data[:_NONCE], payload.data[_NONCE:], name.encode())
+        except InvalidTag as error:
+            raise ValueError(f"{VARIABLE}: {name!r} is another key than the one that encrypted this") from error
+        return Payload.FromString(plain)

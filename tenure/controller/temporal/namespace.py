@@ -1,0 +1,198 @@
+"""Temporal's search attributes as the worker needs them: which a namespace lacks, and how they come to be there.
+
+Whoever may neither look nor make them may still run a worker: Temporal Cloud has its own tool for them, and elsewhere
+an administrator may have made them. `worker.py` and `tenure rebuild` register them, `tenure doctor` says which are
+missing.
+
+The Temporal Schedules that start upkeep: one for each task, made or brought up to date by every worker's start.
+
+A Schedule that a person paused stays paused; what else a person changed in it is put back at the next start.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Final
+
+import structlog
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleState,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from tenure.controller.temporal.errors import lacks_namespace, make_namespace
+from tenure.model.errors import BadInput
+from tenure.model.garbage_collection import UpkeepAsked
+from workflows import ids, search_attributes
+from workflows.garbage_collection import TASKS, Task, UpkeepWorkflow
+
+log = structlog.get_logger(__name__)
+
+KINDS: Final = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
+    "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+    "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
+}
+_MAY_NOT: Final = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED)
+
+
+async def register_attributes(temporal: Client) -> None:
+    """A missing search attribute would stall every workflow task, so they are made before any work is taken.
+
+    Where it cannot be known which are there, since these credentials may not look and not make them, a warning says so.
+    Raises `BadInput` where they are missing, and cannot be made."""
+    try:
+        found = await listed(temporal)
+    except RPCError:
+        found = None  # What Temporal says to an attempt to make them is told.
+    if other := [name for name in search_attributes.ALL if found and name in found and not is_there(name, found)]:
+        log.warning("search attributes of another type", names=other, todo="give this cluster a namespace of its own")
+    missing = [name for name in search_attributes.ALL if found is None or name not in found]
+    for name in missing:
+        try:
+            await _make(temporal, name)
+        except RPCError as error:
+            if found is None and error.status in _MAY_NOT:
+                todo = how_to_make(temporal.namespace, search_attributes.ALL)
+                log.warning("it is not known whether the search attributes are there", error=error.message, todo=todo)
+                return
+            raise BadInput(_why(temporal.namespace, name, missing, error)) from error
+
+
+async def listed(temporal: Client) -> Mapping[str, int] | None:
+    """Types by name; None where these credentials may not see them. Raises RPCError."""
+    try:
+        request = ListSearchAttributesRequest(namespace=temporal.namespace)
+        return (await temporal.operator_service.list_search_attributes(request)).custom_attributes
+    except RPCError as error:
+        if error.status in _MAY_NOT:
+            return None
+        raise
+
+
+def is_there(name: str, found: Mapping[str, int]) -> bool:
+    return found.get(name) == KINDS[search_attributes.ALL[name]]
+
+
+def how_to_make(namespace: str, names: Iterable[str]) -> str:
+    own, cloud = commands(namespace, names)
+    return f"{own}; or, of Temporal Cloud: {cloud}"
+
+
+def commands(namespace: str, names: Iterable[str]) -> tuple[str, str]:
+    """For a service of one's own, and for Temporal Cloud."""
+    kinds = [(name, search_attributes.ALL[name]) for name in names]
+    own = " ".join(f"--name {name} --type {kind}" for name, kind in kinds)
+    cloud = " ".join(f"--search-attribute {name}={kind}" for name, kind in kinds)
+    return (
+        f"temporal operator search-attribute create --namespace {namespace} {own}",
+        f"tcld namespace search-attributes add --namespace {namespace} {cloud}",
+    )
+
+
+async def _make(temporal: Client, name: str) -> None:
+    """One by one, so that what another worker makes at the same time keeps none of them back."""
+    kind = KINDS[search_attributes.ALL[name]]
+    request = AddSearchAttributesRequest(namespace=temporal.namespace, search_attributes={name: kind})
+    try:
+        await temporal.operator_service.add_search_attributes(request)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
+
+
+def _why(namespace: str, name: str, missing: Iterable[str], error: RPCError) -> str:
+    where = f"TEMPORAL_NAMESPACE={namespace!r}"
+    if lacks_namespace(error):
+        return f"{where}: Temporal has none of this name; {make_namespace(namespace)}"
+    if error.status in _MAY_NOT:
+        names = list(missing)
+        return (
+            f"{where}: search attributes are missing ({', '.join(names)}), and these credentials may not make them "
+            f"({error.message}); have them made: {how_to_make(namespace, names)}"
+        )
+    return (
+        f"{where}: search attribute {name} ({search_attributes.ALL[name]}) cannot be made: {error.message}; "
+        "`tenure doctor` says whether Temporal is well and has room for it"
+    )
+
+
+CATCH_UP: Final = timedelta(seconds=30)
+"""A run that nobody could start in time is left out: the next one does its work too."""
+JITTER: Final = 0.2
+"""Of the interval: many tasks, and many clusters on one service, do not start together."""
+LONGEST: Final = timedelta(hours=1)
+"""For a run that no worker takes: without an end it would keep all later ones from starting."""
+
+
+async def start_schedules(temporal: Client, cluster: str) -> None:
+    await asyncio.gather(*(_ensure(temporal, cluster, name, task) for name, task in TASKS.items()))
+
+
+async def remove_schedules(temporal: Client, cluster: str) -> None:
+    """For whoever takes Tenure out of a cluster for good; runs under way are not ended."""
+    for name in TASKS:
+        try:
+            await temporal.get_schedule_handle(ids.upkeep(cluster, name)).delete()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+
+
+def schedule(cluster: str, name: str, task: Task) -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            UpkeepWorkflow.run,
+            UpkeepAsked(cluster=cluster, task=name),
+            id=ids.upkeep(cluster, name),
+            task_queue=ids.task_queue(cluster),
+            execution_timeout=LONGEST,
+            static_summary=task.does,
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=task.every)], jitter=task.every * JITTER),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
+        state=ScheduleState(note=task.does),
+    )
+
+
+async def _ensure(temporal: Client, cluster: str, name: str, task: Task) -> None:
+    wanted = schedule(cluster, name, task)
+    try:
+        await temporal.create_schedule(ids.upkeep(cluster, name), wanted)
+    except ScheduleAlreadyRunningError:
+        await temporal.get_schedule_handle(ids.upkeep(cluster, name)).update(lambda found: _mended(found, wanted))
+
+
+def _mended(found: ScheduleUpdateInput, wanted: Schedule) -> ScheduleUpdate | None:
+    """None where it is as it should be."""
+    held = found.description.schedule
+    if _essence(held) == _essence(wanted):
+        return None
+    return ScheduleUpdate(Schedule(action=wanted.action, spec=wanted.spec, policy=wanted.policy, state=held.state))
+
+
+def _essence(one: Schedule) -> tuple[object, ...]:
+    assert isinstance(one.action, ScheduleActionStartWorkflow)
+    return (
+        one.action.workflow,
+        one.action.id,
+        one.action.task_queue,
+        one.action.execution_timeout,
+        [(each.every, each.offset or timedelta(0)) for each in one.spec.intervals],
+        one.spec.jitter,
+        one.policy.overlap,
+        one.policy.catchup_window,
+    )

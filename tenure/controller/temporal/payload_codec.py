@@ -1,0 +1,86 @@
+"""Encryption of what Temporal stores: inputs, results, signals, memos, summaries and details, before they leave here.
+
+Search attributes stay readable, since Temporal searches by them. What was stored before encryption is read as it is.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
+
+from tenure.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from tenure.controller.temporal.encryption import Encrypting
+
+VARIABLE: Final = "TEMPORAL_PAYLOAD_KEYS_PATH"
+ENCODING: Final = b"binary/encrypted"
+"""As Temporal's own samples mark such payloads."""
+KEY_ID: Final = "encryption-key-id"
+_BYTES: Final = (16, 24, 32)
+_WRITE: Final = "write lines of a name and a key, such as `2026-01 $(openssl rand -base64 32)`, the newest first"
+
+
+def converter_of(path: str) -> DataConverter:
+    """How payloads are written, by the file with keys; plain without one. Raises `BadInput`."""
+    if not path:
+        return pydantic_data_converter
+    return replace(pydantic_data_converter, payload_codec=codec_of(path))
+
+
+def codec_of(path: str) -> "Encrypting":
+    """By the file with keys. Raises `BadInput`."""
+    from tenure.controller.temporal.encryption import Encrypting  # noqa: PLC0415 - its library takes 7 MB, and few encrypt
+
+    return Encrypting(read_keys(path))
+
+
+def read_keys(path: str) -> dict[str, bytes]:
+    """Raises `BadInput`: no key is ever shown."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{VARIABLE}={path}: {getattr(error, 'strerror', None) or 'no text'}; {_WRITE}") from error
+    keys: dict[str, bytes] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, text = line.strip().partition(" ")
+        if name in keys:
+            raise BadInput(f"{VARIABLE}={path}, line {number}: {name} is there twice; give each key a name of its own")
+        keys[name] = _key(text.strip(), f"{VARIABLE}={path}, line {number}, {name}")
+    if not keys:
+        raise BadInput(f"{VARIABLE}={path}: no key; {_WRITE}")
+    return keys
+
+
+def _key(text: str, where: str) -> bytes:
+    try:
+        key = b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise BadInput(f"{where}: the key is no base64; {_WRITE}") from error
+    if len(key) not in _BYTES:
+        raise BadInput(f"{where}: {len(key)} bytes; AES takes 16, 24 or 32; {_WRITE}")
+    return key
+
+
+def decrypt_all(message: Any, decrypted: Callable[[Payload], Payload]) -> None:
+    """Every payload within a message of protobuf, such as an event of a history, in place."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            found = [one for one in value.values() if hasattr(one, "ListFields")]
+        else:
+            found = list(value) if field.is_repeated else [value]
+        for one in found:
+            if isinstance(one, Payload):
+                one.CopyFrom(decrypted(one))
+            else:
+                decrypt_all(one, decrypted)

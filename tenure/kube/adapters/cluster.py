@@ -1,0 +1,92 @@
+"""Leases: whether somebody else is at work in this cluster. Satisfies `activities.ports.Leases`.
+
+Namespaces: only the worker's own is ever changed, which carries a pause of the whole cluster.
+
+Satisfies `activities.pauses.Annotated`.
+
+The address of the cluster's DNS, which nodes are told at boot; one of IPv6 makes the cluster an IPv6 one.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.errors import Json
+from tenure.kube.client.objects import Objects
+from tenure.kube.client.patches import Annotating
+from tenure.kube.client.resources import LEASES, NAMESPACES, SERVICES
+from tenure.model.base import Value
+from tenure.model.errors import Fault, Forbidden, NotFound
+
+_DEFAULT_SECONDS: Final = 15
+
+
+class LeaseSeen(Value):
+    """A leader's lease, renewed or not."""
+
+    namespace: str
+    holder: str
+    renewed: datetime
+    lasts: timedelta
+
+    def held(self, now: datetime) -> bool:
+        return bool(self.holder) and self.renewed + self.lasts >= now
+
+
+class KubeLeases:
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def holder(self, namespace: str, name: str, *, now: datetime) -> str:
+        """Who renews this lease at present; empty when nobody does. An empty namespace looks everywhere."""
+        return next((one.holder for one in await self.seen(namespace, name) if one.held(now)), "")
+
+    async def seen(self, namespace: str, name: str) -> Sequence[LeaseSeen]:
+        """All of this name that were ever renewed."""
+        params = {"fieldSelector": f"metadata.name={name}"}
+        answer = await self._client.request("GET", LEASES.path(namespace=namespace), params=params)
+        return [_seen(one) for one in answer.get("items") or () if (one.get("spec") or {}).get("renewTime")]
+
+
+def _seen(lease: Json) -> LeaseSeen:
+    spec = lease["spec"]
+    return LeaseSeen(
+        namespace=lease["metadata"].get("namespace", ""),
+        holder=spec.get("holderIdentity") or "",
+        renewed=datetime.fromisoformat(spec["renewTime"]),
+        lasts=timedelta(seconds=spec.get("leaseDurationSeconds") or _DEFAULT_SECONDS),
+    )
+
+
+class KubeNamespaces(Annotating):
+    def __init__(self, client: KubeClient) -> None:
+        super().__init__(Objects(client, NAMESPACES))
+
+
+_log = structlog.get_logger(__name__)
+
+_TRIES: Final = 5
+
+
+async def dns_address(client: KubeClient, *, pause: float = 1.0) -> str:
+    """Of the Service kube-dns; empty when there is none, and then nodes work it out from the range of Services.
+
+    Tried a few times, since an answer that is missed at the start is missed until the next one.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            service = await client.request("GET", SERVICES.path("kube-dns", namespace="kube-system"))
+        except (NotFound, Forbidden) as fault:
+            _log.info("no address of the cluster's DNS", reason=fault.message)
+            return ""
+        except Fault as fault:
+            _log.warning("the address of the cluster's DNS could not be read", reason=fault.message, tries_left=left)
+            await asyncio.sleep(pause if left else 0)
+            continue
+        address = str((service.get("spec") or {}).get("clusterIP") or "")
+        return "" if address == "None" else address
+    return ""

@@ -1,0 +1,80 @@
+"""NodeClaims. Satisfies `activities.ports.Claims`; the phases of a life write here what they reached."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from tenure.apis.labels import NODECLAIM_CONDITIONS, TERMINATION_FINALIZER
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.errors import Json
+from tenure.kube.client.events import KubeEvents
+from tenure.kube.client.objects import Objects
+from tenure.kube.client.patches import Annotating, Teller, patch_metadata, patch_status, relabel
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.provider_results import ConditionPatch
+
+
+class KubeClaims(Annotating):
+    def __init__(self, client: KubeClient, events: KubeEvents) -> None:
+        self._claims = Objects(client, NODE_CLAIMS)
+        super().__init__(self._claims)
+        self._teller = Teller(events, NODE_CLAIMS.kind)
+
+    async def get(self, name: str) -> NodeClaim | None:
+        return _read(await self._claims.get(name))
+
+    async def list(self, *, labels: Mapping[str, str] | None = None) -> Sequence[NodeClaim]:
+        return [NodeClaim.from_object(item) async for item in self._claims.each(labels)]
+
+    async def create(self, claim: NodeClaim) -> NodeClaim:
+        return NodeClaim.from_object(await self._claims.create(claim.to_object()))
+
+    async def ensure_finalizer(self, name: str, uid: str) -> bool:
+        return await self._claims.add_finalizer(name, TERMINATION_FINALIZER, uid=uid)
+
+    async def patch(
+        self,
+        name: str,
+        uid: str,
+        *,
+        default_labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        status: Mapping[str, object] | None = None,
+        conditions: Sequence[ConditionPatch] = (),
+        now: datetime,
+    ) -> NodeClaim | None:
+        item: Json | None = None
+        if default_labels or annotations:
+            item = await patch_metadata(
+                self._claims, name, uid=uid, default_labels=default_labels, annotations=annotations
+            )
+            if item is None:
+                return None
+        if status or conditions:
+            item = await patch_status(
+                self._claims,
+                name,
+                uid=uid,
+                status=status,
+                conditions=conditions,
+                dependents=NODECLAIM_CONDITIONS,
+                now=now,
+                teller=self._teller,
+            )
+        return _read(item)
+
+    async def relabel(self, name: str, uid: str, labels: Mapping[str, str | None]) -> bool:
+        return await relabel(self._claims, name, labels, uid=uid)
+
+    async def delete(self, name: str, uid: str) -> bool:
+        return await self._claims.delete(name, uid=uid)
+
+    async def release(self, name: str, uid: str) -> bool:
+        released = await self._claims.drop_finalizer(name, TERMINATION_FINALIZER, uid=uid)
+        if released:
+            await self._teller.finalized(name, uid, TERMINATION_FINALIZER)
+        return released
+
+
+def _read(item: Json | None) -> NodeClaim | None:
+    return NodeClaim.from_object(item) if item else None

@@ -1,0 +1,69 @@
+"""PodDisruptionBudgets: read live where an eviction was refused, and watched for what may go voluntarily.
+
+`KubeBudgets` satisfies `activities.drain_ports.Budgets`; `tenure/controller/cache/cluster_cache.py` keeps what
+`pod_budget_fact` reads.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.errors import Json
+from tenure.kube.client.resources import POD_DISRUPTION_BUDGETS
+from tenure.kube.facts.pod_topology import selector
+from tenure.model.disruption.drain import BudgetFact
+from tenure.model.facts import PodBudgetFact
+
+
+class KubeBudgets:
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def in_namespace(self, namespace: str) -> Sequence[BudgetFact]:
+        answer = await self._client.request("GET", POD_DISRUPTION_BUDGETS.path(namespace=namespace))
+        return [budget_fact(one) for one in answer.get("items") or ()]
+
+
+def budget_fact(budget: Json) -> BudgetFact:
+    metadata, spec, status = budget["metadata"], budget.get("spec") or {}, budget.get("status") or {}
+    return BudgetFact.model_validate(
+        {
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "selector": selector(spec.get("selector")),
+            "min_available": _written(spec.get("minAvailable")),
+            "max_unavailable": _written(spec.get("maxUnavailable")),
+            "expected": status.get("expectedPods", 0),
+            "desired": status.get("desiredHealthy", 0),
+            "current": status.get("currentHealthy", 0),
+            "allowed": status.get("disruptionsAllowed", 0),
+            "counted": status.get("observedGeneration", 0) >= metadata.get("generation", 0),
+            "sync_failed": _sync_failed(status),
+            "always_unhealthy": spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow",
+        }
+    )
+
+
+def pod_budget_fact(budget: Json) -> PodBudgetFact:
+    """The same, pruned to whether it lets pods go: what its controller has not counted anew lets none go."""
+    told = budget_fact(budget)
+    return PodBudgetFact(
+        namespace=told.namespace,
+        name=told.name,
+        selector=told.selector,
+        disruptions_allowed=told.allowed if told.counted and not told.sync_failed else 0,
+        always_allow_unhealthy=told.always_unhealthy,
+        never=told.max_unavailable in ("0", "0%") or told.min_available == "100%",
+    )
+
+
+def _written(value: Any) -> str:
+    """A number or a percentage; empty where it is not said."""
+    return "" if value is None else str(value)
+
+
+def _sync_failed(status: Json) -> str:
+    for one in status.get("conditions") or ():
+        if one.get("type") == "DisruptionAllowed" and one.get("reason") == "SyncFailed":
+            return one.get("message") or "SyncFailed"
+    return ""

@@ -1,0 +1,230 @@
+"""Raw JSON requests to the API server over one shared session.
+
+`kubernetes.aio` loads who we are and whom to trust (kubeconfig or in-cluster, tokens re-read as they change); the
+requests are our own, since typed models drop unknown fields and cost much. Every failure is one of `model.faults`.
+"""
+
+import asyncio
+import json
+import os
+import random
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
+from pydantic_core import from_json
+
+from tenure.kube.client.errors import CONNECTION_ERRORS, Json, fault_of, fault_of_connection
+from tenure.kube.client.rate_limiter import Pace
+from tenure.model.errors import BadInput, NotFound, Throttled
+
+CONNECTIONS = 100
+"""At most this many connections at a time; watches hold one each."""
+TIMEOUT = 15.0
+"""Seconds for one request, its answer read; below every start-to-close of an activity that calls."""
+AT_ONCE = 32
+"""Requests under way together, watches aside: an API server sheds what comes in greater heaps."""
+THROTTLED_TRIES = 5
+_CONNECT_TIMEOUT = 5.0
+_TOKEN_CHECK = 60.0
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server said, be it yes or no."""
+
+    code: int
+    body: bytes
+    retry_after: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.code < 300
+
+    def json(self) -> Json:
+        parsed: Json = from_json(self.body) if self.body else {}
+        return parsed
+
+
+class KubeClient:
+    """One session to one API server. `connect` makes it, `close` ends it."""
+
+    def __init__(
+        self, configuration: Any, *, refresh: asyncio.Task[None] | None = None, pace: Pace | None = None
+    ) -> None:
+        self._configuration = configuration
+        self._refresh = refresh
+        self._pace = pace or Pace()
+        self._server = configuration.host.rstrip("/")
+        self._host_name = getattr(configuration, "tls_server_name", None) or None
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=_tls(configuration), keepalive_timeout=60)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers={"Accept": "application/json", "User-Agent": "tenure"},
+            proxy=configuration.proxy or None,
+        )
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self.calls = 0
+        """Requests sent, watches included."""
+
+    async def close(self) -> None:
+        if self._refresh:
+            self._refresh.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._refresh
+        await self._session.close()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+        timeout: float = TIMEOUT,
+    ) -> Answer:
+        """The server's answer whatever its code; raises TryLater when there was none."""
+        headers = await self._headers()
+        data = None
+        if body is not None:
+            headers["Content-Type"] = content_type
+            data = json.dumps(body, separators=(",", ":")).encode()
+        await self._pace.turn()
+        self.calls += 1
+        try:
+            async with (
+                self._room,
+                self._session.request(
+                    method,
+                    self._server + path,
+                    params=params,
+                    data=data,
+                    headers=headers,
+                    server_hostname=self._host_name,
+                    timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_TIMEOUT),
+                ) as response,
+            ):
+                return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+        except CONNECTION_ERRORS as error:
+            raise fault_of_connection(error, what=f"{method} {path}") from error
+
+    async def request(self, method: str, path: str, **options: Any) -> Json:
+        """The answer's JSON; raises the fault that fits any code other than 2xx.
+
+        A 429 was not acted upon, so any call may be repeated after the pause that the server asks for.
+        """
+        for attempt in range(THROTTLED_TRIES):
+            answer = await self.send(method, path, **options)
+            if answer.ok:
+                return answer.json()
+            fault = fault_of(answer.code, answer.body, what=f"{method} {path}", retry_after=answer.retry_after)
+            if not isinstance(fault, Throttled) or attempt == THROTTLED_TRIES - 1:
+                break
+            await asyncio.sleep((fault.retry_after or 0.5) * (0.5 + random.random()) * (attempt + 1))
+        raise fault
+
+    async def get(self, path: str, **options: Any) -> Json | None:
+        """The object, or None when it is not there."""
+        try:
+            return await self.request("GET", path, **options)
+        except NotFound:
+            return None
+
+    async def merge(self, path: str, patch: object) -> Json:
+        """A JSON merge patch; answers with the object as it is then."""
+        return await self.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
+
+    @asynccontextmanager
+    async def lines(
+        self, path: str, *, params: Mapping[str, str], silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of an endless answer. Raises TryLater when nothing comes for `silence` seconds."""
+        await self._pace.turn()
+        self.calls += 1
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=silence)
+        try:
+            async with self._session.get(
+                self._server + path,
+                params=params,
+                headers=await self._headers(),
+                timeout=timeout,
+                server_hostname=self._host_name,
+                read_bufsize=2**20,
+            ) as response:
+                if response.status != 200:
+                    body = await response.read()
+                    after = response.headers.get("Retry-After")
+                    raise fault_of(response.status, body, what=f"WATCH {path}", retry_after=after)
+                yield _lines(response.content)
+        except CONNECTION_ERRORS as error:
+            raise fault_of_connection(error, what=f"WATCH {path}") from error
+
+    async def _headers(self) -> dict[str, str]:
+        token = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        return {"Authorization": token} if token else {}
+
+
+async def connect(kubeconfig: str = "", context: str = "", *, pace: Pace | None = None) -> KubeClient:
+    """A client for this kubeconfig (several paths parted by `:`), else the default one, else the pod's own account.
+
+    Raises BadInput, naming where it looked, when there is none to be had.
+    """
+    if kubeconfig and not _exists(kubeconfig):
+        raise BadInput(f"no such file as {kubeconfig}; name a kubeconfig that is there")
+    configuration = Configuration()
+    refresh = None
+    try:
+        if kubeconfig or _exists(KUBE_CONFIG_DEFAULT_LOCATION):
+            loader = await config.load_kube_config(
+                config_file=kubeconfig or None,
+                context=context or None,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+            if loader.provider == "gcp" or "exec" in (loader._user or ()):
+                renewing = config.refresh_token(loader, configuration, interval=_TOKEN_CHECK)
+                refresh = asyncio.create_task(renewing, name="kube-token-refresh")
+        else:
+            config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException as error:
+        looked = kubeconfig or "KUBECONFIG, ~/.kube/config and the pod's service account"
+        raise BadInput(f"no way to a Kubernetes cluster from {looked}: {error}") from error
+    return KubeClient(configuration, refresh=refresh, pace=pace)
+
+
+def _exists(paths: str) -> bool:
+    """As kubectl has it, one of several is enough."""
+    return any(Path(path).expanduser().exists() for path in paths.split(os.pathsep))
+
+
+def _tls(configuration: Any) -> ssl.SSLContext | bool:
+    if not configuration.host.startswith("https"):
+        return False
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Whole lines of any length; `readline` of aiohttp gives up on long ones."""
+    rest = b""
+    async for chunk in content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line

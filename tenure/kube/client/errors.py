@@ -1,0 +1,57 @@
+"""The API server's answers and a connection's failures as `model.faults`: the one mapping of this package."""
+
+from typing import Any
+
+import aiohttp
+from pydantic_core import from_json
+
+from tenure.model.errors import BadInput, Conflict, Fault, Forbidden, NotFound, Throttled, TryLater
+
+Json = dict[str, Any]
+
+_BY_STATUS: dict[int, type[Fault]] = {
+    400: BadInput,
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    405: BadInput,
+    409: Conflict,
+    410: TryLater,
+    413: BadInput,
+    415: BadInput,
+    422: BadInput,
+    429: Throttled,
+}
+
+
+def status_of(body: bytes) -> Json:
+    """The Status object of a refused request; empty when the answer is something else, as from a proxy."""
+    try:
+        parsed = from_json(body)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) and parsed.get("kind") == "Status" else {}
+
+
+def fault_of(code: int, body: bytes, *, what: str, retry_after: str | None) -> Fault:
+    """The fault for an answer other than 2xx; `what` is the request, for the message."""
+    status = status_of(body)
+    message = status.get("message") or body[:200].decode(errors="replace") or "no message"
+    kind = _BY_STATUS.get(code, TryLater)
+    return kind(f"{what}: {message}", code=status.get("reason") or str(code), retry_after=_seconds(retry_after))
+
+
+def fault_of_connection(error: Exception, *, what: str) -> TryLater:
+    """For a time-out, a refused or a cut connection."""
+    reason = "timed out" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+    return TryLater(f"{what}: {reason}", code=type(error).__name__)
+
+
+CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, ConnectionError)
+
+
+def _seconds(header: str | None) -> float | None:
+    try:
+        return float(header) if header else None
+    except ValueError:
+        return None

@@ -1,0 +1,60 @@
+"""Where each kind lives in the API: the one table of paths.
+
+Adapters and list-watches name a kind from here instead of writing paths.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from tenure.apis import labels
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind's group/version and plural; an empty group is the core one."""
+
+    api_version: str
+    plural: str
+    kind: str
+    namespaced: bool = False
+
+    def path(self, name: str = "", *, namespace: str = "", sub: str = "") -> str:
+        """The URL path of a collection, an object, or a subresource of it."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        if namespace:
+            root += f"/namespaces/{quote(namespace, safe='')}"
+        parts = [root, self.plural]
+        if name:
+            parts.append(quote(name, safe=""))
+        if sub:
+            parts.append(sub)
+        return "/".join(parts)
+
+
+NODE_POOLS = Resource(labels.NODEPOOL_API_VERSION, "nodepools", "NodePool")
+NODE_CLAIMS = Resource(labels.NODEPOOL_API_VERSION, "nodeclaims", "NodeClaim")
+EC2_NODE_CLASSES = Resource(labels.EC2NODECLASS_API_VERSION, "ec2nodeclasses", "EC2NodeClass")
+NODE_OVERLAYS = Resource(labels.NODEOVERLAY_API_VERSION, "nodeoverlays", "NodeOverlay")
+LIFECYCLE_POLICIES = Resource(labels.LIFECYCLEPOLICY_API_VERSION, "lifecyclepolicies", "LifecyclePolicy")
+CAPACITY_BUFFERS = Resource(labels.CAPACITYBUFFER_API_VERSION, "capacitybuffers", "CapacityBuffer", namespaced=True)
+NODES = Resource("v1", "nodes", "Node")
+NAMESPACES = Resource("v1", "namespaces", "Namespace")
+PODS = Resource("v1", "pods", "Pod", namespaced=True)
+EVENTS = Resource("v1", "events", "Event", namespaced=True)
+PERSISTENT_VOLUMES = Resource("v1", "persistentvolumes", "PersistentVolume")
+PERSISTENT_VOLUME_CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
+DAEMON_SETS = Resource("apps/v1", "daemonsets", "DaemonSet", namespaced=True)
+STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses", "StorageClass")
+CSI_NODES = Resource("storage.k8s.io/v1", "csinodes", "CSINode")
+VOLUME_ATTACHMENTS = Resource("storage.k8s.io/v1", "volumeattachments", "VolumeAttachment")
+SERVICES = Resource("v1", "services", "Service", namespaced=True)
+LEASES = Resource("coordination.k8s.io/v1", "leases", "Lease", namespaced=True)
+POD_DISRUPTION_BUDGETS = Resource("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
+JOBS = Resource("batch/v1", "jobs", "Job", namespaced=True)
+POD_TEMPLATES = Resource("v1", "podtemplates", "PodTemplate", namespaced=True)
+WORKLOADS = {
+    "Deployment": Resource("apps/v1", "deployments", "Deployment", namespaced=True),
+    "StatefulSet": Resource("apps/v1", "statefulsets", "StatefulSet", namespaced=True),
+    "ReplicaSet": Resource("apps/v1", "replicasets", "ReplicaSet", namespaced=True),
+}
+"""Those whose pods a CapacityBuffer's may be like."""

@@ -1,0 +1,163 @@
+"""Checks of the cluster: its version, the kinds, the worker's rights, and pools and classes that are not ready.
+
+Reads only; rights are asked with access reviews, which the API server answers and stores nowhere.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.meta import Condition
+from tenure.apis.nodepool import NodePool
+from tenure.kube.adapters.build import KubeAdapters
+from tenure.kube.client.client import KubeClient
+from tenure.kube.client.resources import EC2_NODE_CLASSES, LIFECYCLE_POLICIES, NODE_CLAIMS, NODE_POOLS
+from tenure.model.base import Value
+from tenure.model.errors import Finding, Forbidden, advice, ok, problem, unknown
+
+AREA: Final = "cluster"
+RIGHTS: Final = "rights"
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1"
+_AT_ONCE: Final = 16
+
+
+class Right(Value):
+    """One verb on one resource; an empty namespace means all of them."""
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str = ""
+    name: str = ""
+
+    def words(self) -> str:
+        where = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {self.resource}{'.' if self.group else ''}{self.group}{where}"
+
+
+async def check_version(client: KubeClient) -> list[Finding]:
+    """Raises model.faults where nobody answers."""
+    answer = await client.request("GET", "/version")
+    return [ok(AREA, "API server", answer.get("gitVersion", ""))]
+
+
+async def check_kinds(client: KubeClient) -> list[Finding]:
+    found = []
+    for resource in (NODE_POOLS, NODE_CLAIMS, EC2_NODE_CLASSES, LIFECYCLE_POLICIES):
+        subject = f"{resource.plural}.{resource.api_version.partition('/')[0]}"
+        answer = await client.send("GET", resource.path(), params={"limit": "1"})
+        if answer.code == 404:
+            found.append(problem(AREA, subject, "the kind is not installed", "kubectl apply -f deploy/crds"))
+        elif not answer.ok:
+            found.append(unknown(AREA, subject, f"it cannot be listed (HTTP {answer.code})", "use other credentials"))
+        else:
+            found.append(ok(AREA, subject, f"served as {resource.api_version.rpartition('/')[2]}"))
+    return found
+
+
+async def check_rights(client: KubeClient, rights: Sequence[Right], *, account: tuple[str, str]) -> list[Finding]:
+    """Of the worker's service account (namespace and name), or of whoever asks where that may not be reviewed."""
+    user = f"system:serviceaccount:{account[0]}:{account[1]}"
+    try:
+        denied = await _denied(client, rights, user)
+    except Forbidden:
+        user, denied = "these credentials", await _denied(client, rights, "")
+    if denied:
+        todo = "kubectl apply -f deploy/rbac"
+        return [problem(RIGHTS, user, f"may not {one.words()}", todo) for one in denied]
+    return [ok(RIGHTS, user, f"may do all {len(rights)} things that deploy/rbac lists")]
+
+
+async def check_objects(
+    cluster: KubeAdapters, lease: str, now: datetime
+) -> tuple[list[Finding], list[NodePool], list[EC2NodeClass]]:
+    """Pools and classes as they say of themselves, and whoever else is at work. Also the objects themselves."""
+    pools, classes = await cluster.pools.list(), await cluster.node_classes.list()
+    names = {one.name for one in classes}
+    found = [one for pool in pools for one in _of_pool(pool, names)]
+    found += [one for node_class in classes for one in _conditions(f"EC2NodeClass {node_class.name}", node_class)]
+    if not pools:
+        found.append(advice(AREA, "NodePools", "there is none", "kubectl apply -f examples"))
+    holder = await cluster.leases.holder("", lease, now=now) if lease else ""
+    if holder:
+        todo = f"stop it before the worker starts: two controllers of one kind fight (lease {lease})"
+        found.append(problem(AREA, "another controller", f"{holder} is at work", todo))
+    return found, list(pools), list(classes)
+
+
+def _of_pool(pool: NodePool, classes: Iterable[str]) -> list[Finding]:
+    subject, name = f"NodePool {pool.name}", pool.spec.template.spec.node_class_ref.name
+    if name not in classes:
+        todo = "make it, or correct spec.template.spec.nodeClassRef.name"
+        return [problem(AREA, subject, f"its EC2NodeClass {name} is not there", todo)]
+    return _conditions(subject, pool)
+
+
+def _conditions(subject: str, owner: NodePool | EC2NodeClass) -> list[Finding]:
+    conditions = {one.type: one for one in owner.status.conditions}
+    ready = conditions.get(labels.READY)
+    if ready is None:
+        return [advice(AREA, subject, "nothing is known of it yet", "start the worker")]
+    if ready.is_true:
+        return [ok(AREA, subject, "Ready")]
+    said = [_said(one) for one in conditions.values() if one.type != labels.READY and not one.is_true]
+    return [problem(AREA, subject, f"not Ready: {'; '.join(said) or _said(ready)}", "mend what the conditions name")]
+
+
+def _said(condition: Condition) -> str:
+    return f"{condition.type} {condition.reason} {condition.message}".strip()
+
+
+async def _denied(client: KubeClient, rights: Sequence[Right], user: str) -> list[Right]:
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def allowed(right: Right) -> bool:
+        async with room:
+            return await _allowed(client, right, user)
+
+    answers = await asyncio.gather(*(allowed(one) for one in rights))
+    return [right for right, yes in zip(rights, answers, strict=True) if not yes]
+
+
+async def _allowed(client: KubeClient, right: Right, user: str) -> bool:
+    resource, _, sub = right.resource.partition("/")
+    attributes = {
+        "group": right.group,
+        "resource": resource,
+        "subresource": sub,
+        "verb": right.verb,
+        "namespace": right.namespace,
+        "name": right.name,
+    }
+    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
+    spec: dict[str, Any] = {"resourceAttributes": attributes} | ({"user": user} if user else {})
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    answer = await client.request("POST", f"{_REVIEWS}/{kind.lower()}s", body=body)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def rights_of(documents: Iterable[Mapping[str, Any]]) -> list[Right]:
+    """What the shipped ClusterRole and Roles let the worker do; roles for people are left out."""
+    return [
+        Right(
+            group=group,
+            resource=resource,
+            verb=verb,
+            namespace=document["metadata"].get("namespace", ""),
+            name=(rule.get("resourceNames") or [""])[0],
+        )
+        for document in documents
+        if document.get("kind") in ("ClusterRole", "Role") and not _is_for_people(document)
+        for rule in document.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def _is_for_people(document: Mapping[str, Any]) -> bool:
+    marks = document["metadata"].get("labels") or {}
+    return any(key.startswith("rbac.authorization.k8s.io/aggregate-to-") for key in marks)

@@ -1,0 +1,217 @@
+"""Nodes, NodeClaims, NodePools and NodeOverlays, pruned to what planning and digests decide on: raw JSON in, facts out.
+
+`pod_facts.py` does the same for pods; `tenure/controller/cache/cluster_cache.py` calls both for every change it is
+told of.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenure.apis import labels
+from tenure.apis.durations import parse_duration
+from tenure.apis.quantity import QuantityError, parse_resources
+from tenure.model.facts import ClaimFact, NamespaceFact, NodeFact, PoolFact
+from tenure.model.nodeoverlays import OverlayFact
+
+Json = Mapping[str, Any]
+
+
+def node_fact(node: Json) -> NodeFact:
+    """Raises QuantityError."""
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    ready = condition_of(status, labels.READY)
+    return NodeFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "provider_id": spec.get("providerID", ""),
+            "labels": metadata.get("labels") or {},
+            "annotations": metadata.get("annotations") or {},
+            "taints": _node_taints(spec),
+            "tainted": {
+                f"{one['key']}:{one['effect']}": one["timeAdded"]
+                for one in spec.get("taints") or ()
+                if one.get("timeAdded")
+            },
+            "capacity": parse_resources(status.get("capacity")),
+            "allocatable": parse_resources(status.get("allocatable")),
+            "ready": ready.get("status") == "True",
+            "ready_changed": ready.get("lastTransitionTime"),
+            "conditions": [
+                {"type": one["type"], "status": one["status"], "since": one.get("lastTransitionTime")}
+                for one in status.get("conditions") or ()
+            ],
+            "boot_id": (status.get("nodeInfo") or {}).get("bootID", ""),
+            "deleting": "deletionTimestamp" in metadata,
+            "finalizers": metadata.get("finalizers") or (),
+            "created": metadata["creationTimestamp"],
+        }
+    )
+
+
+def claim_fact(claim: Json) -> ClaimFact:
+    """Raises QuantityError and DurationError."""
+    metadata, spec, status = claim["metadata"], claim["spec"], claim.get("status") or {}
+    overdue = condition_of(status, labels.OVERDUE)
+    drifted = condition_of(status, labels.DRIFTED) if _is_true(status, labels.DRIFTED) else {}
+    reason = condition_of(status, labels.DISRUPTION_REASON) if _is_true(status, labels.DISRUPTION_REASON) else {}
+    marks = metadata.get("labels") or {}
+    return ClaimFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "created": metadata["creationTimestamp"],
+            "pool": marks.get(labels.NODEPOOL, ""),
+            "node_class": spec["nodeClassRef"]["name"],
+            "labels": marks,
+            "annotations": metadata.get("annotations") or {},
+            "requirements": _requirements(spec.get("requirements")),
+            "taints": _taints(spec.get("taints")),
+            "startup_taints": _taints(spec.get("startupTaints")),
+            "requests": parse_resources((spec.get("resources") or {}).get("requests")),
+            "capacity": parse_resources(status.get("capacity")),
+            "allocatable": parse_resources(status.get("allocatable")),
+            "provider_id": status.get("providerID", ""),
+            "image_id": status.get("imageID", ""),
+            "node_name": status.get("nodeName", ""),
+            "expire_after_seconds": _seconds(spec.get("expireAfter", "720h")),
+            "launched": _is_true(status, labels.LAUNCHED),
+            "launched_at": _true_since(status, labels.LAUNCHED),
+            "registered": _is_true(status, labels.REGISTERED_CONDITION),
+            "registered_at": _true_since(status, labels.REGISTERED_CONDITION),
+            "initialized": _is_true(status, labels.INITIALIZED_CONDITION),
+            "initialized_at": _true_since(status, labels.INITIALIZED_CONDITION),
+            "overdue": overdue.get("reason", "") if overdue.get("status") == "True" else "",
+            "instance_terminating": _is_true(status, labels.INSTANCE_TERMINATING),
+            "consistent": condition_of(status, labels.CONSISTENT_STATE_FOUND).get("status", ""),
+            "disruption": reason.get("reason", ""),
+            "disrupted_by": reason.get("message", ""),
+            "drifted": drifted.get("reason", ""),
+            "drifted_message": drifted.get("message", ""),
+            "drifted_at": drifted.get("lastTransitionTime"),
+            "drain_waits": any(_waits(status, one) for one in (labels.DRAINED, labels.VOLUMES_DETACHED)),
+            "last_pod_event": status.get("lastPodEventTime"),
+            "termination_grace_period": spec.get("terminationGracePeriod") or "",
+            "deleting": "deletionTimestamp" in metadata,
+            "deletion": metadata.get("deletionTimestamp"),
+            "finalizers": metadata.get("finalizers") or (),
+        }
+    )
+
+
+def pool_fact(pool: Json) -> PoolFact:
+    """Raises QuantityError. `hash` is what stands in the pool's annotation, empty before it was first written."""
+    metadata, spec = pool["metadata"], pool["spec"]
+    marks, template = spec["template"].get("metadata") or {}, spec["template"]["spec"]
+    reference, disruption = template["nodeClassRef"], spec.get("disruption") or {}
+    return PoolFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "generation": metadata.get("generation", 0),
+            "weight": spec.get("weight") or 0,
+            "ready": _is_true(pool.get("status") or {}, labels.READY),
+            "deleting": "deletionTimestamp" in metadata,
+            "static": spec.get("replicas") is not None,
+            "replicas": spec.get("replicas") or 0,
+            "node_class": reference["name"],
+            "node_class_group": reference["group"],
+            "node_class_kind": reference["kind"],
+            "template_labels": marks.get("labels") or {},
+            "template_annotations": marks.get("annotations") or {},
+            "requirements": _requirements(template.get("requirements")),
+            "taints": _taints(template.get("taints")),
+            "startup_taints": _taints(template.get("startupTaints")),
+            "expire_after": template.get("expireAfter", "720h"),
+            "termination_grace_period": template.get("terminationGracePeriod") or "",
+            "consolidate_after": disruption.get("consolidateAfter", "0s"),
+            "consolidation_policy": disruption.get("consolidationPolicy", "WhenEmptyOrUnderutilized"),
+            "limits": parse_resources(spec.get("limits")),
+            "hash": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH, ""),
+            "hash_version": (metadata.get("annotations") or {}).get(labels.NODEPOOL_HASH_VERSION, ""),
+        }
+    )
+
+
+def namespace_fact(namespace: Json) -> NamespaceFact:
+    metadata = namespace["metadata"]
+    return NamespaceFact(name=metadata["name"], labels=metadata.get("labels") or {})
+
+
+def overlay_fact(overlay: Json) -> OverlayFact:
+    """What cannot be read is said in the fact, since the user is told on the object."""
+    metadata, spec = overlay["metadata"], overlay["spec"]
+    try:
+        capacity, problem = parse_resources(spec.get("capacity")), ""
+    except QuantityError as error:
+        capacity, problem = {}, f"spec.capacity: {error}"
+    return OverlayFact.model_validate(
+        {
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "generation": metadata.get("generation", 0),
+            "weight": spec.get("weight") or 0,
+            "requirements": [
+                {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
+                for one in spec.get("requirements") or ()
+            ],
+            "price": spec.get("price") or "",
+            "adjustment": spec.get("priceAdjustment") or "",
+            "capacity": capacity,
+            "problem": problem,
+        }
+    )
+
+
+def is_ours(reference: Json) -> bool:
+    """Whether this nodeClassRef names the kind of NodeClass that Tenure launches from; others are left alone."""
+    return reference.get("group") == labels.AWS_GROUP and reference.get("kind") == "EC2NodeClass"
+
+
+def condition_of(status: Json, wanted: str) -> Json:
+    """Empty when there is none of this type."""
+    return next((one for one in status.get("conditions") or () if one.get("type") == wanted), {})
+
+
+def _waits(status: Json, type_: str) -> bool:
+    found = condition_of(status, type_)
+    return found.get("status") == "Unknown" and bool(found.get("message"))
+
+
+def _is_true(status: Json, wanted: str) -> bool:
+    return bool(condition_of(status, wanted).get("status") == "True")
+
+
+def _true_since(status: Json, wanted: str) -> str | None:
+    found = condition_of(status, wanted)
+    since: str | None = found.get("lastTransitionTime") if found.get("status") == "True" else None
+    return since
+
+
+def _node_taints(spec: Json) -> list[dict[str, str]]:
+    """A cordoned node has its taint a moment later; kube-scheduler looks at the field."""
+    taints = _taints(spec.get("taints"))
+    if spec.get("unschedulable") and not any(one["key"] == labels.UNSCHEDULABLE_TAINT_KEY for one in taints):
+        taints.append({"key": labels.UNSCHEDULABLE_TAINT_KEY, "value": "", "effect": labels.NO_SCHEDULE})
+    return taints
+
+
+def _taints(taints: Any) -> list[dict[str, str]]:
+    return [{"key": one["key"], "value": one.get("value", ""), "effect": one["effect"]} for one in taints or ()]
+
+
+def _requirements(requirements: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": one["key"],
+            "operator": one["operator"],
+            "values": one.get("values") or (),
+            "min_values": one.get("minValues"),
+        }
+        for one in requirements or ()
+    ]
+
+
+def _seconds(duration: str) -> int | None:
+    parsed = parse_duration(duration)
+    return None if parsed is None else int(parsed.total_seconds())

@@ -1,0 +1,111 @@
+"""What a pod's spec says about other pods, host ports and volumes: raw JSON in, the fields of a fact out.
+
+The other half of `tenure/kube/facts/pods.py`. `matchLabelKeys` and `mismatchLabelKeys` become expressions on the
+pod's own
+labels, so that planning meets plain selectors only.
+"""
+
+from collections.abc import Iterable, Mapping
+from sys import intern
+from typing import Any
+
+Json = Mapping[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def company(metadata: Json, spec: Json) -> dict[str, Any]:
+    """Labels, spread constraints, pod affinity and anti-affinity, host ports and claims. Empty ones are left out."""
+    labels = metadata.get("labels") or {}
+    affinity = spec.get("affinity") or {}
+    found = {
+        "labels": {shared(key): shared(value) for key, value in labels.items()},
+        "spreads": [_spread(one, labels) for one in spec.get("topologySpreadConstraints") or ()],
+        "affinity": _terms(affinity.get("podAffinity") or {}, labels),
+        "anti_affinity": _terms(affinity.get("podAntiAffinity") or {}, labels),
+        "host_ports": host_ports(spec),
+        "volumes": _volumes(metadata, spec),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def selector(raw: Json | None) -> list[dict[str, Any]] | None:
+    """Expressions that all hold; None where there is no selector, which selects nothing."""
+    if raw is None:
+        return None
+    exact = [{"key": key, "operator": "In", "values": [value]} for key, value in (raw.get("matchLabels") or {}).items()]
+    return exact + [
+        {"key": one["key"], "operator": one["operator"], "values": one.get("values") or ()}
+        for one in raw.get("matchExpressions") or ()
+    ]
+
+
+def _spread(one: Json, labels: Json) -> dict[str, Any]:
+    return {
+        "key": one["topologyKey"],
+        "max_skew": one["maxSkew"],
+        "hard": one.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule",
+        "selector": _with_keys(selector(one.get("labelSelector")), one.get("matchLabelKeys"), "In", labels),
+        "min_domains": one.get("minDomains") or 1,
+        "honor_affinity": one.get("nodeAffinityPolicy", "Honor") == "Honor",
+        "honor_taints": one.get("nodeTaintsPolicy", "Ignore") == "Honor",
+    }
+
+
+def _terms(affinity: Json, labels: Json) -> list[dict[str, Any]]:
+    required = [_term(one, labels, 0) for one in affinity.get(REQUIRED) or ()]
+    preferred = [_term(one["podAffinityTerm"], labels, one["weight"]) for one in affinity.get(PREFERRED) or ()]
+    return required + preferred
+
+
+def _term(one: Json, labels: Json, weight: int) -> dict[str, Any]:
+    found = _with_keys(selector(one.get("labelSelector")), one.get("matchLabelKeys"), "In", labels)
+    return {
+        "key": one["topologyKey"],
+        "selector": _with_keys(found, one.get("mismatchLabelKeys"), "NotIn", labels),
+        "namespaces": one.get("namespaces") or (),
+        "namespace_selector": selector(one.get("namespaceSelector")),
+        "weight": weight,
+    }
+
+
+def _with_keys(
+    found: list[dict[str, Any]] | None, keys: Iterable[str] | None, operator: str, labels: Json
+) -> list[dict[str, Any]] | None:
+    """A key that the pod itself has not is ignored, as the API server does it."""
+    if found is None:
+        return None
+    return found + [{"key": key, "operator": operator, "values": [labels[key]]} for key in keys or () if key in labels]
+
+
+def host_ports(spec: Json) -> list[dict[str, Any]]:
+    """Of containers and sidecars; an unset address, or one of all zeros, means every address."""
+    containers = [*(spec.get("containers") or ())]
+    containers += [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    return [
+        {
+            "port": port["hostPort"],
+            "protocol": port.get("protocol") or "TCP",
+            "address": "" if (address := port.get("hostIP") or "") in ("0.0.0.0", "::") else address,
+        }
+        for container in containers
+        for port in container.get("ports") or ()
+        if port.get("hostPort")
+    ]
+
+
+def _volumes(metadata: Json, spec: Json) -> list[str]:
+    """Names of claims; that of an ephemeral volume is made from the pod's."""
+    found = []
+    for volume in spec.get("volumes") or ():
+        claim = volume.get("persistentVolumeClaim")
+        if claim:
+            found.append(claim["claimName"])
+        elif volume.get("ephemeral"):
+            found.append(f"{metadata['name']}-{volume['name']}")
+    return found
+
+
+def shared(value: Any) -> Any:
+    """Strings that many pods have in common are kept once. What is no string is for the model to refuse."""
+    return intern(value) if type(value) is str else value

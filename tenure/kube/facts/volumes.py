@@ -1,0 +1,122 @@
+"""PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes as facts: raw JSON in, facts out.
+
+Beside `tenure/kube/facts/objects.py`; `tenure/controller/cache/decoders.py` calls it for every change. Volumes and
+provisioners of Kubernetes' own
+tree are what CSI drivers do today, so that they have the drivers' names from here on.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tenure.apis import labels
+from tenure.kube.facts.pods import expressions
+from tenure.model.facts import CSINodeFact, StorageClassFact, VolumeClaimFact, VolumeFact
+
+Json = Mapping[str, Any]
+
+_PROVISIONERS: Final[Mapping[str, str]] = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/azure-file": "file.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+}
+"""Provisioners of the tree, and the drivers that do their work."""
+_SOURCES: Final[Mapping[str, str]] = {
+    "awsElasticBlockStore": "kubernetes.io/aws-ebs",
+    "gcePersistentDisk": "kubernetes.io/gce-pd",
+    "azureDisk": "kubernetes.io/azure-disk",
+    "azureFile": "kubernetes.io/azure-file",
+    "cinder": "kubernetes.io/cinder",
+    "vsphereVolume": "kubernetes.io/vsphere-volume",
+    "portworxVolume": "kubernetes.io/portworx-volume",
+}
+"""Fields of a PersistentVolume, and the provisioners that make such."""
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_ZONE_KEYS: Final = (
+    labels.ZONE,
+    labels.REGION,
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+_BETWEEN_ZONES: Final = "__"
+"""Between the zones in such a label of a volume that is in several."""
+
+
+def volume_claim_fact(claim: Json) -> VolumeClaimFact:
+    metadata, spec = claim["metadata"], claim.get("spec") or {}
+    return VolumeClaimFact(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        volume=spec.get("volumeName") or "",
+        bound=labels.PV_BIND_COMPLETED in (metadata.get("annotations") or {}),
+        lost=(claim.get("status") or {}).get("phase") == "Lost",
+        storage_class=spec.get("storageClassName") or "",
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def volume_fact(volume: Json) -> VolumeFact:
+    metadata, spec = volume["metadata"], volume["spec"]
+    required = (spec.get("nodeAffinity") or {}).get("required")
+    # The kube-scheduler matches these terms against labels alone, which no term with matchFields satisfies.
+    terms = [
+        expressions(term) for term in (required or {}).get("nodeSelectorTerms") or () if not term.get("matchFields")
+    ]
+    zones = _zones(metadata.get("labels") or {})
+    if zones:
+        terms = [term + zones for term in terms] if required else [zones]
+    return VolumeFact.model_validate(
+        {
+            "name": metadata["name"],
+            "driver": _driver(spec),
+            "terms": terms if required or zones else None,
+            "local": "local" in spec or "hostPath" in spec,
+            "deleting": "deletionTimestamp" in metadata,
+        }
+    )
+
+
+def storage_class_fact(storage_class: Json) -> StorageClassFact:
+    metadata, provisioner = storage_class["metadata"], storage_class["provisioner"]
+    return StorageClassFact.model_validate(
+        {
+            "name": metadata["name"],
+            "driver": _PROVISIONERS.get(provisioner, provisioner),
+            "waits": storage_class.get("volumeBindingMode") == "WaitForFirstConsumer",
+            "topologies": [
+                [
+                    {"key": one["key"], "operator": "In", "values": one["values"]}
+                    for one in term.get("matchLabelExpressions") or ()
+                ]
+                for term in storage_class.get("allowedTopologies") or ()
+            ],
+            "default": (metadata.get("annotations") or {}).get(_DEFAULT_CLASS) == "true",
+        }
+    )
+
+
+def csi_node_fact(node: Json) -> CSINodeFact:
+    counts = {
+        driver["name"]: (driver.get("allocatable") or {}).get("count")
+        for driver in (node.get("spec") or {}).get("drivers") or ()
+    }
+    limits = {name: count for name, count in counts.items() if count is not None}
+    return CSINodeFact.model_validate({"name": node["metadata"]["name"], "limits": limits})
+
+
+def _driver(spec: Json) -> str:
+    if "csi" in spec:
+        driver: str = spec["csi"]["driver"]
+        return driver
+    return next((_PROVISIONERS[made] for source, made in _SOURCES.items() if source in spec), "")
+
+
+def _zones(marks: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Where the labels of a volume say that it is: older volumes have them in place of a node affinity, and the
+    kube-scheduler heeds both."""
+    return [
+        {"key": key, "operator": "In", "values": marks[key].split(_BETWEEN_ZONES)} for key in _ZONE_KEYS if key in marks
+    ]

@@ -1,0 +1,83 @@
+"""The one base class of every value: frozen, strict about names, cheap to send and to hold.
+
+Names of things, each its own type so that two cannot be swapped by accident.
+
+Moments as annotations have them.
+
+Lists in sentences.
+
+Whose request it is, for those who send them at a pace: what comes by the hundred waits among its own.
+
+An activity says it of itself; what it calls has it too.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, Final, Literal, NewType, Self
+
+from pydantic import BaseModel, ConfigDict
+
+_NOT_REMEMBERED: Final[set[str]] = set()
+
+
+class _Held(BaseModel):
+    """Nobody asks which fields were given, and a set of their names for each value would be half of what it takes."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        object.__setattr__(self, "__pydantic_fields_set__", _NOT_REMEMBERED)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = super().model_copy(update=update, deep=deep)
+        object.__setattr__(copied, "__pydantic_fields_set__", _NOT_REMEMBERED)
+        return copied
+
+
+class Value(_Held):
+    """A frozen value; an unknown field name is an error at construction."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Message(_Held):
+    """A value that crosses time: stored in histories, so fields an older or newer version knows are let pass."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+ClusterName = NewType("ClusterName", str)
+ClaimName = NewType("ClaimName", str)
+PoolName = NewType("PoolName", str)
+NodeClassName = NewType("NodeClassName", str)
+NodeName = NewType("NodeName", str)
+InstanceId = NewType("InstanceId", str)
+ProviderId = NewType("ProviderId", str)
+Uid = NewType("Uid", str)
+
+
+def instance_id_of(provider_id: str) -> InstanceId:
+    """`aws:///us-west-2a/i-0123` names instance `i-0123`; raises ValueError for any other form."""
+    prefix, _, tail = provider_id.rpartition("/")
+    if not prefix.startswith("aws:///") or not tail.startswith("i-"):
+        raise ValueError(f"provider id {provider_id!r} is not of the form aws:///<zone>/<instance id>")
+    return InstanceId(tail)
+
+
+def read_moment(text: str) -> datetime | None:
+    """None for what is no moment with a time zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first of them, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+Lane = Literal["", "crowd"]
+
+LANE: Final[ContextVar[Lane]] = ContextVar("LANE", default="")

@@ -1,0 +1,182 @@
+"""What holds up a drain, as values: who, since when, by what, whether it passes by itself, and what a person can do.
+
+The drain activity finds it out, a NodeClaim's workflow carries it in its state, and conditions, events, the Temporal
+UI and the command line show it. Moments are absolute, so that a verdict that does not change reads the same.
+"""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from tenure.model.base import Message, Value
+from tenure.model.facts import Selector
+
+Cause = Literal["budget", "budgets", "do-not-disrupt", "refused", "surge", "volume", "terminating", "policy"]
+"""`refused`: the API server refuses the eviction for a reason that is no budget, such as a webhook. `policy`: a
+LifecyclePolicy lets the pod go later than others."""
+Prospect = Literal["never", "can", "at", "unknown"]
+"""`never`: somebody has to change something; `can`: when others have done their part; `at`: at `passes_at`."""
+BLOCKING: Final[frozenset[Cause]] = frozenset({"budget", "budgets", "do-not-disrupt", "refused"})
+"""What `blockedFor` of a LifecyclePolicy counts. The others have an end of their own."""
+LINE: Final = 250
+"""Characters: SQL visibility has room for 255 in a Keyword."""
+SHOWN: Final = 5
+"""Holds that a verdict names; the others are counted."""
+
+
+class Hold(Message):
+    """One pod, or one volume, that a drain waits for."""
+
+    subject: str
+    """namespace/name of the pod, or the name of the VolumeAttachment."""
+    uid: str = ""
+    owner: str = ""
+    """Kind and name of what the pod belongs to, such as `ReplicaSet web-5d9`."""
+    cause: Cause
+    what: str
+    """By what it is held, with its arithmetic."""
+    since: datetime | None = None
+    passes: Prospect = "can"
+    passes_at: datetime | None = None
+    hint: str = ""
+    """What a person could do next."""
+
+    @property
+    def short(self) -> str:
+        return f"{self.subject}: {self.what}"
+
+    @property
+    def prospect(self) -> str:
+        """Whether it can ever pass, in words; empty where nobody knows."""
+        if self.passes == "at" and self.passes_at:
+            return f"passes at {self.passes_at.isoformat(timespec='seconds')}"
+        return {"never": "never passes by itself", "can": "can pass by itself"}.get(self.passes, "")
+
+    @property
+    def text(self) -> str:
+        owner = f" ({self.owner})" if self.owner else ""
+        since = f", since {self.since.isoformat(timespec='seconds')}" if self.since else ""
+        outlook = ": ".join(part for part in (self.prospect, self.hint) if part)
+        return f"{self.subject}{owner}: {self.what}{since}" + (f"; {outlook}" if outlook else "")
+
+
+class DrainVerdict(Message):
+    """What a drain waits for at a moment, and what will follow."""
+
+    holds: tuple[Hold, ...] = ()
+    """Those that have to be remembered first, then blocking ones, then those that end by themselves."""
+    more: int = 0
+    """Holds that are not named."""
+    pods: int = 0
+    """Pods that are waited for, later groups included."""
+    later: int = 0
+    """Those of them whose group has to wait for an earlier one."""
+    blocked_since: datetime | None = None
+    """Since when something that does not end by itself holds the drain, and no pod has left."""
+    progress: datetime | None = None
+    """When a pod last left, or the drain began."""
+    deadline: datetime | None = None
+    """The end of the termination grace period: nothing is waited for beyond it."""
+    not_ready_since: datetime | None = None
+    """Since when, in this drain, the node is not Ready: its kubelet can end no pod."""
+    not_ready_until: datetime | None = None
+    """When the drain goes on without the pods of a node that is still not Ready."""
+    follows: str = ""
+    """What its LifecyclePolicy has for it, with the moment."""
+
+    @property
+    def blockers(self) -> str:
+        """One line that changes only when something does; empty while pods are merely ending."""
+        parts = [one.short for one in self.holds[:SHOWN] if one.cause != "terminating"]
+        if self.not_ready_since:
+            parts.insert(0, f"the node is not Ready since {self.not_ready_since.isoformat(timespec='seconds')}")
+        return "; ".join(parts)
+
+    @property
+    def line(self) -> str:
+        """What blocks, or which pods are merely ending; short enough to be searched for."""
+        ending = f"pods are ending: {', '.join(one.subject for one in self.holds[:3])}"
+        return (self.blockers or ending)[:LINE]
+
+    def shortened(self) -> "DrainVerdict":
+        """As it is sent and shown: the first holds by name, the others as a number."""
+        more = max(0, len(self.holds) - SHOWN)
+        return self.model_copy(update={"holds": self.holds[:SHOWN], "more": self.more + more})
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For people: everything there is to say."""
+        said = [one.text for one in self.holds[:SHOWN]]
+        if self.more:
+            said.append(f"and {self.more} more")
+        if self.later:
+            said.append(f"pods of later groups that wait for these: {self.later}")
+        if self.not_ready_since and self.not_ready_until:
+            since = self.not_ready_since.isoformat(timespec="seconds")
+            until = self.not_ready_until.isoformat(timespec="seconds")
+            said.append(f"the node is not Ready since {since}: the drain goes on without its pods at {until}")
+        if self.deadline:
+            said.append(f"all pods are gone by {self.deadline.isoformat(timespec='seconds')}, whatever holds them")
+        if self.follows:
+            said.append(self.follows)
+        return tuple(said)
+
+
+class PodsHeld(Message):
+    """A class of pods, and whether it waits while others leave."""
+
+    match_labels: dict[str, str]
+    held: bool = True
+    until: datetime | None = None
+    """When they go, whatever they wait for; None: nobody knows."""
+    why: str = ""
+
+
+class DrainState(Message):
+    """What a NodeClaim's workflow carries of its drain."""
+
+    keep: bool = False
+    """Its NodeClaim is deleted only when the pods are gone, so that the drain can be given up."""
+    verdict: DrainVerdict | None = None
+
+
+class GaveUp(Message):
+    """A drain that was given up, and until when the node is left alone."""
+
+    at: datetime
+    again: datetime
+    why: str
+
+
+class BudgetFact(Value):
+    """A PodDisruptionBudget as it is now."""
+
+    namespace: str
+    name: str
+    selector: Selector | None = None
+    """None selects nothing."""
+    min_available: str = ""
+    max_unavailable: str = ""
+    expected: int = 0
+    """Pods that it counts; `desired` of them have to be healthy, `current` are, so that `allowed` may go."""
+    desired: int = 0
+    current: int = 0
+    allowed: int = 0
+    counted: bool = True
+    """Its controller has seen its latest change."""
+    sync_failed: str = ""
+    """Why its controller cannot count: its message."""
+    always_unhealthy: bool = False
+    """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may go in any case."""
+
+
+class Rollout(Value):
+    """The Deployment behind a pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    replicas: int
+    surges: bool
+    """A rollout makes the new pod before the old one goes."""
+    restarted_at: str = ""
+    """The annotation that kubectl rollout restart writes into the pods' template."""

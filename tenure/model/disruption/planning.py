@@ -1,0 +1,244 @@
+"""What voluntary disruption is asked and what it answers: which nodes could go, why the others cannot, and commands.
+
+`scheduling/disruption/` decides, `tenure/policy/disruption/limits.py` says how many may go; `tenure plan` and
+`tenure why` show it.
+
+What a pass of voluntary disruption thinks of a node, and what keeps it.
+
+Light on purpose: the command line reads it, and need not load what the planner is asked
+(`tenure/model/disruption/planning.py`).
+"""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from tenure.model.base import Message, Value
+from tenure.model.instance_types import ReservationRoom, UnavailableOffering
+from tenure.model.provisioning import PlannedClaim
+
+Method = Literal["Empty", "Drifted", "Underutilized"]
+"""Karpenter's reasons, by which budgets tell disruptions apart."""
+METHODS: Final[tuple[Method, ...]] = ("Empty", "Drifted", "Underutilized")
+Cause = Literal[
+    "NoNode",
+    "NotInitialized",
+    "Deleting",
+    "InProgress",
+    "Nominated",
+    "NoPool",
+    "StaticPool",
+    "PoolClosed",
+    "NodeDoNotDisrupt",
+    "PodDoNotDisrupt",
+    "PodDisruptionBudget",
+    "Never",
+    "Resting",
+    "PolicyUnknown",
+    "Policy",
+    "CapacityBuffer",
+    "TooYoung",
+    "NoInstanceType",
+    "NoCapacityType",
+    "NoZone",
+    "NoPrice",
+    "Paused",
+    "Bounced",
+]
+
+
+class Exclusion(Value):
+    """Something that keeps a node from being disrupted."""
+
+    cause: Cause
+    words: str
+    methods: tuple[Method, ...] = METHODS
+    """From which methods it keeps the node."""
+    until: datetime | None = None
+    """When it ends by itself; None: only when something changes."""
+
+
+class NodeVerdict(Value):
+    """What voluntary disruption thinks of one NodeClaim."""
+
+    claim: str
+    node: str = ""
+    pool: str = ""
+    capacity_type: str = ""
+    zone: str = ""
+    price: float = 0.0
+    """US dollars an hour; 0: not known."""
+    cost: float = 1.0
+    """Of moving its pods (reference 4.3): 1 for an empty node."""
+    pods: int = 0
+    """Those that would have to go elsewhere."""
+    eligible: tuple[Method, ...] = ()
+    excluded: tuple[Exclusion, ...] = ()
+    """All causes, of the methods that would concern it."""
+    rejected: tuple[str, ...] = ()
+    """What simulations of its removal found, in words; empty where there was none, or where it goes."""
+
+
+class Disrupted(Value):
+    """A node that was disrupted voluntarily."""
+
+    pool: str
+    reason: Method
+    at: datetime
+    uid: str = ""
+    """Of its NodeClaim; empty where an earlier version wrote it down."""
+
+
+class Move(Value):
+    """Where a pod is expected when its node is gone."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    source: str
+    """The node that goes."""
+    target: str = ""
+    """A node that stands; empty: a replacement."""
+    replacement: int = -1
+    """Which of the command's replacements; -1: none."""
+
+
+class Leaving(Value):
+    """A node that a command takes away."""
+
+    node: str
+    claim: str
+    claim_uid: str = ""
+    pool: str
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    price: float = 0.0
+    cost: float = 1.0
+
+
+class Rejection(Value):
+    """Nodes that were looked at together and cannot go, or not so cheaply."""
+
+    nodes: tuple[str, ...]
+    words: str
+
+
+class Command(Value):
+    """Nodes that go together, and what is to be there before."""
+
+    reason: Method
+    kind: Literal["empty", "drift", "multi", "single"]
+    candidates: tuple[Leaving, ...]
+    replacements: tuple[PlannedClaim, ...] = ()
+    claims: tuple[str, ...] = ()
+    """Names of the replacements, in their order, once they are made."""
+    moves: tuple[Move, ...] = ()
+    price_before: float = 0.0
+    """US dollars an hour of the candidates."""
+    price_after: float = 0.0
+    """Of the replacements, each its cheapest offering: what is expected."""
+    price_at_most: float = 0.0
+    """Of the replacements, each the dearest that it may be launched as."""
+    rejected: tuple[Rejection, ...] = ()
+    """What else was tried with these nodes."""
+    why: str = ""
+
+    @property
+    def saving(self) -> float:
+        """US dollars an hour that are expected to be saved; negative where drift costs."""
+        return self.price_before - self.price_after
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(one.node for one in self.candidates)
+
+
+class Room(Value):
+    """How many more nodes may go, and the arithmetic in words."""
+
+    allowed: int
+    why: str = ""
+
+
+class ZonesAtOnce(Value):
+    """In how many zones nodes may be on their way out together."""
+
+    most: int
+    begun: tuple[str, ...] = ()
+    """Zones in which some are."""
+
+
+class Allowances(Value):
+    """What budgets leave. What is not mentioned is not limited."""
+
+    pools: dict[str, dict[Method, Room]] = {}
+    zones: dict[str, dict[str, Room]] = {}
+    """By pool, and by zone: nodes of the pool in that zone."""
+    zones_at_once: dict[str, ZonesAtOnce] = {}
+    """By pool."""
+    cluster: dict[str, Room] = {}
+    """By pool: nodes of all pools together."""
+    errors: tuple[str, ...] = ()
+    """Rules that cannot be read: their pools are closed."""
+    youngest: dict[str, timedelta] = {}
+    """By pool how old a node has to be."""
+
+
+class DisruptionSettings(Value):
+    """How disruption weighs; the gate is Karpenter's."""
+
+    spot_to_spot: bool = False
+    """SpotToSpotConsolidation."""
+    threshold: float = 0.0
+    """US dollars an hour that every command has to save more than, whatever its replacements are launched as."""
+    least_share: float = 0.05
+    """A command that buys more than one node has to save this part of what its nodes cost."""
+    most_candidates: int = 100
+    """In a multi-node search."""
+    most_simulations: int = 500
+    """In one pass; nodes that are not reached are named, and come first in the next."""
+    replace_one_by_several: bool = False
+    """A node may be replaced by more nodes than it is, where these are cheaper."""
+
+
+class DisruptionRequest(Message):
+    """One pass of voluntary disruption."""
+
+    now: datetime
+    nominated: tuple[str, ...] = ()
+    """Nodes and NodeClaims that pods are expected on."""
+    under_way: tuple[Command, ...] = ()
+    """Commands that are being carried out."""
+    allowances: Allowances = Allowances()
+    settings: DisruptionSettings = DisruptionSettings()
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    reservations: dict[str, ReservationRoom] = {}
+    not_ready_grace: timedelta = timedelta(minutes=5)
+    pool_graces: dict[str, timedelta] = {}
+    """By pool where it has its own."""
+    first: tuple[str, ...] = ()
+    """NodeClaims that the last pass did not reach."""
+    kept: dict[str, tuple[Exclusion, ...]] = {}
+    """By NodeClaim what keeps it beyond what the cluster shows: pauses, and moves that came to nothing."""
+    unsold: dict[str, str] = {}
+    """NodePools of which no replacement is bought, and why."""
+    only: tuple[str, ...] = ()
+    """These NodeClaims together, for `reason`, and no other command; empty: whatever is worth it."""
+    reason: Method = "Underutilized"
+    """Counts with `only`."""
+
+
+class Decision(Value):
+    """What one pass of voluntary disruption found. Commands are good together, in their order."""
+
+    nodes: tuple[NodeVerdict, ...] = ()
+    commands: tuple[Command, ...] = ()
+    unreached: tuple[str, ...] = ()
+    """NodeClaims that were to be looked at, and were not."""
+    simulations: int = 0
+
+    @property
+    def causes(self) -> Counter[str]:
+        """How many nodes each cause excludes."""
+        return Counter(cause for one in self.nodes for cause in dict.fromkeys(said.cause for said in one.excluded))

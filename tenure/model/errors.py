@@ -1,0 +1,92 @@
+"""Faults of the outside world, in the classes that decide what happens next.
+
+Adapters raise them, `activities/runtime.py` maps them for Temporal. Expected outcomes (no capacity, already
+gone, not ready yet) are values and never stand here.
+
+What a check of the installation found: one thing, how it stands, and what a person does about it.
+
+`aws/doctor`, `tenure/kube/doctor.py` and `tenure/controller/temporal/doctor.py` make them; `tenure doctor` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from tenure.model.base import Value
+
+
+class Fault(Exception):
+    """A call that did not do what was asked. `code` is the outside's own word, such as an EC2 error code."""
+
+    retryable = True
+
+    def __init__(self, message: str, *, code: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.retry_after = retry_after
+        """Seconds the outside asked us to wait, where it said so."""
+
+
+class Throttled(Fault):
+    """Too many calls: EC2's RequestLimitExceeded, Kubernetes' 429."""
+
+
+class TryLater(Fault):
+    """A passing fault: 5xx, time-out, cut connection, a cache that is too old."""
+
+
+class Conflict(Fault):
+    """The object changed under us (409); read again and decide again."""
+
+
+class NotFound(Fault):
+    """The thing named is not there; retrying the same call cannot help."""
+
+    retryable = False
+
+
+class Forbidden(Fault):
+    """IAM or RBAC refuses. Retried slowly, since a person can mend it while we wait."""
+
+
+class BadInput(Fault):
+    """The request itself is wrong: names the object, the field, the value and what to write instead."""
+
+    retryable = False
+
+
+Level = Literal["ok", "advice", "unknown", "problem"]
+"""From good to bad. `unknown`: these credentials may not look, so that nothing can be said."""
+
+
+class Finding(Value):
+    area: str
+    """Where it belongs, such as `permissions` or `quotas`."""
+    subject: str
+    """The object, action or setting that was looked at."""
+    level: Level
+    said: str
+    todo: str = ""
+    """What a person does about it; empty where nothing is to be done."""
+
+
+def ok(area: str, subject: str, said: str) -> Finding:
+    return Finding(area=area, subject=subject, level="ok", said=said)
+
+
+def problem(area: str, subject: str, said: str, todo: str) -> Finding:
+    return Finding(area=area, subject=subject, level="problem", said=said, todo=todo)
+
+
+def advice(area: str, subject: str, said: str, todo: str) -> Finding:
+    return Finding(area=area, subject=subject, level="advice", said=said, todo=todo)
+
+
+def unknown(area: str, subject: str, said: str, todo: str) -> Finding:
+    return Finding(area=area, subject=subject, level="unknown", said=said, todo=todo)
+
+
+def has_problem(findings: Iterable[Finding]) -> bool:
+    return any(one.level == "problem" for one in findings)

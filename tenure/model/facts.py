@@ -1,0 +1,365 @@
+"""What planning and policy know of the cluster: Kubernetes objects pruned to what is decided on.
+
+`controller/` keeps one of each per live object and feeds changes to the planner process.
+
+What planning knows of storage: claims, volumes, StorageClasses and CSINodes, pruned to what decides on a node.
+
+Read by `tenure/kube/facts/volumes.py`, kept by `controller/`, decided on by `tenure/scheduling/volumes.py`. Which
+claims a pod uses
+stands in `model.facts.PodFact.volumes`.
+"""
+
+from datetime import datetime
+
+from tenure.apis.labels import DISRUPTED_TAINT_KEY
+from tenure.model.base import Value
+
+
+class Taint(Value):
+    key: str
+    value: str = ""
+    effect: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}:{self.effect}"
+
+
+class Toleration(Value):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    seconds: int | None = None
+
+
+class Expression(Value):
+    """One requirement on a label: operator In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    min_values: int | None = None
+
+
+class PreferredTerm(Value):
+    weight: int
+    expressions: tuple[Expression, ...]
+
+
+Selector = tuple[Expression, ...]
+"""Expressions on labels that all hold; empty selects everything."""
+
+
+class SpreadConstraint(Value):
+    """A topology spread constraint; matchLabelKeys are folded into the selector."""
+
+    key: str
+    max_skew: int
+    hard: bool = True
+    """DoNotSchedule; else ScheduleAnyway, a preference."""
+    selector: Selector | None = None
+    """None selects nothing."""
+    min_domains: int = 1
+    honor_affinity: bool = True
+    """nodeAffinityPolicy: only nodes that the pod's own node selector and affinity admit are counted."""
+    honor_taints: bool = False
+    """nodeTaintsPolicy."""
+
+
+class AffinityTerm(Value):
+    """A term of pod affinity or anti-affinity; matchLabelKeys are folded into the selector."""
+
+    key: str
+    """The topology key."""
+    selector: Selector | None = None
+    namespaces: tuple[str, ...] = ()
+    """By name; the pod's own where it names none and has no selector for them."""
+    namespace_selector: Selector | None = None
+    weight: int = 0
+    """1 to 100 for a preference; 0: required."""
+
+
+class HostPort(Value):
+    """An empty address stands for all of them."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = ""
+
+
+class PodFact(Value):
+    """A pod, with its requests already computed (init containers, overhead, one of `pods`)."""
+
+    uid: str
+    namespace: str
+    name: str
+    requests: dict[str, int]
+    created: datetime
+    node_name: str = ""
+    nominated_node: str = ""
+    """Where kube-scheduler makes room for it by preemption."""
+    expected_on: str = ""
+    """Where a plan of ours expects it, as its status says."""
+    phase: str = "Pending"
+    deleting: bool = False
+    deletion_deadline: datetime | None = None
+    """When its own grace period ends, once it is being deleted."""
+    unschedulable: bool = False
+    """kube-scheduler said PodScheduled=False, reason Unschedulable."""
+    untried: bool = False
+    """kube-scheduler has not said anything of it yet, and nothing keeps it from trying."""
+    owner_kind: str = ""
+    owner_uid: str = ""
+    daemonset: bool = False
+    mirror: bool = False
+    """A static pod, owned by its node."""
+    priority: int = 0
+    priority_class: str = ""
+    node_selector: dict[str, str] = {}
+    required_terms: tuple[tuple[Expression, ...], ...] = ()
+    """Required node affinity: terms are alternatives, expressions in a term all hold."""
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    do_not_disrupt: str = ""
+    """The raw value of the karpenter.sh/do-not-disrupt annotation."""
+    started: datetime | None = None
+    """status.startTime: a do-not-disrupt that is a duration counts from here."""
+    bound: datetime | None = None
+    """When it came to its node: since when its condition PodScheduled is True."""
+    ready: bool | None = None
+    """Its condition Ready; None where it is not known."""
+    deletion_cost: int = 0
+    """The annotation controller.kubernetes.io/pod-deletion-cost."""
+    uses_match_fields: bool = False
+    labels: dict[str, str] = {}
+    spreads: tuple[SpreadConstraint, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    volumes: tuple[str, ...] = ()
+    """Names of PersistentVolumeClaims in its namespace, those of ephemeral volumes included."""
+
+    @property
+    def picky(self) -> bool:
+        """Which other pods a node has decides whether it may go there."""
+        company = (*self.affinity, *self.anti_affinity)
+        return bool(self.host_ports) or any(not one.weight for one in company) or any(one.hard for one in self.spreads)
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def alive(self) -> bool:
+        """Neither finished nor followed by another: a StatefulSet makes the next one only when this is gone."""
+        return not self.finished and (not self.deleting or self.owner_kind == "StatefulSet")
+
+
+class NamespaceFact(Value):
+    """What terms of pod affinity may select namespaces by."""
+
+    name: str
+    labels: dict[str, str] = {}
+
+
+class NodeCondition(Value):
+    type: str
+    status: str
+    since: datetime | None = None
+    """When it took this status."""
+
+
+class NodeFact(Value):
+    name: str
+    uid: str = ""
+    provider_id: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    tainted: dict[str, datetime] = {}
+    """Since when each taint is there, by `key:effect`: as the taint says, or as it was first seen."""
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    missing: dict[str, datetime] = {}
+    """Since when a resource that the node has, or had, is not allocatable: as it was first seen."""
+    ready: bool = False
+    ready_changed: datetime | None = None
+    conditions: tuple[NodeCondition, ...] = ()
+    boot_id: str = ""
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    created: datetime | None = None
+
+    @property
+    def being_disrupted(self) -> bool:
+        """Somebody keeps pods away from it, since it goes."""
+        return any(one.key == DISRUPTED_TAINT_KEY for one in self.taints)
+
+
+class ClaimFact(Value):
+    """A NodeClaim."""
+
+    name: str
+    uid: str
+    created: datetime
+    pool: str = ""
+    node_class: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    requirements: tuple[Expression, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    requests: dict[str, int] = {}
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    provider_id: str = ""
+    image_id: str = ""
+    """What its instance runs."""
+    node_name: str = ""
+    expire_after_seconds: int | None = None
+    launched: bool = False
+    launched_at: datetime | None = None
+    registered: bool = False
+    registered_at: datetime | None = None
+    initialized: bool = False
+    initialized_at: datetime | None = None
+    instance_terminating: bool = False
+    consistent: str = ""
+    """Status of the condition ConsistentStateFound; empty before it was first looked at."""
+    drifted: str = ""
+    """The reason of the condition Drifted, while it is True."""
+    drifted_message: str = ""
+    drifted_at: datetime | None = None
+    """Since when it is True."""
+    last_pod_event: datetime | None = None
+    """When a pod came to the node or left it last; None where none did since it was initialized."""
+    termination_grace_period: str = ""
+    """Empty: a drain waits for ever."""
+    overdue: str = ""
+    """The phase that its condition says is past its deadline."""
+    disruption: str = ""
+    """The reason of the condition DisruptionReason, while it is True."""
+    disrupted_by: str = ""
+    """The workflow of the command whose candidate it is; empty where it goes for itself."""
+    drain_waits: bool = False
+    """Its drain waits, and says for what: pods, or volumes that are attached."""
+    deleting: bool = False
+    deletion: datetime | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+class PoolFact(Value):
+    """A NodePool, with what a NodeClaim made from it carries."""
+
+    name: str
+    uid: str
+    generation: int = 0
+    weight: int = 0
+    ready: bool = False
+    deleting: bool = False
+    static: bool = False
+    replicas: int = 0
+    """Of a static pool."""
+    node_class: str
+    node_class_group: str = "karpenter.k8s.aws"
+    node_class_kind: str = "EC2NodeClass"
+    template_labels: dict[str, str] = {}
+    template_annotations: dict[str, str] = {}
+    requirements: tuple[Expression, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    expire_after: str = "720h"
+    termination_grace_period: str = ""
+    consolidate_after: str = ""
+    """How long a node rests after a pod came or left, or `Never`; empty while it is not known: nothing is done then."""
+    consolidation_policy: str = ""
+    """`WhenEmpty`, `WhenEmptyOrUnderutilized` or `Balanced`; empty while it is not known."""
+    limits: dict[str, int] = {}
+    hash: str = ""
+    hash_version: str = ""
+    """What the pool itself is stamped with, which another controller or an earlier version may have done."""
+
+
+class DaemonSetFact(Value):
+    """A DaemonSet, as the pod it puts on each matching node."""
+
+    uid: str
+    namespace: str
+    name: str
+    pod: PodFact
+
+
+class PodBudgetFact(Value):
+    """A PodDisruptionBudget, as far as it decides whether pods may be evicted now."""
+
+    namespace: str
+    name: str
+    selector: Selector | None = None
+    """None selects nothing."""
+    disruptions_allowed: int = 0
+    always_allow_unhealthy: bool = False
+    """unhealthyPodEvictionPolicy AlwaysAllow: a pod that is not Ready may go in any case."""
+    never: bool = False
+    """maxUnavailable 0 or 0%, or minAvailable 100%: it will not allow any eviction, however long one waits."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+Term = tuple[Expression, ...]
+"""Expressions that all hold; several terms are alternatives."""
+
+
+class VolumeClaimFact(Value):
+    """A PersistentVolumeClaim."""
+
+    namespace: str
+    name: str
+    volume: str = ""
+    """spec.volumeName."""
+    bound: bool = False
+    """Carries the annotation pv.kubernetes.io/bind-completed."""
+    lost: bool = False
+    storage_class: str = ""
+    deleting: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class VolumeFact(Value):
+    """A PersistentVolume."""
+
+    name: str
+    driver: str = ""
+    """Of CSI, that of an in-tree volume translated; empty for what is not attached by a driver."""
+    terms: tuple[Term, ...] | None = None
+    """Its required node affinity; None: any node."""
+    local: bool = False
+    """A local or hostPath volume."""
+    deleting: bool = False
+
+
+class StorageClassFact(Value):
+    name: str
+    driver: str
+    """Its provisioner, one of an in-tree volume translated to CSI's."""
+    waits: bool = False
+    """WaitForFirstConsumer; else Immediate."""
+    topologies: tuple[Term, ...] = ()
+    """allowedTopologies; empty: any node."""
+    default: bool = False
+
+
+class CSINodeFact(Value):
+    """What the CSI drivers on a Node of the same name say of it."""
+
+    name: str
+    limits: dict[str, int] = {}
+    """By driver how many volumes it can have attached; a driver that says nothing is unlimited."""
+
+
+StorageFact = VolumeClaimFact | VolumeFact | StorageClassFact | CSINodeFact

@@ -1,0 +1,123 @@
+"""Upkeep: what its tasks are told and answer, and what they see of a world that they only tidy.
+
+The marks of objects hold no more than a task decides on, so that an object that is odd elsewhere is still tidied.
+"""
+
+from datetime import datetime
+
+from tenure.model.base import Message, Value
+
+
+class RunRef(Message):
+    """A run of upkeep, in Temporal."""
+
+    workflow_id: str
+    run_id: str
+
+
+class UpkeepAsked(Message):
+    cluster: str
+    task: str
+    suspects: tuple[str, ...] = ()
+    """What the run before could not be sure of; see `UpkeepDone.suspects`."""
+
+
+class UpkeepDone(Message):
+    """What one run of a task did. A failure is told here, and never ends a run in any other way."""
+
+    task: str = ""
+    looked_at: int = 0
+    collected: int = 0
+    failed: int = 0
+    """Things that could not be looked at or collected; they hurt nothing but themselves."""
+    notes: tuple[str, ...] = ()
+    """The first few of them, and why."""
+    suspects: tuple[str, ...] = ()
+    """UIDs of what looks left over and may be in somebody's hands yet: it goes if the next run finds it as it is."""
+    fault: str = ""
+    """Why the task itself came to nothing."""
+    run: RunRef | None = None
+
+    @property
+    def uneventful(self) -> bool:
+        """Nothing was done and nothing went wrong: nobody will ever want to read it."""
+        return not (self.collected or self.failed or self.suspects or self.fault)
+
+
+class LeaseMark(Value):
+    """A Lease of kube-node-lease: the heartbeat of the Node of that name."""
+
+    name: str
+    uid: str
+    version: str = ""
+    """resourceVersion: a Lease that was renewed since is not the one that was judged."""
+    owners: tuple[str, ...] = ()
+    """UIDs."""
+    deleting: bool = False
+    alive_until: datetime
+    """When its holder would have had to renew it."""
+
+
+class NodeMark(Value):
+    name: str
+    uid: str
+    provider_id: str = ""
+    pool: str = ""
+    ready: bool = False
+    ready_changed: datetime | None = None
+    finalizers: tuple[str, ...] = ()
+    created: datetime
+
+    @property
+    def instance_id(self) -> str:
+        return self.provider_id.rpartition("/")[2]
+
+
+class ClaimMark(Value):
+    """A NodeClaim."""
+
+    name: str
+    uid: str
+    created: datetime
+    pool: str = ""
+    node_class: str = ""
+    group_id: str = ""
+    provider_id: str = ""
+    node_name: str = ""
+    registered: bool = False
+    deleting: bool = False
+    annotations: dict[str, str] = {}
+
+    @property
+    def instance_id(self) -> str:
+        """By its id alone, however the rest of the provider id is written."""
+        return self.provider_id.rpartition("/")[2]
+
+
+class TemplateMark(Value):
+    """A launch template of this cluster."""
+
+    id: str
+    name: str
+    created: datetime
+    pool: str = ""
+    node_class: str = ""
+    used_lately: bool = False
+    """By a launch of this very process: a hint, since other processes launch too."""
+
+
+class ProfileMark(Value):
+    """An instance profile that was made for an EC2NodeClass of this cluster."""
+
+    name: str
+    node_class_uid: str
+    created: datetime
+    roles: tuple[str, ...] = ()
+
+
+class NodeClassMark(Value):
+    """An EC2NodeClass, and the instance profiles that it names."""
+
+    name: str
+    uid: str
+    profiles: tuple[str, ...] = ()

@@ -1,0 +1,137 @@
+"""Hooks of a node's end: what its workflow remembers of them, and what their activity is told and answers."""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from tenure.apis.lifecyclepolicy_events import Hook
+from tenure.model.base import Message, Value
+from tenure.model.nodeclaim_requests import ClaimRef
+
+Point = Literal["beforeDrain", "afterDrain", "beforeTerminate"]
+Outcome = Literal["succeeded", "failed", "timed out", "skipped"]
+"""`skipped`: there is nothing left that it could be about."""
+NAMESPACE: Final = "tenure-hooks"
+"""Where Jobs are made of which nothing else is said."""
+HOOK: Final = "tenure.sh/hook"
+HOOK_POINT: Final = "tenure.sh/hook-point"
+HOOK_NODE: Final = "tenure.sh/node"
+HOOK_NODECLAIM: Final = "tenure.sh/nodeclaim"
+"""Labels of the Jobs that hooks make, and of their pods."""
+HOOK_KEY: Final = "tenure.sh/hook-key"
+"""Annotation of such a Job: the run of the hook that it was made for."""
+
+
+class HookRun(Message):
+    """One hook of one node, as it went or goes."""
+
+    point: Point
+    name: str
+    number: int = 1
+    """Rises where it is run anew: after a failure that is not left at that, and in another drain."""
+    since: datetime
+    outcome: Outcome | None = None
+    """None: it runs."""
+    begun: int = 0
+    """Calls that were made, or 1 for a Job: known where it was told anew."""
+    why: str = ""
+    ended: datetime | None = None
+    past: bool = False
+    """It belongs to a drain that was given up."""
+
+
+class Hooks(Message):
+    """All hooks of one node."""
+
+    point: Point | None = None
+    """Where its life is; None before the first."""
+    since: datetime | None = None
+    """When it came there."""
+    passed: tuple[Point, ...] = ()
+    """Points that are done with."""
+    runs: tuple[HookRun, ...] = ()
+    """Of each hook the last."""
+    grace_ends: datetime | None = None
+    """The end of the termination grace period, once a hook has found one."""
+
+
+class AwsEvent(Message):
+    """What AWS announced of the instance."""
+
+    kind: str
+    code: str = ""
+    starts: datetime | None = None
+
+
+class HookSubject(Message):
+    """What a hook is told of the node."""
+
+    cluster: str
+    pool: str = ""
+    claim: str
+    node: str = ""
+    provider_id: str = ""
+    instance_id: str = ""
+    point: Point
+    hook: str
+    reason: str = ""
+    event: AwsEvent | None = None
+
+
+class HookAsked(Message):
+    claim: ClaimRef
+    subject: HookSubject
+    hook: Hook
+    key: str
+    """The same for the same run, however often it is tried, by whomever."""
+    job: str = ""
+    """The name of the Job, for one of these."""
+    seconds: float
+    """That it still has, of its own time-out and of AWS's time."""
+    since: datetime | None = None
+    """When its point began."""
+    begun: int = 0
+    """As in `HookRun`."""
+    keep: bool = False
+    """The NodeClaim is not to be deleted yet."""
+
+
+class HookAnswer(Message):
+    outcome: Outcome | None = None
+    """None where it was stopped, to be told anew."""
+    begun: int = 0
+    why: str = ""
+    grace_ends: datetime | None = None
+
+
+class CallAnswer(Value):
+    """What a service said to a call."""
+
+    status: int
+    text: str = ""
+    """How its answer begins."""
+    retry_after: float | None = None
+    """Seconds."""
+
+
+class JobWanted(Value):
+    """A Job that is to be there once."""
+
+    namespace: str
+    name: str
+    key: str
+    labels: dict[str, str]
+    env: dict[str, str]
+    """For each of its containers, where that does not say otherwise."""
+    template: dict[str, object]
+    retries: int
+    seconds: int
+    """After which Kubernetes ends it."""
+
+
+class JobFact(Value):
+    """A Job as it is."""
+
+    key: str
+    """Empty for one that no hook made."""
+    outcome: Literal["succeeded", "failed", "timed out"] | None = None
+    why: str = ""

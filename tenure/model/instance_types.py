@@ -1,0 +1,215 @@
+"""Instance types and their offerings, as planning and launching see them.
+
+`tenure/aws/instancetype/resolver.py` builds them for one EC2NodeClass; the planner reads them; a launch takes its
+overrides
+from them.
+
+Capacity pools, divided among the launch groups of a storm: one more interruption cannot take all that was bought.
+
+A pool is a type in a zone, as spot. Slices have no pool in common, and each has types enough for EC2 to choose from.
+`tenure/controller/planning/nodeclaim_factory.py` deals them out, `activities/nodeclaim/launch.py` leaves out what is
+not in one.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Final, Literal
+
+from tenure.apis.labels import (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_RESERVATION_INTERRUPTIBLE,
+    CAPACITY_RESERVATION_TYPE,
+    CAPACITY_TYPE,
+    PLACEMENT_GROUP_ID,
+    PLACEMENT_GROUP_PARTITION,
+    RESERVATION_LABELS,
+    SPOT,
+    ZONE,
+    ZONE_ID,
+)
+from tenure.apis.resources import Resources
+from tenure.model.base import Value
+
+Market = Literal["", "default", "capacity-block", "interruptible"]
+"""The kind of reservation that reserved capacity comes from; empty where it is not reserved."""
+
+# What an offering decides rather than its instance type: a requirement has to hold for one offering as a whole.
+OFFERING_KEYS: Final = (ZONE, ZONE_ID, CAPACITY_TYPE, *RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION)
+
+
+class Offering(Value):
+    """One way to buy an instance type: a zone and a capacity type at a price."""
+
+    zone: str
+    zone_id: str = ""
+    capacity_type: str
+    """`spot`, `on-demand` or `reserved`."""
+    price: float
+    """US dollars an hour."""
+    available: bool = True
+    """False keeps the price known while nothing can be launched here."""
+    reservation_id: str = ""
+    reservation_type: Literal["", "default", "capacity-block"] = ""
+    """Of the reservation, where it is reserved."""
+    interruptible: bool = False
+    partition: str = ""
+    """Number of a partition in a placement group of that strategy."""
+    overlaid: bool = False
+    """Its price is what a NodeOverlay says."""
+
+    def label(self, key: str) -> str:
+        """The value of one of OFFERING_KEYS on its nodes; empty where they do not have it."""
+        if key in RESERVATION_LABELS:
+            return self.reserved_labels[key]
+        return {
+            ZONE: self.zone,
+            ZONE_ID: self.zone_id,
+            CAPACITY_TYPE: self.capacity_type,
+            PLACEMENT_GROUP_PARTITION: self.partition,
+        }[key]
+
+    @property
+    def market(self) -> Market:
+        """Of its reservation; empty where it is not reserved."""
+        return "interruptible" if self.interruptible else self.reservation_type
+
+    @property
+    def reserved_labels(self) -> dict[str, str]:
+        """Of a node in its reservation; all empty where it is not reserved, and the node has none of them."""
+        return reservation_labels(self.reservation_id, self.market)
+
+
+class InstanceType(Value):
+    """An EC2 instance type as it would run under one EC2NodeClass."""
+
+    name: str
+    labels: dict[str, tuple[str, ...]]
+    """What the node's labels may be: key to possible values. A well-known key that is absent does not exist."""
+    capacity: dict[str, int]
+    overhead: dict[str, int]
+    """kube-reserved, system-reserved and the hard eviction threshold together."""
+    offerings: tuple[Offering, ...]
+    image_id: str = ""
+    """The one image that strict compatibility maps to this type; empty when none does."""
+    overlaid: bool = False
+    """Some of its capacity is what a NodeOverlay says."""
+
+    @property
+    def placement_group(self) -> str:
+        """Id of the group that its instances are launched into; empty without one."""
+        return next(iter(self.labels.get(PLACEMENT_GROUP_ID, ())), "")
+
+    def allocatable(self) -> dict[str, int]:
+        """Capacity less overhead, never below zero."""
+        return {key: max(0, amount - self.overhead.get(key, 0)) for key, amount in self.capacity.items()}
+
+
+class UnavailableOffering(Value):
+    """EC2 said that this cannot be had now; it is not offered again before `until`."""
+
+    instance_type: str
+    """`*` for every type, as when the spot service-linked role is missing."""
+    zone: str
+    """`*` for every zone."""
+    capacity_type: str
+    """`*` for every capacity type, as when a spread placement group is full."""
+    until: datetime
+    reason: str = ""
+    reservation_id: str = ""
+    """Only this reservation is without room."""
+    placement_group: str = ""
+    """Only launches into this placement group are refused."""
+    partition: str = ""
+    subnet_id: str = ""
+    """Only this subnet is without addresses."""
+    node_class: str = ""
+    """Only launches of this EC2NodeClass; empty for all."""
+
+    def covers(self, instance_type: str, zone: str, capacity_type: str) -> bool:
+        return (
+            self.capacity_type in ("*", capacity_type)
+            and self.instance_type in ("*", instance_type)
+            and self.zone in ("*", zone)
+        )
+
+
+class ReservationRoom(Value):
+    """How many instances a capacity reservation has room for."""
+
+    available: int
+    at: datetime
+    """When EC2 was asked: what was launched later is not counted."""
+
+
+class Catalogue(Value):
+    """Every instance type by EC2NodeClass. Resolved afresh when a NodeClass or a price changes."""
+
+    by_node_class: dict[str, tuple[InstanceType, ...]] = {}
+
+
+def reservation_labels(reservation_id: str, market: Market) -> dict[str, str]:
+    """The three labels of a node in a reservation of this kind."""
+    return {
+        CAPACITY_RESERVATION_ID: reservation_id,
+        CAPACITY_RESERVATION_TYPE: "default" if market == "interruptible" else market,
+        CAPACITY_RESERVATION_INTERRUPTIBLE: str(market == "interruptible").lower() if market else "",
+    }
+
+
+def amounts(resources: Resources) -> dict[str, int]:
+    """A plain copy without zero entries, as `status.capacity` shows it."""
+    return {key: amount for key, amount in resources.items() if amount}
+
+
+LEAST_TYPES: Final = 5
+"""Karpenter warns of spot requests with fewer (reference 2.4)."""
+ENOUGH: Final = 3
+"""Slices: no interruption of a pool takes more than about a third. More cost more, as measured in
+docs/decisions/storms-are-spread.md."""
+_ANY: Final = "*"
+_FOR: Final = timedelta(hours=1)
+"""Longer than a request takes to be made; they are never kept."""
+
+
+class PoolSlice(Value):
+    """Of one zone, every so-many-th instance type by price."""
+
+    zone: str
+    part: int = 0
+    parts: int = 1
+
+    def text(self) -> str:
+        """As an annotation has it."""
+        return f"{self.zone}/{self.part}/{self.parts}"
+
+    @classmethod
+    def read(cls, text: str) -> "PoolSlice | None":
+        """None for what is no such text."""
+        zone, *numbers = text.split("/")
+        if not zone or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
+            return None
+        part, parts = int(numbers[0]), int(numbers[1])
+        return cls(zone=zone, part=part, parts=parts) if part < parts else None
+
+    def types(self, by_price: Sequence[str]) -> Sequence[str]:
+        return by_price[self.part :: self.parts]
+
+    def leaves_out(
+        self, by_price: Sequence[str], zones: Iterable[str], now: datetime
+    ) -> tuple[UnavailableOffering, ...]:
+        """As if it could not be had now; what is not spot is left as it is."""
+        mine = set(self.types(by_price))
+        others = [(_ANY, zone) for zone in zones if zone != self.zone]
+        others += [(name, _ANY) for name in by_price if name not in mine]
+        return tuple(
+            UnavailableOffering(instance_type=name, zone=zone, capacity_type=SPOT, until=now + _FOR, reason="Slice")
+            for name, zone in others
+        )
+
+
+def slices(by_price: Sequence[str], zones: Sequence[str]) -> tuple[PoolSlice, ...]:
+    """A zone each; where there are fewer zones than slices are wanted, zones are divided by types. `by_price`: instance
+    types, the cheapest first."""
+    parts = max(1, min(ceil(ENOUGH / max(1, len(zones))), len(by_price) // LEAST_TYPES))
+    return tuple(PoolSlice(zone=zone, part=part, parts=parts) for part in range(parts) for zone in zones)

@@ -1,0 +1,91 @@
+"""What AWS says of instances: interruptions, maintenance, failing checks, as it is told to NodeClaims' workflows.
+
+There are two sources: EventBridge's messages in the queue, and DescribeInstanceStatus. Reference: karpenter-aws 5.
+
+What EC2 reports of instances in DescribeInstanceStatus, before anything is made of it.
+"""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from tenure.model.base import Message, Value
+
+EventKind = Literal[
+    "spotInterruption",
+    "capacityReservationInterruption",
+    "rebalanceRecommendation",
+    "scheduledChange",
+    "instanceStopping",
+    "instanceTerminating",
+    "instanceStatus",
+    "systemStatus",
+]
+"""As a LifecyclePolicy names them. `scheduledChange` comes from both sources: AWS Health, and an instance's status."""
+
+KARPENTERS_KINDS: Final[dict[tuple[EventKind, str], str]] = {
+    ("spotInterruption", "queue"): "spot_interrupted",
+    ("capacityReservationInterruption", "queue"): "capacity_reservation_interrupted",
+    ("rebalanceRecommendation", "queue"): "rebalance_recommendation",
+    ("scheduledChange", "queue"): "scheduled_change",
+    ("scheduledChange", "status"): "event_status",
+    ("instanceStopping", "queue"): "instance_stopped",
+    ("instanceTerminating", "queue"): "instance_terminated",
+    ("instanceStatus", "status"): "instance_status",
+    ("systemStatus", "status"): "system_status",
+}
+"""By kind and source: the word of Karpenter's metrics."""
+
+
+class Notice(Message):
+    """One thing that AWS says of one instance. The same thing, said again, has the same kind and id."""
+
+    kind: EventKind
+    id: str
+    """AWS's own where it has one (eventArn, InstanceEventId); else made of what does not change when it is repeated."""
+    source: Literal["queue", "status"] = "queue"
+    at: datetime
+    """When AWS said it, or when it was first seen."""
+    starts: datetime | None = None
+    """When AWS acts; None: at once, or it is not known."""
+    ends: datetime | None = None
+    """The end of the span in which AWS may act."""
+    code: str = ""
+    """AWS's word for it, such as `instance-retirement` or AWS_EC2_INSTANCE_STOP_SCHEDULED."""
+    status: Literal["announced", "withdrawn", "over"] = "announced"
+    """`withdrawn`: AWS cancelled it; `over`: it has been done, or the check passes again."""
+    text: str = ""
+    """AWS's description, for people; nothing is decided by it."""
+
+
+class Notices(Message):
+    """Signal `noticed` to a NodeClaim: what came for its instance in one go. Repeats and any order are harmless."""
+
+    instance_id: str
+    notices: tuple[Notice, ...]
+    left: tuple[str, ...] = ()
+    """Pods that were told to go already, as `namespace/name`."""
+
+
+CheckKind = Literal["instanceStatus", "systemStatus"]
+
+
+class FailedCheck(Value):
+    kind: CheckKind
+    since: datetime | None = None
+    """ImpairedSince; None: EC2 does not say."""
+
+
+class StatusReport(Value):
+    """One instance that has something to report."""
+
+    instance_id: str
+    failed: tuple[FailedCheck, ...] = ()
+    events: tuple[Notice, ...] = ()
+    """Scheduled ones; `at` is when they were read."""
+
+
+class OpenNotice(Message):
+    """What a node was told by its instance's status, and what is not over yet."""
+
+    instance_id: str
+    notice: Notice

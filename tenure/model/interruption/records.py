@@ -1,0 +1,253 @@
+"""Messages of the interruption queue, as they were read; what they say of instances is
+`tenure/model/interruption/notices.py`'s.
+
+What came from AWS for one node, under which policy, and what was done: what `tenure events` shows.
+
+A NodeClaim's workflow keeps the records in its memo, so that they are read with the list of workflows: without a
+worker, without a call for each node, and for as long as Temporal keeps a workflow that is over.
+
+What a NodeClaim's workflow remembers of AWS's notices, and what people said of them.
+
+It is carried in the workflow's state, and stands as an annotation on the NodeClaim, since no other object holds it.
+
+The Interruption workflow: what it remembers, and what passes between it and the activities that read for it.
+"""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from tenure.model.base import Message, Value
+from tenure.model.interruption.notices import KARPENTERS_KINDS, EventKind, Notice, OpenNotice
+from tenure.model.nodeclaim_requests import ClaimRef
+
+NOTHING: Final = "no_op"
+"""Karpenter's word for a message that asks for nothing."""
+
+Dropped = Literal["", "malformed", "unknown", "unwanted"]
+"""`malformed`: it cannot be read; `unknown`: a kind that no rule of ours sends; `unwanted`: a kind that we know, about
+something that concerns no node, such as an instance that runs now."""
+
+
+class Said(Value):
+    """One notice, and the instance that it is about."""
+
+    instance_id: str
+    notice: Notice
+
+
+class EventParsed(Value):
+    """What a message's body says."""
+
+    said: tuple[Said, ...] = ()
+    at: datetime
+    """When it happened; when it was sent where the body does not say."""
+    dropped: Dropped = ""
+    """Why nothing is said."""
+    why: str = ""
+    """The same for people."""
+
+    @property
+    def kind(self) -> EventKind | None:
+        return self.said[0].notice.kind if self.said else None
+
+    @property
+    def message_type(self) -> str:
+        """As Karpenter's metrics name it."""
+        return KARPENTERS_KINDS[self.kind, "queue"] if self.kind else NOTHING
+
+
+class QueueMessage(Value):
+    """One message, invisible to others for a while; it comes again unless it is deleted."""
+
+    id: str
+    receipt: str
+    """What it is deleted by; valid until it comes again."""
+    sent: datetime
+    first_received: datetime
+    """When anyone read it for the first time."""
+    parsed: EventParsed
+
+
+MEMO: Final = "TenureEvents"
+"""The memo's field: a list of `EventRecord`, the oldest first."""
+
+
+class EventRecord(Message):
+    """One event of one node."""
+
+    kind: EventKind
+    code: str = ""
+    """AWS's word for it."""
+    heard: datetime
+    starts: datetime | None = None
+    """When AWS acts; None: at once, or it is not known."""
+    status: Literal["announced", "withdrawn", "over"] = "announced"
+    policy: str = ""
+    """The LifecyclePolicies that say something of the kind; empty: none does, and Karpenter's table holds."""
+    action: str
+    """What they have for it, as a LifecyclePolicy says it."""
+    done: str
+    """What was done, or is waited for, in words."""
+    waits: bool = False
+    """For a time, a person or a permit."""
+    since: datetime
+    """When that began to be so."""
+
+
+class Tally(Message):
+    """What became of the messages of the queue, as the activity that reads it counts them."""
+
+    since: datetime
+    counts: dict[str, int] = {}
+    """`received`, `deleted`, and by the words of tenure_interruption_messages_dropped_total why one was dropped."""
+
+
+class Answer(Message):
+    """What a person said of an event that waits for approval."""
+
+    approved: bool
+    by: str
+    reason: str = ""
+    at: datetime
+
+
+class Remembered(Message):
+    """A notice, as it was told last."""
+
+    notice: Notice
+    heard: datetime
+    """When it was told first."""
+    moved_from: datetime | None = None
+    """When AWS meant to act before it moved that."""
+    moved: datetime | None = None
+    """When it was told that AWS did, last."""
+    own: Notice | None = None
+    """What its source said itself last, where the other source has told since that AWS moved the event."""
+    answer: Answer | None = None
+    done: bool = False
+    """What its policy has for it was done, and the node was kept."""
+
+
+class Event(Value):
+    """One thing that AWS does, or finds: the notices that tell of the same."""
+
+    key: str
+    """Of one node's events."""
+    kind: EventKind
+    reason: str
+    """The word of Karpenter's metrics."""
+    heard: datetime
+    starts: datetime | None = None
+    ends: datetime | None = None
+    code: str = ""
+    text: str = ""
+    status: Literal["announced", "withdrawn", "over"] = "announced"
+    moved_from: datetime | None = None
+    moved: datetime | None = None
+    answer: Answer | None = None
+    done: bool = False
+
+
+class StopStart(Message):
+    """An instance that is stopped and started for an event, so that it moves to other hardware."""
+
+    key: str
+    """Of the event."""
+    step: Literal["drain", "stop", "start", "back", "done", "failed"] = "drain"
+    since: datetime
+    boot_id: str = ""
+    """Of the machine before."""
+    deadline: datetime | None = None
+    """When it has to be back; known once it is to be stopped."""
+    until: datetime | None = None
+    """When it was back, or was waited for no more."""
+
+
+class ApproveEvent(Message):
+    """Let a node go that waits for approval; update `approve_event`, and signal `event_approved`."""
+
+    by: str
+    reason: str = ""
+
+
+class RejectEvent(Message):
+    """Keep it, for as long as its policy lets that be; update `reject_event`, and signal `event_rejected`."""
+
+    by: str
+    reason: str = ""
+
+
+class RememberedSaid(Message):
+    """An event of Kubernetes."""
+
+    reason: str
+    message: str
+    warning: bool = True
+
+
+class NoticesTold(Message):
+    """What is to be said of a node's notices, and what is to be written down."""
+
+    claim: ClaimRef
+    said: tuple[RememberedSaid, ...] = ()
+    """On the NodeClaim and on its Node."""
+    write: bool = False
+    text: str = ""
+    """The annotation; empty: it is taken off."""
+    expected_back: datetime | None = None
+    """Until when a stopped instance is; None: it is not away, or not waited for."""
+
+
+class SourceState(Message):
+    """How the reading of one source goes."""
+
+    failing_since: datetime | None = None
+    """None: it can be read, as far as is known."""
+    tries: int = 0
+    """In vain, one after the other."""
+    fault: str = ""
+    """The last one, also when it is over."""
+    fault_at: datetime | None = None
+
+
+class InterruptionState(Message):
+    """The input of the workflow, and its whole state."""
+
+    cluster: str
+    queue: str = ""
+    """The name of the SQS queue; empty: there is none, and instances' status is the only source."""
+    messages: SourceState = SourceState()
+    statuses: SourceState = SourceState()
+    told: tuple[OpenNotice, ...] = ()
+    """What nodes were told by their instances' status, and what is not over yet."""
+    status_read: datetime | None = None
+
+
+class QueueNamed(Message):
+    """Signal `queue_named`: what the setting INTERRUPTION_QUEUE of a worker that just started says."""
+
+    queue: str
+
+
+class QueueAsked(Message):
+    """Read this queue until it cannot be read."""
+
+    queue: str
+
+
+class StatusAsked(Message):
+    """Read instances' status every minute, until there is something to remember."""
+
+    told: tuple[OpenNotice, ...] = ()
+    last: datetime | None = None
+    """When it was read last."""
+
+
+class ReadingEnded(Message):
+    """Why a source is not read any more, or what is to be remembered of it."""
+
+    fault: str = ""
+    """Empty: nothing is wrong, and reading is to go on."""
+    told: tuple[OpenNotice, ...] = ()
+    """Of instances' status: what is open now."""
+    last: datetime | None = None

@@ -1,0 +1,153 @@
+"""What is known of a node's health, by those of its Node's conditions that repair counts, and what was done for it.
+
+The watch tells `Unhealthy`; `Health` is the NodeClaim workflow's own memory, and `tenure/policy/lifecycle/repair.py`
+decides with it.
+
+When a node was away: NotReady, or under a taint that will pass. A record that its NodeClaim carries.
+
+The NodeClaim's workflow keeps it and writes it down as an annotation; planning reads it there, so that it outlives the
+watch, the worker and Temporal's store. `tenure/scheduling/not_ready_grace.py` decides by it whose room still counts.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from tenure.model.base import Message, Value
+
+RepairStep = Literal["reboot", "replace"]
+
+
+class Unhealthy(Message):
+    """A condition of the Node as it is at present."""
+
+    type: str
+    status: str
+    since: datetime
+    """When it took this status, as the Node says."""
+
+
+class Stretch(Message):
+    """A time during which a condition had a status that counts."""
+
+    type: str
+    status: str
+    since: datetime
+    until: datetime | None = None
+    """None: it has it still."""
+
+
+class Health(Message):
+    stretches: tuple[Stretch, ...] = ()
+    """Oldest first. What is over is kept only where rules count it, and only for as long."""
+    taken: int = 0
+    """Steps of the ladder that were taken and have not helped, or not for long."""
+    condition: str = ""
+    """What the last one was taken for, such as `KernelReady=False`."""
+    step_at: datetime | None = None
+    """When the last one was taken; None while none is under way."""
+    step_failed: bool = False
+    """It could not be taken at all."""
+    boot_id: str = ""
+    """The machine's, before it was rebooted."""
+    recovered_at: datetime | None = None
+    """When a step was last seen to have helped."""
+    held_until: datetime | None = None
+    """The next step was refused for now: it is tried again then."""
+    held_by: str = ""
+
+
+class RepairAsked(Message):
+    """A request to take one step. `conditions` are type and status of all that counts as unhealthy."""
+
+    name: str
+    uid: str
+    pool: str = ""
+    """Empty: a standalone NodeClaim, for which the whole cluster is counted."""
+    node_name: str
+    provider_id: str
+    step: RepairStep
+    rung: int = 0
+    """The how manieth step of the ladder it is, from 0."""
+    condition: str
+    conditions: tuple[tuple[str, str], ...]
+    max_unhealthy: str
+    after_reboot: bool = False
+    """A reboot did not help: a Node that is not Ready is not well, whatever counts otherwise."""
+    graceful_for: timedelta | None = None
+    """How long pods are evicted while the node answers; None: they are deleted at once."""
+
+
+class Repaired(Message):
+    """`held`: the breaker is open. `not now`: the Node is well. `gone`: there is no such NodeClaim or instance."""
+
+    outcome: Literal["done", "held", "not now", "gone"]
+    why: str = ""
+
+
+MOST: Final = 40
+"""Stretches that are kept: the latest. More would fill an annotation that nobody reads."""
+KEPT_FOR: Final = timedelta(days=1)
+_FORM: Final = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Absence(Value):
+    """One stretch; `until` is None while it lasts."""
+
+    since: datetime
+    until: datetime | None = None
+
+
+def begun(record: Sequence[Absence], since: datetime) -> tuple[Absence, ...]:
+    """The record with a stretch that began then; as it is where one lasts already."""
+    if record and record[-1].until is None:
+        return tuple(record)
+    last = record[-1].until if record else None
+    return (*record, Absence(since=max(since, last) if last else since))[-MOST:]
+
+
+def ended(record: Sequence[Absence], until: datetime) -> tuple[Absence, ...]:
+    """The record with its last stretch at an end; what is a day old is forgotten."""
+    if record and record[-1].until is None:
+        record = (*record[:-1], Absence(since=record[-1].since, until=max(until, record[-1].since)))
+    return tuple(one for one in record if one.until is None or until - one.until < KEPT_FOR)
+
+
+def lasting(record: Sequence[Absence]) -> datetime | None:
+    """Since when the last stretch lasts; None when it is over."""
+    return record[-1].since if record and record[-1].until is None else None
+
+
+def merged(known: Iterable[Absence], told: Sequence[Absence]) -> tuple[Absence, ...]:
+    """What is told, after what is known from before it: a workflow that was rebuilt does not know the beginning."""
+    first = min((one.since for one in told), default=None)
+    older = [one for one in known if first is None or one.since < first]
+    closed = [one if one.until else Absence(since=one.since, until=first) for one in older] if first else older
+    return (*closed, *told)[-MOST:]
+
+
+def written(record: Iterable[Absence]) -> str:
+    """As the annotation has it: `since/until`, separated by spaces, in whole seconds; no `until` while it lasts."""
+    return " ".join(f"{_stamp(one.since)}/{_stamp(one.until) if one.until else ''}" for one in record)
+
+
+def read(text: str) -> tuple[Absence, ...]:
+    """What `written` wrote. Whatever else stands there is nobody's absence."""
+    found = (_read(one) for one in text.split())
+    return tuple(one for one in found if one is not None)
+
+
+def _read(text: str) -> Absence | None:
+    since, _, until = text.partition("/")
+    try:
+        return Absence(since=_moment(since), until=_moment(until) if until else None)
+    except ValueError:
+        return None
+
+
+def _moment(text: str) -> datetime:
+    return datetime.strptime(text, _FORM).replace(tzinfo=UTC)
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

@@ -1,0 +1,65 @@
+"""The story of a node: the phases of its life in their order, how it came from one to the next, and how it ended.
+
+Light on purpose: the command line reads it, and need not load the whole of a workflow's state
+(`tenure/model/nodeclaim_state.py`).
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from tenure.model.base import Message
+
+
+class Phase(StrEnum):
+    LAUNCH = "Launch"
+    REGISTRATION = "Registration"
+    INITIALIZATION = "Initialization"
+    READY = "Ready"
+    DRAIN = "Drain"
+    TERMINATION = "Termination"
+    GONE = "Gone"
+
+
+ENDING: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
+"""Phases of a node that is on its way out."""
+
+
+class Step(Message):
+    """One line of a node's story, kept for `tenure why` and the demo's timeline."""
+
+    phase: Phase
+    at: datetime
+    cause: str = ""
+
+
+class Told(Message):
+    """What the workflow of a node says of it, in words."""
+
+    bought_for: str = ""
+    events: tuple[str, ...] = ()
+    """From AWS."""
+    paused: str = ""
+    drain: tuple[str, ...] = ()
+    drift: str = ""
+    away: str = ""
+    expires: datetime | None = None
+    left: tuple[str, ...] = ()
+    """Pods that had to go, as `namespace/name`."""
+    steps: tuple[Step, ...] = ()
+
+
+class ClaimOutcome(Message):
+    """How a life ended."""
+
+    name: str
+    uid: str
+    reason: str
+    provider_id: str = ""
+    instance_type: str = ""
+    story: tuple[Step, ...] = ()
+    why: str = ""
+    events: tuple[str, ...] = ()
+    """From AWS."""
+    drift: str = ""
+    left: tuple[str, ...] = ()

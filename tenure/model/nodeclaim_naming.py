@@ -1,0 +1,37 @@
+"""What the NodeClaims that Tenure makes have in common: names that none is made twice under, owner, requirements."""
+
+import hashlib
+from typing import Any, Final
+
+from tenure.apis.labels import NODEPOOL_API_VERSION
+from tenure.model.facts import Expression
+
+_LONGEST_POOL: Final = 52
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def claim_name(pool: str, plan_id: str, index: int) -> str:
+    """The pool's name, and ten characters out of the plan's id and the claim's place in it."""
+    digest = hashlib.sha256(f"{plan_id}/{index}".encode()).digest()
+    return f"{pool[:_LONGEST_POOL]}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])}"
+
+
+def pool_as_owner(name: str, uid: str) -> dict[str, Any]:
+    """The owner reference to the NodePool."""
+    return {
+        "apiVersion": NODEPOOL_API_VERSION,
+        "kind": "NodePool",
+        "name": name,
+        "uid": uid,
+        "blockOwnerDeletion": True,
+    }
+
+
+def written_requirement(one: Expression) -> dict[str, Any]:
+    """As it stands in spec.requirements."""
+    return {
+        "key": one.key,
+        "operator": one.operator,
+        **({"values": list(one.values)} if one.values else {}),
+        **({"minValues": one.min_values} if one.min_values is not None else {}),
+    }

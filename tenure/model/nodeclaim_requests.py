@@ -1,0 +1,242 @@
+"""What the activities of a node's life are told and what they answer. Expected outcomes are values."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from pydantic import model_validator
+
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.model.base import Message
+from tenure.model.disruption.drain import DrainVerdict, PodsHeld
+from tenure.model.disruption.permits import Went
+from tenure.model.instance_types import UnavailableOffering
+from tenure.model.launch import Launched, LaunchPreparation, Member
+from tenure.model.node_health import Absence
+from tenure.model.observations import Registrations
+from tenure.model.provisioning import LaunchDraft
+
+
+class ClaimRef(Message):
+    """A NodeClaim, and what was known of it when the call was made; each activity reads the live state itself."""
+
+    name: str
+    uid: str
+    node_name: str = ""
+    provider_id: str = ""
+    initialized: bool = False
+    """The node was initialized before, as its workflow knows: if it starts again, it has rebooted."""
+
+
+class LaunchAsked(Message):
+    """A request for one NodeClaim that launches itself."""
+
+    claim: ClaimRef
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    """What is not to be asked for now."""
+    again: bool = False
+    """An attempt failed before."""
+
+
+class GroupAsked(Message):
+    """A request for a launch group."""
+
+    draft: LaunchDraft
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    again: bool = False
+
+
+class Prepared(Message):
+    preparation: LaunchPreparation | None = None
+    """None: the NodeClaim has an instance already, so nothing may be launched for it."""
+    members: tuple[Member, ...] | None = None
+    """Of a group that tries again, those that still wait for an instance; None for all of them."""
+
+
+class Recalled(Message):
+    """How far a life had come, from what outlived its workflow; nothing of an instance, nothing at all."""
+
+    launched: Launched | None = None
+    node_name: str = ""
+    registered: bool = False
+    initialized: bool = False
+    boot_id: str = ""
+    expires: datetime | None = None
+    lifetime: timedelta | None = None
+    drift: str = ""
+    """What the condition Drifted says."""
+    drift_message: str = ""
+    told_overdue: str = ""
+    """The phase that the condition tenure.sh/Overdue says is past its deadline."""
+    absences: tuple[Absence, ...] = ()
+    """When its node was away, as the NodeClaim says."""
+    interruptions: str = ""
+    """What AWS said of its instance, as the NodeClaim says."""
+
+
+class Registered(Message):
+    outcome: Literal["registered", "no node", "several nodes", "gone"]
+    node_name: str = ""
+    boot_id: str = ""
+    ready: bool = False
+    """The Node was Ready already, with nothing that holds up initialization."""
+    expires: datetime | None = None
+    lifetime: timedelta | None = None
+
+
+class Initialized(Message):
+    outcome: Literal["initialized", "waiting", "gone"]
+    waiting_for: str = ""
+    boot_id: str = ""
+    expires: datetime | None = None
+    lifetime: timedelta | None = None
+
+
+class DisruptionAsked(Message):
+    claim: ClaimRef
+    reason: str
+    voluntary: bool = True
+    """Voluntary steps re-check that the reason still holds; a forceful one (expiry, a deadline) does not."""
+    keep: bool = False
+    """Take the node out of service and leave its NodeClaim for the end of the drain."""
+    at_once: bool = False
+    """Nothing may hold up the end: its termination grace period is over."""
+
+
+class Disrupted(Message):
+    outcome: Literal["deleting", "not now", "gone"]
+    why: str = ""
+
+
+class DrainAsked(Message):
+    claim: ClaimRef
+    known_blockers: str = ""
+    """The verdict shown already: the activity comes back when it changes."""
+    known: DrainVerdict | None = None
+    """The same, with all there is to it: since when what holds."""
+    patience: float = 300.0
+    """Seconds after which it comes back in any case."""
+    began: datetime | None = None
+    """When the drain began."""
+    keep: bool = False
+    """The NodeClaim is not deleted before the pods are gone, unless a person deletes it."""
+    escalate: bool = False
+    """Pods are deleted with their own grace period from now on, whatever holds them."""
+    rules: DrainRules | None = None
+    held: tuple[PodsHeld, ...] = ()
+    """Classes of pods; the first that matches a pod says whether it waits."""
+    stay: bool = False
+    """The NodeClaim is not deleted at the end either."""
+    override: bool = False
+    """Do-not-disrupt pods are evicted as others are."""
+
+    @property
+    def stoppable(self) -> bool:
+        """It may be given up, or told to leave pods alone that it would evict: then it has to hear of it at once."""
+        return self.keep or self.override or bool(self.held)
+
+
+TOLD_OF: Final = 50
+"""Pods by name, in the story of a node."""
+
+
+class Drained(Message):
+    outcome: Literal["drained", "waiting", "deadline passed", "not ready"]
+    """`not ready`: the node's kubelet has been dead for so long that its pods are not waited for any more."""
+    blockers: str = ""
+    pods: int = 0
+    deadline: datetime | None = None
+    """The end of the termination grace period, where one is set."""
+    verdict: DrainVerdict | None = None
+    keep: bool = False
+    """The NodeClaim is still not being deleted."""
+    left: tuple[str, ...] = ()
+    """Pods that had to go, as `namespace/name`; at most `TOLD_OF`."""
+
+
+class GiveUpAsked(Message):
+    claim: ClaimRef
+    why: str
+    event: str = "DrainGivenUp"
+    warning: bool = True
+
+
+class Cycled(Message):
+    """What became of a stop, or a start. `unfit`: what is on its disks would be lost."""
+
+    outcome: Literal["done", "gone", "unfit"]
+    why: str = ""
+
+
+class Report(Message):
+    """A condition and an event for the NodeClaim."""
+
+    claim: ClaimRef
+    condition: str = ""
+    status: str = "Unknown"
+    """Empty: the condition is removed."""
+    reason: str = ""
+    message: str = ""
+    event: str = ""
+    warning: bool = False
+
+
+class AbsencesTold(Message):
+    """When a NodeClaim's node was away, as its workflow knows."""
+
+    claim: ClaimRef
+    absences: tuple[Absence, ...]
+
+
+class TerminationAsked(Message):
+    claim: ClaimRef
+    reason: str
+
+
+class NodeClassAsked(Message):
+    name: str
+    restamp: bool = False
+    """NodeClaims of the class are stamped by another version of the static hash."""
+
+
+class NodeClassResolved(Message):
+    exists: bool = True
+    generation: int = 0
+    ready: str = ""
+    message: str = ""
+    again_in: timedelta | None = None
+    """How soon what it resolved to may be out of date; None: as usual."""
+    unanswered: str = ""
+    """What AWS could not be asked; empty when all was."""
+
+
+class PoolAsked(Message):
+    name: str
+    reason: str = "Empty"
+    gate_off: bool = False
+    """It is a static pool, and the gate StaticCapacity is off where the watch is."""
+    registrations: Registrations = Registrations()
+    went: Went = Went()
+
+
+class PoolWritten(Message):
+    exists: bool = True
+    registrations: Registrations | None = None
+    """With those that the live NodeClaims tell of; None where an earlier version answered, with a plain yes or no."""
+    went: Went = Went()
+    """With what the NodePool's annotation tells of."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, answer: Any) -> Any:
+        return {"exists": answer} if isinstance(answer, bool) else answer
+
+
+class GroupRefused(Message):
+    """Members of a launch group that get no instance, and why."""
+
+    group_id: str
+    members: tuple[ClaimRef, ...]
+    reason: str
+    message: str = ""
+    final: bool = True
+    """False: each member tries by itself until its launch deadline."""

@@ -1,0 +1,152 @@
+"""A NodeClaim's workflow state: the whole of what it carries through every continue-as-new.
+
+Phases are in the order of life; `tenure/policy/lifecycle/transitions.py` has the one table of legal transitions.
+"""
+
+from datetime import datetime, timedelta
+
+from tenure.model.base import Message
+from tenure.model.disruption.drain import DrainState, GaveUp
+from tenure.model.hooks import Hooks
+from tenure.model.instance_types import UnavailableOffering
+from tenure.model.interruption.records import Remembered, StopStart
+from tenure.model.launch import Launched, LaunchGroup, LaunchRefused
+from tenure.model.node_health import Absence, Health
+from tenure.model.nodeclaim_history import ENDING as ENDING
+from tenure.model.nodeclaim_history import ClaimOutcome as ClaimOutcome
+from tenure.model.nodeclaim_history import Phase as Phase
+from tenure.model.nodeclaim_history import Step as Step
+from tenure.model.observations import ClaimSeen
+from tenure.model.operator_requests import Mirror
+from tenure.model.provisioning import Expected
+from tenure.model.signals import DisruptionReason, Pause, PermitAnswered
+
+
+class Deadlines(Message):
+    """How long each phase may take before it is overdue. Launch and registration are Karpenter's defaults."""
+
+    launch: timedelta = timedelta(minutes=5)
+    registration: timedelta = timedelta(minutes=15)
+    initialization: timedelta = timedelta(minutes=30)
+    drain: timedelta = timedelta(hours=1)
+    termination: timedelta = timedelta(minutes=15)
+    not_ready_grace: timedelta = timedelta(minutes=5)
+    """How long a node that turned NotReady still counts as a home for its pods."""
+
+
+class ClaimIdentity(Message):
+    """Who this is; never changes."""
+
+    cluster: str
+    name: str
+    uid: str
+    pool: str = ""
+    node_class: str = ""
+    group_id: str = ""
+    """The launch group it was made for; empty for one that launches itself."""
+    alike: str = ""
+    """A hash of all that a launch is made of, where it may launch with others of its pool that ask for the same."""
+    created: datetime
+    why: str = ""
+    """What the plan bought it for; empty where no plan made it."""
+    replaces: str = ""
+    """The workflow of the disruption that it replaces nodes for."""
+
+
+class ClaimState(Message):
+    """Input and state in one: a run starts from it, and a continued run carries it on."""
+
+    identity: ClaimIdentity
+    deadlines: Deadlines = Deadlines()
+    phase: Phase = Phase.LAUNCH
+    since: datetime | None = None
+    """When this phase began."""
+    deadline: datetime | None = None
+    overdue: bool = False
+    told_overdue: Phase | None = None
+    """The phase that the NodeClaim's condition says is overdue."""
+    expected: Expected | None = None
+    """Of its start-up; what it was told first."""
+    slow: bool = False
+    """This phase takes longer than expected, and is within its deadline."""
+    blocked_by: str = ""
+    """What was found; `tenure/policy/lifecycle/deadlines.py` says how it is shown."""
+    launch_attempt: int = 1
+    group: LaunchGroup | None = None
+    """Frozen before CreateFleet is called; holds until an attempt ends."""
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    """What its own attempts were refused lately, where it launches itself."""
+    joined: bool = False
+    """Provisioning puts it into a launch group; from there on it must not launch itself unless that is refused."""
+    launched: Launched | None = None
+    refused: LaunchRefused | None = None
+    seen: ClaimSeen = ClaimSeen()
+    unready_since: datetime | None = None
+    """Since when the Node is NotReady, or when its instance was last found to run all the same."""
+    looks: int = 0
+    """How often in a row its instance was found to run while the Node is away or NotReady."""
+    node_name: str = ""
+    registered: bool = False
+    initialized: bool = False
+    boot_id: str = ""
+    flaps: int = 0
+    """How often the node was away after initialization: NotReady, or under a taint that passes."""
+    reboots: int = 0
+    """How often its machine came back with another boot id."""
+    absences: tuple[Absence, ...] = ()
+    """When it was away, lately."""
+    absences_told: str = ""
+    """What its NodeClaim was last told of them."""
+    expires: datetime | None = None
+    """At the latest: `tenure/policy/lifecycle/ready.py` says when, by the rules of the moment."""
+    lifetime: timedelta | None = None
+    """expireAfter; None: never, or of a life that began before expiry had jitter."""
+    drift: str = ""
+    """What the NodeClaim's condition Drifted was last told; `seen` has what it should say."""
+    drift_message: str = ""
+    health: Health = Health()
+    """Of the Node, as repair counts it."""
+    permit: PermitAnswered | None = None
+    permit_asked: datetime | None = None
+    permit_for: DisruptionReason = "Empty"
+    """What it was asked for."""
+    asks: int = 0
+    """How often it was asked for again, having been refused."""
+    disruption: str = ""
+    """Why it goes: Empty, Expired, Deleted, LaunchFailed, a deadline's name."""
+    counted: bool = False
+    """That it goes was counted."""
+    pause: Pause | None = None
+    mirror: Mirror = Mirror()
+    """Of the pause, as an annotation of the NodeClaim."""
+    recalled: str = ""
+    """Why its NodePool called its permit back; empty once that is heeded."""
+    drain: DrainState | None = None
+    left: tuple[str, ...] = ()
+    """Pods that its drain was about, as `namespace/name`."""
+    gave_up: GaveUp | None = None
+    """The last drain that was given up."""
+    hooks: Hooks = Hooks()
+    """What is done at points of its end, and what came of it."""
+    notices: tuple[Remembered, ...] = ()
+    """What AWS said of its instance, as `tenure/policy/interruption/events.py` keeps it."""
+    notices_told: dict[str, str] = {}
+    """What was said of them, as `tenure/policy/interruption/messages.py` counts it."""
+    notices_written: str = ""
+    """What its NodeClaim's annotation says of them."""
+    keeps_records: bool = False
+    """It keeps what came from AWS in its memo, and tells of what acts beside its drain; a run that began before that
+    was so does neither."""
+    expected_back: datetime | None = None
+    """Until when its stopped instance is waited for, as its NodeClaim says."""
+    marked: bool = False
+    """It began to be taken out of service, and is to be put back if it does not go."""
+    interrupted: str = ""
+    """The event that it is drained for, by its key."""
+    stop: StopStart | None = None
+    """The last time that its instance was stopped and started for an event."""
+    waits_until: datetime | None = None
+    """When a ready node goes for an event, at the latest; shown as its deadline."""
+    said_ready: bool | None = None
+    """Of a replacement: what it told the disruption that waits for it."""
+    story: tuple[Step, ...] = ()

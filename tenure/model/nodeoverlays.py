@@ -1,0 +1,161 @@
+"""NodeOverlays as facts, and what they make of instance types: prices, and resources that only users know of.
+
+`tenure/scheduling/nodeoverlays.py` judges which of them are heeded; planning and launching both lay those over the
+instance types
+by `lay`, so that they agree.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from tenure.apis.labels import INSTANCE_TYPE, MEMORY, NODEPOOL, WELL_KNOWN, WELL_KNOWN_RESOURCES
+from tenure.apis.nodeoverlay import ADJUSTMENT, PRICE
+from tenure.model.base import Value
+from tenure.model.facts import Expression
+from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering
+from tenure.model.requirements import Requirement, RequirementError, Requirements
+
+_HUGEPAGES: Final = "hugepages-"
+
+
+class OverlayFact(Value):
+    """A NodeOverlay, pruned to what it says."""
+
+    name: str
+    uid: str = ""
+    generation: int = 0
+    weight: int = 0
+    requirements: tuple[Expression, ...] = ()
+    price: str = ""
+    """US dollars an hour, as written; empty: not set."""
+    adjustment: str = ""
+    """`+x`, `-x`, `+n%` or `-n%`; empty: none."""
+    capacity: dict[str, int] = {}
+    """Extended resources, in the units of `model.resources`."""
+    problem: str = ""
+    """Why it cannot be read, in words."""
+
+    @property
+    def changes_price(self) -> bool:
+        return bool(self.price or self.adjustment)
+
+    def priced(self, price: float) -> float:
+        """What a price becomes, in US dollars an hour; never below nothing."""
+        if self.price:
+            return float(self.price)
+        if not self.adjustment:
+            return price
+        share = self.adjustment.endswith("%")
+        change = price * float(self.adjustment[:-1]) / 100 if share else float(self.adjustment)
+        return max(0.0, price + change)
+
+
+def problem_of(overlay: OverlayFact) -> str:
+    """What is wrong with it taken alone, and what to write instead; empty when nothing is."""
+    if overlay.problem:
+        return overlay.problem
+    try:
+        Requirements.of(overlay.requirements)
+    except RequirementError as error:
+        return f"spec.requirements: {error}"
+    for key in WELL_KNOWN_RESOURCES:
+        if key in overlay.capacity:
+            return f"spec.capacity: {key} is what the instance type has; write extended resources alone"
+    if overlay.price and not re.search(PRICE, overlay.price):
+        return f"spec.price: {overlay.price!r} is no price; write dollars an hour such as '0.25'"
+    if overlay.adjustment and not re.search(ADJUSTMENT, overlay.adjustment):
+        return f"spec.priceAdjustment: {overlay.adjustment!r} is none; write such as '+0.05', '-0.1', '+10%' or '-25%'"
+    if overlay.price and overlay.adjustment:
+        return "spec.price and spec.priceAdjustment: write one of them"
+    negative = next((key for key, amount in overlay.capacity.items() if amount < 0), "")
+    return f"spec.capacity: {negative} is below nothing; write how much a node has" if negative else ""
+
+
+def by_precedence(overlays: Iterable[OverlayFact]) -> list[OverlayFact]:
+    """Those that count first come first: by weight, then by name, both descending (reference 2.21)."""
+    return sorted(overlays, key=lambda one: (one.weight, one.name), reverse=True)
+
+
+def pool_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Of the labels of a pool's nodes those that the pool decides, and not the instance type or its offering."""
+    return {key: value for key, value in labels.items() if key not in WELL_KNOWN or key == NODEPOOL}
+
+
+def lay(
+    types: Iterable[InstanceType], overlays: Iterable[OverlayFact], labels: Mapping[str, str]
+) -> Iterator[InstanceType]:
+    """The types of a pool with these labels as the overlays say they are; untouched ones as they were.
+
+    For one offering's price, and for one resource, the overlay with most precedence counts. Raises RequirementError.
+    """
+    ordered = by_precedence(overlays)
+    reaches = [(one, Reach(one, labels)) for one in ordered]
+    chosen = [(one, reach) for one, reach in reaches if reach.possible]
+    return (_laid(kind, chosen) for kind in types)
+
+
+class Reach:
+    """What an overlay reaches in a pool with these labels. Raises RequirementError."""
+
+    def __init__(self, overlay: OverlayFact, labels: Mapping[str, str]) -> None:
+        wanted = Requirements.of(overlay.requirements)
+        own = pool_labels(labels)
+        self.possible = all(one.has(own[key]) for key, one in wanted.items() if key in own)
+        """Whether the pool's own labels let it reach anything."""
+        rest = {key: one for key, one in wanted.items() if key not in own}
+        self._of_type = {key: one for key, one in rest.items() if key not in OFFERING_KEYS}
+        self._of_offering = {key: one for key, one in rest.items() if key in OFFERING_KEYS}
+
+    def offerings(self, kind: InstanceType) -> Sequence[int]:
+        """Places in `kind.offerings`; none where it does not reach the type."""
+        if not self.possible or not all(_satisfied(one, _values(kind, key)) for key, one in self._of_type.items()):
+            return ()
+        if not self._of_offering:
+            return range(len(kind.offerings))
+        return [place for place, one in enumerate(kind.offerings) if self._has(one)]
+
+    def _has(self, offering: Offering) -> bool:
+        return all(
+            _satisfied(one, (value,) if (value := offering.label(key)) else ())
+            for key, one in self._of_offering.items()
+        )
+
+
+def _laid(kind: InstanceType, overlays: Sequence[tuple[OverlayFact, Reach]]) -> InstanceType:
+    prices: dict[int, float] = {}
+    added: dict[str, int] = {}
+    for overlay, reach in overlays:
+        reached = reach.offerings(kind)
+        if reached and overlay.changes_price:
+            for place in reached:
+                prices.setdefault(place, overlay.priced(kind.offerings[place].price))
+        if reached:
+            added = {**overlay.capacity, **added}
+    return _changed(kind, prices, added) if prices or added else kind
+
+
+def _changed(kind: InstanceType, prices: Mapping[int, float], added: Mapping[str, int]) -> InstanceType:
+    offerings = tuple(
+        one.model_copy(update={"price": prices[place], "overlaid": True}) if place in prices else one
+        for place, one in enumerate(kind.offerings)
+    )
+    # What is set aside for huge pages is no memory for anything else.
+    pages = sum(amount for key, amount in added.items() if key.startswith(_HUGEPAGES))
+    overhead = {**kind.overhead, MEMORY: kind.overhead.get(MEMORY, 0) + pages} if pages else kind.overhead
+    return kind.model_copy(
+        update={
+            "offerings": offerings,
+            "capacity": {**kind.capacity, **added},
+            "overhead": overhead,
+            "overlaid": bool(added),
+        }
+    )
+
+
+def _values(kind: InstanceType, key: str) -> Sequence[str]:
+    return (kind.name,) if key == INSTANCE_TYPE else kind.labels.get(key, ())
+
+
+def _satisfied(wanted: Requirement, values: Sequence[str]) -> bool:
+    return any(map(wanted.has, values)) if values else not wanted.present

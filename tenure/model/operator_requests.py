@@ -1,0 +1,163 @@
+"""A pause as an annotation: what a workflow knows of it, and what it has written there.
+
+`tenure/policy/lifecycle/pauses.py` has the form of the annotation, `workflows/pausable.py` keeps workflow and
+annotation in step.
+
+What people are shown of voluntary disruption: `tenure plan`, and why a node or a pod stays where it is.
+
+Asked of the process that hosts the watch, by a workflow that lives for one question.
+
+A LifecyclePolicy as the watch keeps it: whom it selects, what it says, and why it cannot be read.
+
+`tenure/kube/adapters/lifecycle_policies.py` reads it from the API server's object;
+`tenure/policy/lifecycle_policy.py` decides what holds for whom.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal
+
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.model.base import Message, Value
+from tenure.model.disruption.planning import Method, NodeVerdict
+from tenure.model.signals import Pause
+
+
+class Mirror(Message):
+    """What the annotation says, so that a change by a person is told apart from the workflow's own."""
+
+    stands: str = ""
+    """The annotation as far as it is known: as it was written last, or as a person changed it since."""
+    seen: str = ""
+    """As the watch showed it last."""
+    echoes: tuple[str, ...] = ()
+    """What the workflow wrote and the watch has not shown yet; empty for an annotation that was taken off."""
+    written: datetime | None = None
+    """When the last of these was."""
+    number: int = 0
+    """Of the watch's last word of the cluster's annotation; of others their own observations say it."""
+    told: Pause | None = None
+    """The pause that an event told of last."""
+
+
+class PauseSeen(Message):
+    """Signal to the Cluster workflow: the annotation of the worker's namespace."""
+
+    number: int = 0
+    text: str = ""
+
+
+class MirrorAsked(Message):
+    """Write a pause onto its object, or take it off, and say so in an event."""
+
+    kind: Literal["Cluster", "NodePool", "NodeClaim"]
+    name: str = ""
+    """Empty for the cluster: whose namespace it is the worker knows."""
+    uid: str = ""
+    """Of a NodeClaim."""
+    node_name: str = ""
+    """Of a NodeClaim's Node, from which the annotation is taken off too."""
+    write: bool = True
+    """False: the annotation is as it should be."""
+    text: str = ""
+    """Empty: the annotation is taken off."""
+    only: str = ""
+    """Taken off only where it says this: a person may have changed it in the meantime."""
+    event: str = ""
+    message: str = ""
+    warning: bool = False
+
+
+class ShowAsked(Message):
+    cluster: str
+    name: str = ""
+    """Of a NodeClaim, a Node or a pod, that as `namespace/name` or by name alone; empty: all that would be done."""
+
+
+class ShownCommand(Value):
+    """What would be done now."""
+
+    reason: Method
+    nodes: tuple[str, ...]
+    replacements: tuple[str, ...] = ()
+    """Of each the NodePool and what it may be."""
+    pods: int = 0
+    """That would move."""
+    price_before: float = 0.0
+    """US dollars an hour."""
+    price_after: float = 0.0
+    why: str = ""
+
+
+class Shown(Message):
+    at: datetime | None = None
+    blocked: str = ""
+    """Why nothing can be said now."""
+    commands: tuple[ShownCommand, ...] = ()
+    more: int = 0
+    """Commands that are not named."""
+    nodes: int = 0
+    eligible: int = 0
+    kept: dict[str, int] = {}
+    """By cause how many nodes stay."""
+    verdicts: tuple[NodeVerdict, ...] = ()
+    """Of what was named."""
+    pod: str = ""
+    """Where a pod was named: `namespace/name`, and then where it runs and would go."""
+    said: tuple[str, ...] = ()
+
+
+class Unread(Value):
+    """What LifecyclePolicies say and nobody can read: it holds what it would have narrowed."""
+
+    disruption: str = ""
+    """Which policy and field, what stands there, what to write; empty when all can be read."""
+    rollout: str = ""
+    """Likewise of roll-outs."""
+    hooks: str = ""
+    """Likewise of hooks, which a node would go without."""
+    interruption: str = ""
+    """Likewise of AWS's events: it holds those that leave time."""
+
+    def words(self, reason: str) -> str:
+        """Why no node goes for this reason; empty when nothing keeps them."""
+        return self.disruption or self.hooks or (self.rollout if reason == "Drifted" else "")
+
+
+ALL_READ: Final = Unread()
+
+
+class PolicyFact(Value):
+    name: str
+    uid: str = ""
+    generation: int = 0
+    created: datetime
+    names: tuple[str, ...] = ()
+    match_labels: dict[str, str] = {}
+    rules: LifecycleRules = LifecycleRules()
+    problem: str = ""
+    """Why it cannot be read; the user is told on the object."""
+    unread: Unread = Unread()
+    """Fields of these sections that are not what the CRD asks for."""
+
+    @property
+    def precision(self) -> int:
+        """Names before labels before all."""
+        return 2 if self.names else 1 if self.match_labels else 0
+
+    def selects(self, pool: str, labels: Mapping[str, str]) -> bool:
+        """`labels` are the NodePool's own."""
+        if self.names:
+            return pool in self.names
+        return all(labels.get(key) == value for key, value in self.match_labels.items())
+
+
+class PolicyVerdict(Value):
+    """What its status says."""
+
+    refused: bool = False
+    """It, or a part of it, is not heeded."""
+    reason: str = ""
+    message: str = ""
+    node_pools: tuple[str, ...] = ()
+    """For which it counts, in order."""

@@ -1,0 +1,149 @@
+"""What the ports of `activities/ports/core.py` answer: instances, nodes, pods and evictions as they are now.
+
+`kube/` and `aws/` make these values, activities read them. They stand here so that an adapter need not know the ports.
+"""
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from tenure.apis.labels import DISRUPTED_TAINT_KEY
+from tenure.model.base import Value
+from tenure.model.instance_types import Market
+
+
+class InstanceFacts(Value):
+    """An EC2 instance as it is now."""
+
+    instance_id: str
+    state: str
+    """pending, running, stopping, stopped, shutting-down."""
+    instance_type: str = ""
+    zone: str = ""
+    image_id: str = ""
+    subnet_id: str = ""
+    security_group_ids: tuple[str, ...] = ()
+    capacity_type: str = ""
+    reservation_id: str = ""
+    """Of its capacity reservation: empty unless it was launched into that one alone, and the gate is on."""
+    reservation_type: Literal["", "default", "capacity-block"] = ""
+    """Of the reservation, where it is reserved."""
+    interruptible: bool = False
+    placement_group: str = ""
+    partition: str = ""
+    """Number of its partition in a placement group of that strategy."""
+    tags: dict[str, str] = {}
+    launched_at: datetime | None = None
+    instance_profile: str = ""
+    """By name."""
+    root: str = ""
+    """What its root device is: `ebs` outlives a stop, `instance-store` does not."""
+
+    @property
+    def market(self) -> Market:
+        return "interruptible" if self.interruptible else self.reservation_type
+
+
+class LaunchFacts(Value):
+    """What a launched instance's NodeClaim shows: labels single-valued, capacity and allocatable by type."""
+
+    provider_id: str
+    image_id: str
+    labels: dict[str, str]
+    annotations: dict[str, str] = {}
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+class ConditionPatch(Value):
+    """A condition to set; `True` without a reason takes the type's name as reason."""
+
+    type: str
+    status: str
+    """Empty removes a condition that does not feed `Ready`."""
+    reason: str = ""
+    message: str = ""
+
+
+class NodeState(Value):
+    """A Node as it is now, pruned."""
+
+    name: str
+    uid: str
+    provider_id: str
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """key, value, effect."""
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    ready: bool = False
+    conditions: tuple[tuple[str, str], ...] = ()
+    """type, status."""
+    boot_id: str = ""
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def being_disrupted(self) -> bool:
+        """Taken out of service, to be drained: be it that its NodeClaim is not deleted before the pods are gone."""
+        return any(key == DISRUPTED_TAINT_KEY for key, _, _ in self.taints)
+
+
+class DrainPod(Value):
+    """A pod on a node, as a drain sees it."""
+
+    uid: str
+    namespace: str
+    name: str
+    waits: bool
+    """A drain has to wait for it (not finished, not mirror, does not tolerate the disrupted taint, not stuck)."""
+    evictable: bool
+    """It may be evicted: waits, is not terminating, and has no active do-not-disrupt."""
+    group: int
+    """0 non-critical, 1 non-critical DaemonSet, 2 critical, 3 critical DaemonSet: each gone before the next."""
+    reschedulable: bool
+    """It would need a place elsewhere: counts against emptiness."""
+    protected: bool = False
+    """Its do-not-disrupt annotation holds now, whatever else is true of it: no voluntary step may take its node."""
+    why_not: str = ""
+    """Why it is not evictable though waited for."""
+    grace_seconds: int = 30
+    deletion: datetime | None = None
+    """The deletionTimestamp: when it should have ended."""
+    protected_until: datetime | None = None
+    """When its do-not-disrupt ends; None while that is not in sight."""
+    owner_kind: str = ""
+    owner_name: str = ""
+    labels: dict[str, str] = {}
+    ready: bool = True
+
+
+class Eviction(Value):
+    pod: str
+    """namespace/name."""
+    accepted: bool
+    blocked_by: str = ""
+    """The PodDisruptionBudget and its arithmetic, in the API server's words."""
+    several_budgets: bool = False
+    """More than one PodDisruptionBudget selects the pod, which the Eviction API refuses for good."""
+    gone: bool = False
+    """It was not there any more."""
+
+
+class Resolved(Value):
+    """What an EC2NodeClass resolves to now: status fields (camelCase) and the conditions that follow."""
+
+    status: dict[str, object]
+    """What is not in it stays as it stands."""
+    conditions: tuple[ConditionPatch, ...]
+    """The same: a part that could not be asked keeps its last condition."""
+    unanswered: tuple[str, ...] = ()
+    """What could not be asked at present, and why."""
+    warnings: tuple[tuple[str, str], ...] = ()
+    """Reason and message of what works and should be looked at."""
+    ca_bundle: str | None = ""
+    """The cluster's, which is part of the class's static hash; None while it is not known."""
+    again_in: timedelta | None = None
+    """Where it should be looked at again sooner than usual."""
+    user_data_bytes: int = 0
+    """Of what a node would be given at boot; zero where that is not known."""

@@ -1,0 +1,116 @@
+"""What planning is asked and what it answers. Plain data on both sides.
+
+How long a node's start-up is expected to take, as others have taken.
+"""
+
+from datetime import datetime, timedelta
+
+from tenure.model.base import Message, Value
+from tenure.model.discovered_capacity import Learnt
+from tenure.model.facts import Expression, Taint
+from tenure.model.instance_types import PoolSlice, UnavailableOffering
+from tenure.model.launch import Member
+
+
+class PlannedClaim(Value):
+    """A NodeClaim to be made: everything but its name, which is derived from the plan's id."""
+
+    pool: str
+    pool_uid: str
+    node_class: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    requirements: tuple[Expression, ...]
+    requests: dict[str, int]
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    expire_after: str = "720h"
+    termination_grace_period: str = ""
+    node_class_group: str = "karpenter.k8s.aws"
+    node_class_kind: str = "EC2NodeClass"
+    pods: tuple[str, ...] = ()
+    """UIDs of the pods that it is bought for."""
+    capacity_bound: dict[str, int] = {}
+    """The largest capacity that any of its instance types has: what it may count against the pool's limits."""
+    why: str = ""
+    """What it is bought for, in a sentence."""
+
+
+class Unplaced(Value):
+    """A pod for which nothing can be bought, and why, in a sentence per pool."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    reason: str
+
+
+class Plan(Value):
+    claims: tuple[PlannedClaim, ...] = ()
+    nominations: dict[str, str] = {}
+    """Pod UID to the name of the node or NodeClaim, existing already, that it is expected on."""
+    reserved: dict[str, str] = {}
+    """The same for virtual pods of CapacityBuffers: where there is room for them. Of the others nothing is said."""
+    unplaced: tuple[Unplaced, ...] = ()
+    seconds: float = 0.0
+    """How long the planner took."""
+
+
+class PlanRequest(Message):
+    """One pass of provisioning. The same id always gives the same NodeClaim names."""
+
+    plan_id: str
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    storm: datetime | None = None
+    """Until when what is bought is spread."""
+    learnt: Learnt = Learnt()
+    """What nodes have shown, also those that are gone: the planning host adds what it sees itself."""
+
+
+class LaunchDraft(Message):
+    """NodeClaims of one plan that ask for the same thing and launch together."""
+
+    group_id: str
+    pool: str
+    node_class: str
+    members: tuple[Member, ...]
+    """Sorted by UID: the recorded order in which instances are handed out."""
+    attempt: int = 1
+    """Each has a token of its own."""
+    failures: int = 0
+    """Attempts in a row that failed for another reason than capacity."""
+    why: str = ""
+    """What the last attempt came to."""
+    pool_slice: PoolSlice | None = None
+    """From which capacity pools the first attempt asks; None: from all."""
+    joined: bool = False
+    """Its members were made by somebody else, so that nothing is known of them yet."""
+
+
+class PlanOutcome(Message):
+    """What a pass did, small: names and counts, never pods."""
+
+    plan_id: str
+    drafts: tuple[LaunchDraft, ...] = ()
+    created: int = 0
+    nominated: int = 0
+    unplaced: int = 0
+    """Pods that nothing can be bought for; the watch asks again for them later."""
+    blocked: str = ""
+    """Why nothing was planned, for instance caches that are too old."""
+    planned_at: datetime | None = None
+
+
+class PhaseTimes(Message):
+    """None where nothing is known."""
+
+    launch: timedelta | None = None
+    registration: timedelta | None = None
+    initialization: timedelta | None = None
+
+
+class Expected(Message):
+    """By instance type, or for any other."""
+
+    by_type: dict[str, PhaseTimes] = {}
+    otherwise: PhaseTimes = PhaseTimes()

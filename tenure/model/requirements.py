@@ -1,0 +1,328 @@
+"""One requirement on one label: a set, a complement or a range, and how two of them meet.
+
+`tenure/model/requirements.py` puts several together, for whoever plans or launches. The rules are Karpenter's, so
+that a pod
+means the same here and there.
+
+The algebra of requirements on labels: several that all hold, compatibility, and how they are written back.
+
+Built from `model.facts.Expression`; planning narrows with it, `aws/` maps images to instance types with it, and the
+result is written back as expressions. `tenure/model/requirements.py` has the single requirement.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Final
+
+from tenure.apis.labels import WELL_KNOWN, is_injected_elsewhere, normalize
+from tenure.model.facts import Expression
+
+__all__ = ["Requirement", "RequirementError", "Requirements", "one_of", "requirement"]
+
+
+IN: Final = "In"
+NOT_IN: Final = "NotIn"
+EXISTS: Final = "Exists"
+DOES_NOT_EXIST: Final = "DoesNotExist"
+GT: Final = "Gt"
+LT: Final = "Lt"
+GTE: Final = "Gte"
+LTE: Final = "Lte"
+BOUNDS: Final = (GT, LT, GTE, LTE)
+OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, *BOUNDS)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_SHOWN: Final = 6
+
+
+class RequirementError(ValueError):
+    """An expression that means nothing; the message names key, operator and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What one label may be: a set of values or everything but a set, within inclusive bounds.
+
+    `present` says that the label has to be there, which In, Exists and every bound ask for: so that Exists together
+    with NotIn is not satisfied by a node that lacks the label, as the kube-scheduler has it.
+    """
+
+    key: str
+    complement: bool
+    values: frozenset[str]
+    gte: int | None = None
+    lte: int | None = None
+    min_values: int | None = None
+    present: bool = False
+
+    @property
+    def operator(self) -> str:
+        """In, NotIn, Exists or DoesNotExist; bounds alone read as Exists."""
+        if self.complement:
+            return NOT_IN if self.values else EXISTS
+        return IN if self.values else DOES_NOT_EXIST
+
+    def has(self, value: str) -> bool:
+        """Whether a label with this value satisfies the requirement."""
+        return (value in self.values) != self.complement and self._within(value)
+
+    def intersection(self, other: "Requirement") -> "Requirement":
+        """What satisfies both. Bounds that cross leave nothing; a concrete set applies bounds and drops them."""
+        return _intersection(self, other)
+
+    def intersects(self, other: "Requirement") -> bool:
+        """Whether some value satisfies both."""
+        both = _intersection(self, other)
+        return both.complement or bool(both.values)
+
+    def conflicts(self, other: "Requirement") -> bool:
+        """No value satisfies both, and absence does not either."""
+        return (self.present or other.present) and not self.intersects(other)
+
+    def implies(self, other: "Requirement") -> bool:
+        """Whether whatever satisfies this one satisfies the other: this one is the narrower."""
+        if other.present and not self.present:
+            return False
+        if not self.complement:
+            return all(other.has(value) for value in self.values)
+        return other.complement and self._bounds_inside(other) and not any(self.has(value) for value in other.values)
+
+    def example(self) -> str:
+        """One value that satisfies this, always the same one; empty when the label has to be absent."""
+        if not self.complement:
+            return min(self.values, default="")
+        number = self.gte if self.gte is not None else min(0, self.lte if self.lte is not None else 0)
+        while str(number) in self.values:
+            number += 1
+        return str(number) if self._within(str(number)) else ""
+
+    def expressions(self) -> tuple[Expression, ...]:
+        """As the API writes it: bounds as Gte and Lte, values sorted."""
+        written: list[tuple[str, tuple[str, ...]]] = []
+        if self.gte is not None:
+            written.append((GTE, (str(self.gte),)))
+        if self.lte is not None:
+            written.append((LTE, (str(self.lte),)))
+        if self.complement and self.present and not written:
+            written.append((EXISTS, ()))
+        if self.values or not written:
+            written.append((self.operator, tuple(sorted(self.values))))
+        return tuple(
+            Expression(key=self.key, operator=operator, values=values, min_values=self.min_values)
+            for operator, values in written
+        )
+
+    def __str__(self) -> str:
+        """Readable and short: `zone In [a b]`, with long lists cut."""
+        return " and ".join(_readable(expression) for expression in self.expressions())
+
+    def _within(self, value: str) -> bool:
+        if self.gte is None and self.lte is None:
+            return True
+        number = _number(value)
+        return number is not None and _between(number, self.gte, self.lte)
+
+    def _bounds_inside(self, other: "Requirement") -> bool:
+        low = other.gte is None or (self.gte is not None and self.gte >= other.gte)
+        return low and (other.lte is None or (self.lte is not None and self.lte <= other.lte))
+
+
+@lru_cache(maxsize=1 << 16)
+def requirement(expression: Expression) -> Requirement:
+    """The requirement an expression stands for; older label names are taken for today's.
+
+    Raises RequirementError for an unknown operator, In without values, or a bound that is no integer.
+    """
+    key, operator = normalize(expression.key), expression.operator
+    values = frozenset(expression.values)
+    if operator in BOUNDS:
+        return _bounded(key, operator, expression)
+    if operator == IN and not values:
+        raise RequirementError(f"{key} In needs at least one value")
+    if operator in (IN, NOT_IN):
+        return Requirement(key, operator == NOT_IN, values, min_values=expression.min_values, present=operator == IN)
+    if operator in (EXISTS, DOES_NOT_EXIST):
+        there = operator == EXISTS
+        return Requirement(key, there, frozenset(), min_values=expression.min_values, present=there)
+    raise RequirementError(f"{key}: operator '{operator}' is none of {', '.join(OPERATORS)}")
+
+
+def one_of(key: str, *values: str) -> Requirement:
+    """The label has one of these values; none means that it is absent."""
+    return Requirement(normalize(key), False, frozenset(values), present=bool(values))
+
+
+@lru_cache(maxsize=1 << 16)
+def _intersection(left: Requirement, right: Requirement) -> Requirement:
+    gte, lte = _highest(left.gte, right.gte), _lowest(left.lte, right.lte)
+    min_values = _highest(left.min_values, right.min_values)
+    present = left.present or right.present
+    if gte is not None and lte is not None and gte > lte:
+        return Requirement(left.key, False, frozenset(), min_values=min_values, present=present)
+    values = _combined(left, right)
+    if gte is not None or lte is not None:
+        values = frozenset(v for v in values if (n := _number(v)) is not None and _between(n, gte, lte))
+    if left.complement and right.complement:
+        return Requirement(left.key, True, values, gte, lte, min_values, present)
+    return Requirement(left.key, False, values, min_values=min_values, present=present)
+
+
+def _combined(left: Requirement, right: Requirement) -> frozenset[str]:
+    if left.complement and right.complement:
+        return left.values | right.values
+    if left.complement:
+        return right.values - left.values
+    return left.values - right.values if right.complement else left.values & right.values
+
+
+def _bounded(key: str, operator: str, expression: Expression) -> Requirement:
+    number = _number(expression.values[0]) if len(expression.values) == 1 else None
+    if number is None:
+        raise RequirementError(f"{key} {operator} needs exactly one integer, not {list(expression.values)}")
+    low = {GT: number + 1, GTE: number}.get(operator)
+    high = {LT: number - 1, LTE: number}.get(operator)
+    return Requirement(key, True, frozenset(), low, high, expression.min_values, present=True)
+
+
+def _number(value: str) -> int | None:
+    return int(value) if _INTEGER.fullmatch(value) else None
+
+
+def _between(number: int, gte: int | None, lte: int | None) -> bool:
+    return (gte is None or number >= gte) and (lte is None or number <= lte)
+
+
+def _highest(left: int | None, right: int | None) -> int | None:
+    return max((n for n in (left, right) if n is not None), default=None)
+
+
+def _lowest(left: int | None, right: int | None) -> int | None:
+    return min((n for n in (left, right) if n is not None), default=None)
+
+
+def _readable(expression: Expression) -> str:
+    if not expression.values:
+        return f"{expression.key} {expression.operator}"
+    shown = " ".join(expression.values[:_SHOWN])
+    more = len(expression.values) - _SHOWN
+    return f"{expression.key} {expression.operator} [{shown}{f' and {more} more' if more > 0 else ''}]"
+
+
+class Requirements(Mapping[str, Requirement]):
+    """Requirements that all hold, one per key. Immutable and hashable."""
+
+    __slots__ = ("_by_key", "_hash")
+
+    def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
+        by_key: dict[str, Requirement] = {}
+        for one in requirements:
+            known = by_key.get(one.key)
+            by_key[one.key] = one if known is None else known.intersection(one)
+        self._by_key = by_key
+        self._hash: int | None = None
+
+    @classmethod
+    def of(cls, expressions: Iterable[Expression]) -> "Requirements":
+        """All expressions together; raises RequirementError."""
+        return cls(requirement(expression) for expression in expressions)
+
+    @classmethod
+    def of_labels(cls, labels: Mapping[str, str]) -> "Requirements":
+        """Each label has exactly its value."""
+        return cls(one_of(key, value) for key, value in labels.items())
+
+    @classmethod
+    def of_choices(cls, labels: Mapping[str, Iterable[str]], absent: Iterable[str] = ()) -> "Requirements":
+        """Each label has one of its values, as for an instance type; those in `absent` and not given do not exist."""
+        given = [one_of(key, *values) for key, values in labels.items()]
+        known = {one.key for one in given}
+        return cls([*given, *(one_of(key) for key in absent if key not in known)])
+
+    def __getitem__(self, key: str) -> Requirement:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._by_key.values()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Requirements) and self._by_key == other._by_key
+
+    def __repr__(self) -> str:
+        return f"Requirements({self})"
+
+    def __str__(self) -> str:
+        return ", ".join(str(self[key]) for key in sorted(self))
+
+    def intersection(self, *others: "Requirements") -> "Requirements":
+        """All of them hold."""
+        if not any(others):
+            return self
+        return Requirements([*self.values(), *(one for other in others for one in other.values())])
+
+    def without(self, *keys: str) -> "Requirements":
+        return Requirements(one for key, one in self.items() if key not in keys)
+
+    def conflicts(self, other: "Requirements") -> tuple[str, ...]:
+        """The keys that both name and that exclude each other, sorted. What only one names is not looked at."""
+        small, large = (self, other) if len(self) <= len(other) else (other, self)
+        return tuple(sorted(key for key in small if key in large and small[key].conflicts(large[key])))
+
+    def undefined(self, wanted: "Requirements", allowed: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """The keys that `wanted` needs to be there and that nothing here defines, sorted."""
+        needed = (key for key, one in wanted.items() if one.present)
+        return tuple(sorted(key for key in needed if key not in self and key not in allowed))
+
+    def compatible(self, wanted: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> bool:
+        """Whether a node described by this can satisfy `wanted`, as for a node that is yet to be bought.
+
+        Keys in `allow_undefined` may be unknown here; of any other that `wanted` needs something must be known.
+        """
+        return not self.undefined(wanted, allow_undefined) and not self.conflicts(wanted)
+
+    def compatible_strictly(self, wanted: "Requirements") -> bool:
+        """As `compatible`, for what is known fully: an existing node, or an instance type that gets an image."""
+        return self.compatible(wanted, frozenset())
+
+    def implies(self, wanted: "Requirements") -> bool:
+        """Whether anything that satisfies this satisfies `wanted` as well, without narrowing further."""
+        return all(
+            self[key].implies(one) if key in self else not one.present and key not in WELL_KNOWN
+            for key, one in wanted.items()
+        )
+
+    def incompatibility(self, wanted: "Requirements", allow_undefined: frozenset[str] = WELL_KNOWN) -> str:
+        """Why `compatible` says no, in words; empty when it says yes."""
+        missing = [
+            f"{wanted[key]} is asked for and nothing defines that label{self._hint(key)}"
+            for key in self.undefined(wanted, allow_undefined)
+        ]
+        apart = [f"{wanted[key]} is asked for, {self[key]} is offered" for key in self.conflicts(wanted)]
+        return "; ".join(missing + apart)
+
+    def expressions(self) -> tuple[Expression, ...]:
+        """As the API writes them, sorted by key."""
+        return tuple(expression for key in sorted(self) for expression in self[key].expressions())
+
+    def custom_labels(self) -> dict[str, str]:
+        """One concrete value for each key that neither the provider sets nor anybody reserves."""
+        examples = {key: self[key].example() for key in sorted(self) if not is_injected_elsewhere(key)}
+        return {key: value for key, value in examples.items() if value}
+
+    def _hint(self, key: str) -> str:
+        if key in WELL_KNOWN:
+            return ""
+        near = get_close_matches(key, sorted(WELL_KNOWN | set(self)), n=1, cutoff=0.85)
+        return f" (is {near[0]} meant?)" if near else ""

@@ -1,0 +1,321 @@
+"""Roll-outs of drift through a NodePool: what is rolled out, how far it is, and what is seen and said of it.
+
+`tenure/policy/rollout/decision.py` decides; the NodePool workflow carries the state (`workflows/rollout.py`).
+
+Images of an EC2NodeClass that were taken back: what the annotation `tenure.sh/image-pin` says, and while it holds.
+
+The user's spec stays as it is. A pin takes the place of the images that it names, and of no others: what the selectors
+find later is used at once. It is void when the selectors are written anew, when its time is over, or when a person
+takes the annotation away.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Literal
+
+from pydantic import ValidationError
+
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.labels import IMAGE_PIN
+from tenure.apis.lifecyclepolicy_disruption import RolloutRules
+from tenure.model.base import Message, Value
+
+
+class Image(Message):
+    id: str
+    wants: str = ""
+    """What an instance type must be like to run it, as text: one image of a class replaces another of the same."""
+
+
+class Target(Message):
+    """What nodes are made from now: those that are not have drifted (`tenure/policy/disruption/drift.py`).
+
+    What single nodes drift by (their subnet, reservation or instance type) is not in it: that is no roll-out."""
+
+    pool: str = ""
+    """Hash of the NodePool's template."""
+    requirements: str = ""
+    """Digest of the NodePool's requirements."""
+    node_class: str = ""
+    """Name of the EC2NodeClass."""
+    class_hash: str = ""
+    images: tuple[Image, ...] = ()
+    groups: tuple[str, ...] = ()
+    """Security groups."""
+
+    @property
+    def id(self) -> str:
+        """Ten characters."""
+        return digest(self.model_dump(mode="json"))
+
+    def changed_from(self, other: "Target") -> tuple[str, ...]:
+        """What is another, in words."""
+        return tuple(self._changes(other))
+
+    def _changes(self, other: "Target") -> Iterator[str]:
+        if self.pool != other.pool:
+            yield "the NodePool's template"
+        if self.requirements != other.requirements:
+            yield "the NodePool's requirements"
+        if (self.node_class, self.class_hash) != (other.node_class, other.class_hash):
+            yield f"EC2NodeClass {self.node_class}"
+        if self.groups != other.groups:
+            yield "the security groups"
+        if self.images != other.images:
+            yield "the image"
+
+
+class Gate(Message):
+    """A query of Prometheus, and when it passes."""
+
+    name: str
+    query: str
+    below: float | None = None
+    above: float | None = None
+    timeout: timedelta = timedelta(seconds=10)
+
+    @property
+    def id(self) -> str:
+        return digest(self.model_dump(mode="json"))
+
+
+class GateAnswer(Message):
+    gate: str = ""
+    """Its id."""
+    outcome: Literal["passed", "failed", "unknown"]
+    value: float | None = None
+    why: str = ""
+    """Of what is not passed."""
+    at: datetime | None = None
+    """When it was asked."""
+
+
+class RolloutSeen(Message):
+    """What a look at the NodePool found."""
+
+    rules: RolloutRules | None = None
+    """None: no LifecyclePolicy says anything, and nothing here matters."""
+    target: Target | None = None
+    """None: it cannot be told, since the EC2NodeClass is not resolved as it is now."""
+    drifted: tuple[str, ...] = ()
+    """UIDs of launched NodeClaims that are not what is asked for, also of those that are going."""
+    out: tuple[str, ...] = ()
+    """Of them, those that are going or hold a permit to."""
+    new: int = 0
+    """Nodes that are what is asked for: initialized, and not going."""
+    ready: int = 0
+    """Of them, those that are Ready."""
+    pods: int = 0
+    """Pods on them that a node is needed for."""
+    pods_ready: int = 0
+    failed_starts: int = 0
+    """NodeClaims that did not come to be nodes since `RolloutState.counted_from`."""
+    wished: bool = False
+    """A drifted node waits for its permit, and nothing else would keep it."""
+    kept: str = ""
+    """A state that the NodePool carries, for a workflow that has none."""
+
+
+class Approval(Message):
+    by: str
+    at: datetime
+    reason: str = ""
+
+
+class RolloutPlan(Message):
+    """One wave, proposed to people."""
+
+    id: str
+    wave: int
+    size: int
+    """Drifted nodes when it was proposed, those that went before among them."""
+    until: datetime
+    """Until then it can be approved; once it is, until then the approval is good."""
+    lasts: timedelta
+    approvers: int = 0
+    """How many people it needs."""
+    approvals: tuple[Approval, ...] = ()
+
+    @property
+    def approved(self) -> bool:
+        return len({one.by for one in self.approvals}) >= self.approvers
+
+
+class Halted(Message):
+    """No further node goes."""
+
+    why: str
+    since: datetime
+    plan: str
+    """What a person names to go on."""
+    by: str = ""
+    """The person who said so; empty: its health failed."""
+    rolling_back: bool = False
+
+
+class RolloutState(Message):
+    """What the NodePool workflow remembers."""
+
+    target: Target | None = None
+    good: Target | None = None
+    """The last that the whole pool ran well with."""
+    finished: bool = False
+    """The target went through all waves, or is the good one: nodes that drift go by budgets alone."""
+    began: datetime | None = None
+    counted_from: datetime | None = None
+    """Failures before count no more: a person has said to go on."""
+    wave: int = 0
+    wave_began: datetime | None = None
+    done: int = 0
+    """Drifted nodes that went with a permit."""
+    discounted: int = 0
+    """Of them, those that left no new node behind: nothing was learnt by them."""
+    moving: tuple[str, ...] = ()
+    """UIDs of NodeClaims that have a permit and are still there."""
+    granted_at: datetime | None = None
+    """The last permit; None: nothing was touched yet."""
+    soaking_since: datetime | None = None
+    failing_since: datetime | None = None
+    halted: Halted | None = None
+    plan: RolloutPlan | None = None
+    plans: int = 0
+    """Counts them: what is proposed again has another id."""
+    answers: tuple[GateAnswer, ...] = ()
+
+
+class RollBack(Value):
+    """Images of an EC2NodeClass that are to be replaced, and by which."""
+
+    node_class: str
+    images: dict[str, str]
+    """Those that failed, and for each the last good one."""
+    why: str
+
+
+NewsReason = Literal[
+    "RolloutBegan",
+    "RolloutWaits",
+    "RolloutWaveSoaks",
+    "RolloutWaveDone",
+    "RolloutFinished",
+    "RolloutHalted",
+    "RolloutRollsBack",
+    "RolloutSuperseded",
+    "RolloutApproved",
+    "RolloutRejected",
+    "RolloutRefused",
+]
+
+
+class News(Message):
+    """Something to be told as an event of the NodePool."""
+
+    reason: NewsReason
+    message: str
+    warning: bool = False
+
+
+class RolloutLook(Value):
+    """What follows from a look."""
+
+    state: RolloutState
+    room: int | None = None
+    """How many more drifted nodes may go now, beside what budgets say; None: any number."""
+    why: str = ""
+    """Why not more, what it waits for, and what a person can do about it."""
+    again: datetime | None = None
+    """The next moment to look; None: when something changes."""
+    ask: tuple[Gate, ...] = ()
+    """What Prometheus is to be asked before anything is decided."""
+    roll_back: RollBack | None = None
+    overdue: bool = False
+    """It has taken longer than it should, and a person is to look."""
+    news: tuple[News, ...] = ()
+
+
+class RolloutAsked(Message):
+    """Look at a NodePool for its roll-out."""
+
+    name: str
+    pods: bool = False
+    """Whether it matters how the pods on new nodes are."""
+
+
+class RolloutTold(Message):
+    """Say on the NodePool what became of its roll-out."""
+
+    name: str
+    news: tuple[News, ...] = ()
+    kept: str = ""
+    """The state, for a workflow that has lost it; empty when there is none."""
+
+
+class PinAsked(Message):
+    """Take these images again on an EC2NodeClass."""
+
+    node_class: str
+    images: dict[str, str]
+    """Those that failed, and for each the last good one."""
+    by: str
+    why: str
+    lasts: timedelta
+
+
+class ApproveRollout(Message):
+    """Update or signal of a person: go on with this plan."""
+
+    plan: str
+    by: str
+    reason: str = ""
+
+
+class RejectRollout(Message):
+    """Update or signal of a person: this plan is not carried out."""
+
+    plan: str
+    by: str
+    reason: str = ""
+    roll_back: bool = False
+    """Take the last good image again."""
+
+
+def digest(value: object) -> str:
+    """Ten characters that stand for a JSON value."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+class ImagePin(Message):
+    images: dict[str, str]
+    """Those that failed, and for each the image that is used instead."""
+    terms: str
+    """Digest of the selectors that it was made for."""
+    by: str
+    reason: str
+    since: datetime
+    until: datetime
+
+
+def pin_in_force(node_class: EC2NodeClass, now: datetime) -> ImagePin | None:
+    """None without one, or with one that is void or cannot be read."""
+    written = node_class.metadata.annotations.get(IMAGE_PIN, "")
+    try:
+        pin = ImagePin.model_validate_json(written) if written else None
+    except ValidationError:
+        return None
+    if pin is None or now >= pin.until or pin.terms != terms_of(node_class):
+        return None
+    return pin
+
+
+def terms_of(node_class: EC2NodeClass) -> str:
+    """Digest of `spec.amiSelectorTerms`."""
+    return digest([term.to_object() for term in node_class.spec.ami_selector_terms])
+
+
+def added(pin: ImagePin | None, images: dict[str, str], **said: object) -> ImagePin:
+    """With what was pinned before and still is: an image that is used instead may have failed in its turn."""
+    before = {bad: images.get(good, good) for bad, good in (pin.images if pin else {}).items()}
+    return ImagePin.model_validate({"images": {**before, **images}, **said})

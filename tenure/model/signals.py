@@ -1,0 +1,75 @@
+"""What workflows and people say to each other: launches, permits, pauses."""
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from tenure.model.base import Message
+from tenure.model.launch import LaunchResult
+
+DisruptionReason = Literal["Empty", "Drifted", "Underutilized", "Expired", "Interrupted"]
+
+
+class GroupAnswered(Message):
+    """Signal to a NodeClaim: what its launch group was answered."""
+
+    group_id: str
+    token: str = ""
+    result: LaunchResult
+    node_name: str = ""
+
+
+class PermitAsked(Message):
+    """Signal to a NodePool: may this node be disrupted voluntarily?"""
+
+    claim_name: str
+    claim_uid: str
+    workflow_id: str
+    reason: DisruptionReason
+    since: datetime
+    begins_within: timedelta = timedelta(0)
+    """How long after the permit's end the node may still begin to go: so long the permit counts, be it used or not."""
+
+
+class PermitWithdrawn(Message):
+    """Signal to a NodePool: the wish is gone, or the node is."""
+
+    claim_uid: str
+    workflow_id: str = ""
+    """Whose wish, or permit; empty: everybody's for this NodeClaim."""
+    used: bool = False
+    """The node is on its way: it counts for rates. Else the permit was not needed."""
+
+
+class PermitAnswered(Message):
+    """Signal to who asked: a lease to disrupt, or why not now. A refusal stays valid until the next answer."""
+
+    claim_uid: str = ""
+    """Of the NodeClaim that it was asked for; empty where an earlier version answered."""
+    granted: bool
+    reason: DisruptionReason
+    until: datetime | None = None
+    """The lease lapses then, unless the NodeClaim is being deleted by that time."""
+    blocked_by: str = ""
+    """For a refusal: the budget and its arithmetic, or the pause and its owner."""
+
+
+class Pause(Message):
+    """Hold voluntary disruption: who, why, and until when. Launch, drain and clean-up go on.
+
+    `tenure/policy/lifecycle/pauses.py` has the rules, and the form of it that is an annotation.
+    """
+
+    by: str
+    reason: str
+    until: datetime
+
+
+class Resume(Message):
+    by: str = ""
+
+
+class Verdict(Message):
+    """The answer to what a person asked."""
+
+    accepted: bool = True
+    message: str = ""

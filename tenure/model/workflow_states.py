@@ -1,0 +1,117 @@
+"""What the coordinators carry: the states of the Provisioning, NodePool and NodeClass workflows."""
+
+from datetime import datetime, timedelta
+
+from tenure.model.base import Message
+from tenure.model.discovered_capacity import LearntKept
+from tenure.model.disruption.planning import Disrupted
+from tenure.model.extra_capacity import ReplicasState
+from tenure.model.instance_types import UnavailableOffering
+from tenure.model.launch import LaunchGroup
+from tenure.model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen, Registrations
+from tenure.model.operator_requests import Mirror
+from tenure.model.provisioning import LaunchDraft
+from tenure.model.rollout import RolloutState
+from tenure.model.signals import Pause, PermitAsked
+
+
+class BatchWindow(Message):
+    """How long a batch of pending pods stays open. Karpenter's BATCH_IDLE_DURATION and BATCH_MAX_DURATION."""
+
+    idle: timedelta = timedelta(seconds=1)
+    longest: timedelta = timedelta(seconds=10)
+
+
+class ProvisioningState(Message):
+    cluster: str
+    window: BatchWindow = BatchWindow()
+    passes: int = 0
+    """Counts planning passes."""
+    plan_id: str = ""
+    """Of the pass that was not answered yet, or not well: it is asked again under the same id, since it may have made
+    NodeClaims before its host was lost, and they have to be launched."""
+    demand: DemandSeen | None = None
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    storm: datetime | None = None
+    """Until when what is bought is spread, as the watch said last: a worker that takes over reads no message again."""
+    kept: LearntKept = LearntKept()
+    """What nodes have shown of their machines; outlives them."""
+    drafts: tuple[LaunchDraft, ...] = ()
+    """Planned, and no request frozen for them yet."""
+    joining: tuple[Joining, ...] = ()
+    """NodeClaims that no plan made, gathered for a moment."""
+    groups: tuple[LaunchGroup, ...] = ()
+    """Frozen, and not answered yet: an answer that was lost is asked for again with the same token."""
+    blocked_by: str = ""
+
+
+class Permit(Message):
+    """A lease to disrupt one node voluntarily."""
+
+    claim_name: str
+    claim_uid: str
+    reason: str
+    until: datetime
+    workflow_id: str = ""
+    """Who has it: the NodeClaim's own, or that of a command; empty where an earlier version gave it."""
+    since: datetime | None = None
+    """When it was given."""
+    begins_within: timedelta = timedelta(0)
+    """As in PermitAsked."""
+
+    @property
+    def counts_until(self) -> datetime:
+        """Who has it may begin until `until`, and the node is seen on its way some time after."""
+        return self.until + self.begins_within
+
+
+class PoolState(Message):
+    cluster: str
+    name: str
+    seen: PoolSeen = PoolSeen()
+    asked: tuple[PermitAsked, ...] = ()
+    """Wishes not granted yet, oldest first."""
+    refused: tuple[str, ...] = ()
+    """Those that have been told why they wait, as UID and workflow; they are told once, not at every look."""
+    causes: dict[str, str] = {}
+    """Of these, what they wait for: where it is something else, they are told again."""
+    permits: tuple[Permit, ...] = ()
+    past: tuple[Disrupted, ...] = ()
+    """What went by permits lately; as far back as rates of its LifecyclePolicy look."""
+    pause: Pause | None = None
+    mirror: Mirror = Mirror()
+    """Of the pause, as an annotation of the NodePool."""
+    blocked_by: str = ""
+    replicas: ReplicasState = ReplicasState()
+    """Of a static pool."""
+    registrations: Registrations = Registrations()
+    rollout: RolloutState = RolloutState()
+    """Of drift, while a LifecyclePolicy speaks of roll-outs."""
+
+
+class NodeClassState(Message):
+    cluster: str
+    name: str
+    seen: NodeClassSeen = NodeClassSeen()
+    resolved_generation: int = 0
+    ready: str = ""
+    message: str = ""
+    stumbles: int = 0
+    """Looks in a row at which AWS or Kubernetes did not answer."""
+    stumbling_since: datetime | None = None
+    stumbles_over: str = ""
+    again_in: timedelta | None = None
+    """As the last look asked for it."""
+
+
+class PoolCount(Message):
+    """Nodes of a pool as budgets count them (reference 4.4)."""
+
+    standing: tuple[str, ...] = ()
+    """UIDs of claims that are managed, initialized, and whose instance is not terminating yet."""
+    consuming: tuple[str, ...] = ()
+    """Those of them that are NotReady or being deleted: they use up a budget already."""
+
+    @property
+    def total(self) -> int:
+        return len(self.standing)

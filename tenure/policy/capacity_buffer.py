@@ -1,0 +1,66 @@
+"""How much room a CapacityBuffer asks for, and what its status says: pure functions of what was found.
+
+`tenure/controller/capacity_buffers.py` finds it, and writes the status.
+"""
+
+from collections.abc import Mapping
+
+from tenure.apis.capacitybuffer import CapacityBufferSpec
+from tenure.apis.labels import (
+    BUFFER_EMPTY,
+    FITS_EXISTING_CAPACITY,
+    NOT_READY_FOR_PROVISIONING,
+    PROVISIONING,
+    READY_FOR_PROVISIONING,
+    REQUIRES_NEW_CAPACITY,
+    RESOLVED,
+)
+from tenure.apis.quantity import parse_resources
+from tenure.model.provider_results import ConditionPatch
+
+SCALABLE = ("Deployment", "StatefulSet", "ReplicaSet")
+
+
+class Unresolved(Exception):
+    """Nothing can be kept free for this buffer: the reason in one word, and what to mend."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+def decide_replicas(spec: CapacityBufferSpec, requests: Mapping[str, int], workload: int = 0) -> int:
+    """For how many pods with these requests; `workload` has so many replicas (reference 2.20).
+
+    The larger of `replicas` and the share counts, a share being one pod at least; limits cap it, or alone decide.
+    Raises QuantityError.
+    """
+    wishes = [spec.replicas] if spec.replicas is not None else []
+    if spec.percentage is not None:
+        wishes.append(max(1, -(-spec.percentage * workload // 100)))
+    limits = parse_resources(spec.limits)
+    fitting = [max(0, limit) // requests[key] for key, limit in limits.items() if requests.get(key)]
+    if not wishes:
+        return min(fitting, default=0)
+    return min([max(wishes), *fitting])
+
+
+def decide_conditions(unresolved: Unresolved | None, replicas: int, roomy: int) -> tuple[ConditionPatch, ...]:
+    """`roomy` of the `replicas` have room on nodes that are there."""
+    if unresolved is not None:
+        return (
+            _condition(READY_FOR_PROVISIONING, False, unresolved.reason, unresolved.message),
+            _condition(PROVISIONING, False, NOT_READY_FOR_PROVISIONING, unresolved.message),
+        )
+    ready = _condition(READY_FOR_PROVISIONING, True, RESOLVED, "")
+    if not replicas:
+        return ready, _condition(PROVISIONING, False, BUFFER_EMPTY, "there is to be room for no pod")
+    if roomy < replicas:
+        return ready, _condition(
+            PROVISIONING, False, REQUIRES_NEW_CAPACITY, f"{roomy} of {replicas} pods have room on nodes that are there"
+        )
+    return ready, _condition(PROVISIONING, True, FITS_EXISTING_CAPACITY, f"all {replicas} pods have room")
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str) -> ConditionPatch:
+    return ConditionPatch(type=kind, status=str(holds), reason=reason, message=message)

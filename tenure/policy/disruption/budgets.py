@@ -1,0 +1,176 @@
+"""Disruption budgets: how many nodes of a pool may be disrupted now, and the arithmetic behind it.
+
+Karpenter's rules (reference 4.4): percentages round up, so a budget of 10 % always lets one node of a small pool
+go; nodes that are NotReady or going already use the budget up; the strictest active budget counts; one budget that
+cannot be read closes the pool.
+
+Times in which something holds: by cron line and duration in a time zone, and once from one moment to another.
+
+Used for budgets (`budgets.py`) and for windows and freezes of LifecyclePolicies (`allowances.py`).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from tenure.apis.durations import parse_duration
+from tenure.apis.nodepool import Budget
+from tenure.model.base import Message
+from tenure.model.disruption.planning import Room, ZonesAtOnce
+from tenure.model.workflow_states import PoolCount
+
+MACROS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_FORM: Final = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?")
+
+
+def is_open(schedule: str, duration: str, now: datetime, zone: str = "") -> bool:
+    """Whether no more than `duration` has passed since the schedule hit last. Raises ValueError."""
+    lasting = parse_duration(duration) or timedelta(0)
+    hit = next_hit(schedule, now - lasting, zone)
+    return hit is not None and hit <= now
+
+
+def next_hit(schedule: str, after: datetime, zone: str = "") -> datetime | None:
+    """When the schedule hits next, in the zone's own time; None for never. Raises ValueError."""
+    try:
+        return next(CronSim(MACROS.get(schedule, schedule), after.astimezone(zone_of(zone))))
+    except CronSimError as error:
+        raise ValueError(f"schedule {schedule!r}: {error}; write five cron fields or a macro such as @daily") from error
+    except StopIteration:
+        return None
+
+
+def zone_of(name: str) -> tzinfo:
+    """UTC for an empty name. Raises ValueError."""
+    if not name:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(
+            f"timeZone {name!r} is not known: write a name of the IANA database such as Europe/Berlin, or leave it out "
+            "for UTC"
+        ) from error
+
+
+def moment(text: str, zone: str = "") -> datetime:
+    """A date, a time of a zone, or a time with an offset. Raises ValueError."""
+    try:
+        if not _FORM.fullmatch(text):
+            raise ValueError("unknown form")
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{text!r} is no moment: write 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z"
+        ) from error
+    return found if found.tzinfo else found.replace(tzinfo=zone_of(zone))
+
+
+class Asking(Message):
+    """A NodeClaim that may go, as its permit is decided by."""
+
+    zone: str = ""
+    created: datetime | None = None
+    paused: str = ""
+    """In words: its annotation holds it."""
+
+
+class Allowance(Message):
+    """How many more nodes may be disrupted for one reason."""
+
+    allowed: int
+    count: PoolCount = PoolCount()
+    read: bool = True
+    """False where the pool could not be looked at, so that `count` says nothing."""
+    why: str = ""
+    """The arithmetic in words, for the node and the pool that are blocked by it."""
+    unreadable: bool = False
+    """A budget cannot be read, and `why` says which and what to write."""
+    zones: dict[str, Room] = {}
+    """What is left in each zone; what is not mentioned is not limited, here and in what follows."""
+    zones_at_once: ZonesAtOnce | None = None
+    cluster: Room | None = None
+    """Of all NodePools together."""
+    youngest: timedelta | None = None
+    """How old a node has to be."""
+    fixed: bool = False
+    """Nothing goes whatever nodes do: only time, or another spec, lets any go."""
+    opens: datetime | None = None
+    """When time alone may let more go than now; None for never."""
+    asking: dict[str, Asking] = {}
+    """By UID: the NodeClaims that were asked about and stand."""
+
+
+def decide_allowance(budgets: Sequence[Budget], count: PoolCount, *, reason: str, now: datetime) -> Allowance:
+    """The strictest active budget, less what is consumed. No active budget for the reason: no limit."""
+    limits: list[tuple[int, str]] = []
+    for budget in budgets:
+        try:
+            limit, active = nodes_of(budget, count.total), is_active(budget, now)
+            if active and _covers(budget, reason):
+                limits.append((limit, budget.nodes))
+        except ValueError as error:
+            why = f"budget {budget.nodes!r} cannot be read: {error}"
+            return Allowance(allowed=0, count=count, why=why, unreadable=True)
+    if not limits:
+        return _answer(count.total, count, "no active budget limits this reason")
+    limit, written = min(limits)
+    used = len(count.consuming)
+    words = f"budget {written} of {count.total} nodes allows {limit}, {used} in use (NotReady or going)"
+    return _answer(max(0, limit - used), count, words)
+
+
+def is_closed(budgets: Sequence[Budget], *, reason: str, now: datetime) -> bool:
+    """Whether they let nothing go, however many nodes there are: one of `0` or `0%` holds, or cannot be read."""
+    try:
+        return any(_covers(one, reason) and share_of(one.nodes, 1) <= 0 and is_active(one, now) for one in budgets)
+    except ValueError:
+        return True
+
+
+def _answer(allowed: int, count: PoolCount, why: str) -> Allowance:
+    return Allowance(allowed=allowed, count=count, why=why)
+
+
+def _covers(budget: Budget, reason: str) -> bool:
+    return not budget.reasons or reason in budget.reasons
+
+
+def nodes_of(budget: Budget, total: int) -> int:
+    """`10%` of 3 nodes is 1; a plain number is itself. Raises ValueError for anything else."""
+    return share_of(budget.nodes, total)
+
+
+def share_of(text: str, total: int) -> int:
+    """The same for a text. Raises ValueError."""
+    if text.endswith("%"):
+        return math.ceil(int(text[:-1]) * total / 100)
+    return int(text)
+
+
+def read_count(text: str) -> int:
+    """The same of 100 nodes, of what a person wrote. Raises ValueError which says what to write."""
+    try:
+        return share_of(text, 100)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no number of nodes: write one such as '5', or a share such as '10%'") from error
+
+
+def is_active(budget: Budget, now: datetime) -> bool:
+    """A budget without a schedule always is; another is while `duration` has not passed since the last hit, UTC.
+
+    Raises ValueError."""
+    return not budget.schedule or is_open(budget.schedule, budget.duration or "0s", now)

@@ -1,0 +1,238 @@
+"""Whether a node is still what its NodePool and EC2NodeClass ask for: Karpenter's reasons, in Karpenter's order.
+
+`tenure/controller/drift.py` gathers the facts and asks for every launched NodeClaim. Nothing here disrupts a node.
+What is not
+known is never taken for drift: the last verdict of that reason stands until it is known again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION
+from tenure.model.base import Value, few
+from tenure.model.facts import ClaimFact, Expression, PoolFact
+from tenure.model.instance_types import InstanceType
+from tenure.model.provider_results import InstanceFacts
+from tenure.model.requirements import RequirementError, Requirements
+
+TYPE_LOOKED_FOR_AFTER: Final = timedelta(hours=1)
+"""A younger NodeClaim's instance type was there when it was launched (reference 6.1)."""
+_THERE: Final = ("pending", "running", "stopping", "stopped")
+
+
+class Drift(Value):
+    """Why a node has drifted."""
+
+    reason: str
+    message: str
+    recheck: bool = False
+    """Not to be believed before the instance was read once more, by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftFacts:
+    """What is known of one NodeClaim; None for what nobody could tell just now, unless it says otherwise."""
+
+    claim: ClaimFact
+    pool: PoolFact | None
+    """None: there is no such NodePool. Its hash is that of the template as it is now, under our version."""
+    node_class: EC2NodeClass | None
+    """None: there is no such EC2NodeClass."""
+    types: Mapping[str, InstanceType] | None = None
+    """By name, as resolved under the class as it is now."""
+    instance: InstanceFacts | None = None
+    fresh: bool = False
+    """The instance was read for this NodeClaim just now."""
+    held: Drift | None = None
+    """The last verdict."""
+
+
+_Check = Callable[[DriftFacts, EC2NodeClass, datetime], str | None]
+"""Words for drift, none for no drift, None where it is not known."""
+
+
+def decide_drift(facts: DriftFacts, now: datetime) -> Drift | None:
+    """The first reason that holds, core's before the provider's (core reference 3.9, AWS reference 6.1).
+
+    Only a launched NodeClaim of a NodePool drifts, and only while its NodeClass is there to compare it with.
+    """
+    claim, node_class = facts.claim, facts.node_class
+    if not claim.launched or not claim.pool or claim.deleting:
+        return None
+    if facts.pool is None or node_class is None or node_class.metadata.deleting:
+        return None
+    for reason, check in _CHECKS:
+        words = check(facts, node_class, now)
+        if words:
+            return Drift(reason=reason, message=words, recheck=_unsure(reason, facts))
+        if words is None and facts.held is not None and facts.held.reason == reason:
+            return facts.held
+    return None
+
+
+def _unsure(reason: str, facts: DriftFacts) -> bool:
+    """EC2 may list an instance with the reservation that it just left (upstream #9124)."""
+    said = facts.held is not None and facts.held.reason == reason
+    return reason == labels.CAPACITY_RESERVATION_DRIFT and not facts.fresh and not said
+
+
+def _pool_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | None:
+    stamps = facts.claim.annotations
+    assert facts.pool is not None
+    differs = _differs(
+        (stamps.get(labels.NODEPOOL_HASH, ""), stamps.get(labels.NODEPOOL_HASH_VERSION, "")),
+        (facts.pool.hash, HASH_VERSION),
+    )
+    return differs and f"the template of NodePool {facts.claim.pool} is not the one that this node was made from"
+
+
+def _requirements_changed(facts: DriftFacts, _: EC2NodeClass, __: datetime) -> str | None:
+    """The node's labels against the pool's requirements, strictly: what a node lacks it does not satisfy."""
+    assert facts.pool is not None
+    try:
+        wanted = _requirements(facts.pool.requirements)
+    except RequirementError:
+        return None
+    marks = facts.claim.labels
+    older = {new: marks[old] for old, new in labels.NORMALIZED.items() if old in marks}
+    known = {key: value for key in wanted if (value := marks.get(key, older.get(key))) is not None}
+    if all(one.has(known[key]) if key in known else not one.present for key, one in wanted.items()):
+        return ""
+    return f"NodePool {facts.claim.pool}: {Requirements.of_labels(known).incompatibility(wanted, frozenset())}"
+
+
+@lru_cache(maxsize=1000)
+def _requirements(expressions: tuple[Expression, ...]) -> Requirements:
+    """A pool's are the same for all of its nodes. Raises RequirementError."""
+    return Requirements.of(expressions)
+
+
+def _type_gone(facts: DriftFacts, node_class: EC2NodeClass, now: datetime) -> str | None:
+    """A type that EC2 no longer lists, or no longer sells there in this way, available or not."""
+    claim = facts.claim
+    if now - claim.created < TYPE_LOOKED_FOR_AFTER:
+        return ""
+    name, zone = claim.labels.get(labels.INSTANCE_TYPE, ""), claim.labels.get(labels.ZONE, "")
+    if not facts.types or not name:
+        return None
+    found = facts.types.get(name)
+    if found is None:
+        return f"EC2 no longer lists the instance type {name}"
+    if zone and found.offerings and zone not in {one.zone for one in found.offerings}:
+        return f"EC2 no longer offers {name} in {zone}"
+    bought = claim.labels.get(labels.CAPACITY_TYPE, "")
+    # A reservation that ends leaves an on-demand instance behind, so either will do for a reserved one.
+    accepted = {bought, labels.ON_DEMAND} if bought == labels.RESERVED else {bought}
+    sold = {*found.labels.get(labels.CAPACITY_TYPE, ()), *(one.capacity_type for one in found.offerings)}
+    return f"EC2 no longer offers {name} as {bought}" if bought and sold and not sold & accepted else ""
+
+
+def _class_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
+    """The class is stamped when it is resolved: until then its stamp speaks of what it was, and nodes that are launched
+    meanwhile know better."""
+    ready = node_class.condition(labels.READY)
+    if ready is not None and ready.observed_generation != node_class.metadata.generation:
+        return None
+    stamps, wanted = facts.claim.annotations, node_class.metadata.annotations
+    differs = _differs(
+        (stamps.get(labels.NODECLASS_HASH, ""), stamps.get(labels.NODECLASS_HASH_VERSION, "")),
+        (wanted.get(labels.NODECLASS_HASH, ""), wanted.get(labels.NODECLASS_HASH_VERSION, "")),
+    )
+    return differs and f"EC2NodeClass {node_class.name} is not what it was when this node was made"
+
+
+def _differs(stamped: tuple[str, str], wanted: tuple[str, str]) -> str | None:
+    """Hash and version of either. Two versions cannot be compared; whoever has no stamp cannot drift by it."""
+    if not all((*stamped, *wanted)):
+        return ""
+    if stamped[1] != wanted[1]:
+        return None
+    return "yes" if stamped[0] != wanted[0] else ""
+
+
+def _image_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
+    image, name = facts.claim.image_id, facts.claim.labels.get(labels.INSTANCE_TYPE, "")
+    found = facts.types.get(name) if facts.types else None
+    if found is None or not image or not node_class.status.amis:
+        return None
+    if found.image_id == image:
+        return ""
+    return f"{name} runs {image}, and EC2NodeClass {node_class.name} gives it {found.image_id or 'no image at all'} now"
+
+
+def _groups_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
+    wanted = {one.id for one in node_class.status.security_groups}
+    instance = _standing(facts)
+    has = set(instance.security_group_ids) if instance else set()
+    if not wanted or not has:
+        return None
+    if has == wanted:
+        return ""
+    return f"the instance has {_few(has)}, EC2NodeClass {node_class.name} selects {_few(wanted)}"
+
+
+def _subnet_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
+    wanted = {one.id for one in node_class.status.subnets}
+    instance = _standing(facts)
+    if not wanted or instance is None or not instance.subnet_id:
+        return None
+    if instance.subnet_id in wanted:
+        return ""
+    return f"the instance is in {instance.subnet_id}, EC2NodeClass {node_class.name} selects {_few(wanted)}"
+
+
+def _reservation_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
+    """With the gate ReservedCapacity off no instance tells of a reservation. An empty list is an answer here, but only
+    of a class that was asked: until then it was merely not filled."""
+    instance = _standing(facts)
+    if instance is None:
+        return None
+    reservation = instance.reservation_id
+    if not reservation:
+        return ""
+    asked = node_class.condition(labels.CAPACITY_RESERVATIONS_READY)
+    if asked is None or not asked.is_true:
+        return None
+    if reservation in {one.id for one in node_class.status.capacity_reservations}:
+        return ""
+    return f"the instance is in {reservation}, which EC2NodeClass {node_class.name} no longer selects"
+
+
+def _placement_changed(facts: DriftFacts, node_class: EC2NodeClass, _: datetime) -> str | None:
+    has, wanted = facts.claim.labels.get(labels.PLACEMENT_GROUP_ID, ""), ""
+    if node_class.spec.placement_group_selector is not None:
+        a_type = next(iter(facts.types.values()), None) if facts.types else None
+        wanted = next(iter(a_type.labels.get(labels.PLACEMENT_GROUP_ID, ())), "") if a_type else ""
+        if not wanted:
+            return None
+    if has == wanted:
+        return ""
+    name = node_class.name
+    return f"the node is in placement group {has or 'none'}, EC2NodeClass {name} selects {wanted or 'none'}"
+
+
+def _standing(facts: DriftFacts) -> InstanceFacts | None:
+    """An instance that is ending has lost its network and tells nothing of it."""
+    return facts.instance if facts.instance and facts.instance.state in _THERE else None
+
+
+def _few(ids: set[str]) -> str:
+    return few(sorted(ids))
+
+
+_CHECKS: Final[tuple[tuple[str, _Check], ...]] = (
+    (labels.NODEPOOL_DRIFTED, _pool_changed),
+    (labels.REQUIREMENTS_DRIFTED, _requirements_changed),
+    (labels.INSTANCE_TYPE_NOT_FOUND, _type_gone),
+    (labels.NODECLASS_DRIFT, _class_changed),
+    (labels.AMI_DRIFT, _image_changed),
+    (labels.SECURITY_GROUP_DRIFT, _groups_changed),
+    (labels.SUBNET_DRIFT, _subnet_changed),
+    (labels.CAPACITY_RESERVATION_DRIFT, _reservation_changed),
+    (labels.PLACEMENT_GROUP_DRIFT, _placement_changed),
+)

@@ -1,0 +1,157 @@
+"""Why a pod does not leave, with its arithmetic: whether that can pass by itself, and what a person could do.
+
+Pure: pods and PodDisruptionBudgets as they are now in, holds out. The Eviction API decides; this explains it.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from tenure.apis import labels
+from tenure.model.disruption.drain import BudgetFact, Hold, PodsHeld, Prospect
+from tenure.model.facts import Selector
+from tenure.model.provider_results import DrainPod, Eviction
+
+STUCK_AFTER = timedelta(seconds=60)
+"""A pod that should have ended so long ago is not waited for (reference 3.14)."""
+
+
+def selects(selector: Selector | None, marks: Mapping[str, str]) -> bool:
+    """Kubernetes' label selector; without one nothing is selected, an empty one selects everything."""
+    if selector is None:
+        return False
+    return all(_holds(one.operator, one.values, marks.get(one.key)) for one in selector)
+
+
+def _holds(operator: str, values: Sequence[str], value: str | None) -> bool:
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
+
+
+def budgets_of(pod: DrainPod, budgets: Sequence[BudgetFact]) -> tuple[BudgetFact, ...]:
+    mine = (one for one in budgets if one.namespace == pod.namespace and selects(one.selector, pod.labels))
+    return tuple(sorted(mine, key=lambda one: one.name))
+
+
+def hold(pod: DrainPod, **fields: object) -> Hold:
+    """A hold of this pod."""
+    owner = f"{pod.owner_kind} {pod.owner_name}".strip()
+    subject = f"{pod.namespace}/{pod.name}"
+    return Hold.model_validate({"subject": subject, "uid": pod.uid, "owner": owner, **fields})
+
+
+def held_back(pod: DrainPod, by: PodsHeld) -> Hold:
+    """A LifecyclePolicy lets it go later than others."""
+    return hold(pod, cause="policy", what=by.why, passes="at" if by.until else "can", passes_at=by.until)
+
+
+def refused(pod: DrainPod, eviction: Eviction, budgets: Sequence[BudgetFact]) -> Hold:
+    """What stands against an eviction that the API server refused. `budgets` are those of the pod's namespace."""
+    mine = budgets_of(pod, budgets)
+    if eviction.several_budgets or len(mine) > 1:
+        names = ", ".join(one.name for one in mine) or eviction.blocked_by
+        return hold(
+            pod,
+            cause="budgets",
+            what=f"more than one PodDisruptionBudget selects it: {names}",
+            passes="never",
+            hint="the Eviction API refuses such a pod for good: leave it one PodDisruptionBudget, or delete the pod",
+        )
+    if not mine:
+        return hold(pod, cause="budget", what=eviction.blocked_by, passes="unknown")
+    budget = mine[0]
+    passes, hint = _prospect(pod, budget)
+    return hold(pod, cause="budget", what=f"{_name(budget)}: {arithmetic(budget)}", passes=passes, hint=hint)
+
+
+def rejected(pod: DrainPod, message: str) -> Hold:
+    """The API server refuses for a reason that is no budget."""
+    return hold(
+        pod,
+        cause="refused",
+        what=f"its eviction is refused: {message[:200]}",
+        passes="unknown",
+        hint="look at admission webhooks and at the rights of the worker",
+    )
+
+
+def arithmetic(budget: BudgetFact) -> str:
+    """Such as: minAvailable 2, 2 of 2 pods healthy, 2 needed, 0 may go."""
+    written = f"minAvailable {budget.min_available}" if budget.min_available else ""
+    written = f"maxUnavailable {budget.max_unavailable}" if budget.max_unavailable else written
+    healthy = f"{budget.current} of {budget.expected} pods healthy, {budget.desired} needed, {budget.allowed} may go"
+    return f"{written}, {healthy}" if written else healthy
+
+
+def _name(budget: BudgetFact) -> str:
+    return f"PodDisruptionBudget {budget.namespace}/{budget.name}"
+
+
+def _prospect(pod: DrainPod, budget: BudgetFact) -> tuple[Prospect, str]:
+    if budget.sync_failed:
+        return "never", f"its controller cannot count the pods: {budget.sync_failed[:200]}"
+    if not budget.counted:
+        return "can", "its controller has not seen its latest change yet"
+    if budget.expected and budget.desired >= budget.expected:
+        return "never", (
+            f"it needs all {budget.expected} pods: scale the workload up, or allow one of them to be unavailable"
+        )
+    missing = budget.desired + 1 - budget.current
+    if not pod.ready and not budget.always_unhealthy and budget.current < budget.desired:
+        return "can", (
+            "the pod is not Ready itself, nor are others: mend them, or set unhealthyPodEvictionPolicy: AlwaysAllow"
+        )
+    if missing > 0:
+        return "can", f"{missing} more of its pods {'has' if missing == 1 else 'have'} to be Ready"
+    return "can", ""
+
+
+def protected(pod: DrainPod) -> Hold:
+    """By the pod's own do-not-disrupt annotation."""
+    if pod.protected_until is not None:
+        return hold(pod, cause="do-not-disrupt", what=pod.why_not, passes="at", passes_at=pod.protected_until)
+    return hold(
+        pod,
+        cause="do-not-disrupt",
+        what=pod.why_not,
+        passes="never",
+        hint=f"take the annotation {labels.DO_NOT_DISRUPT} off, or delete the pod",
+    )
+
+
+def terminating(pod: DrainPod) -> Hold:
+    """It is on its way out; it is not waited for a minute beyond its time."""
+    assert pod.deletion is not None
+    return hold(
+        pod,
+        cause="terminating",
+        what=f"is terminating, with a grace period of {pod.grace_seconds} s",
+        since=pod.deletion - timedelta(seconds=pod.grace_seconds),
+        passes="at",
+        passes_at=pod.deletion + STUCK_AFTER,
+    )
+
+
+def surging(pod: DrainPod, deployment: str, until: datetime) -> Hold:
+    """Its Deployment has been restarted, and the new pod is not Ready yet."""
+    return hold(
+        pod,
+        cause="surge",
+        what=f"goes when the new pod of Deployment {deployment}, which was restarted, is Ready",
+        passes="at",
+        passes_at=until,
+        hint="look at the new pod: at that time this one is evicted all the same",
+    )
+
+
+def attached(volume: str) -> Hold:
+    """A volume that its driver has not taken off the node yet."""
+    return Hold(
+        subject=volume, cause="volume", what="volumes are still attached", hint="look at the CSI driver's controller"
+    )

@@ -1,0 +1,165 @@
+"""What a drain does next: whom it deletes, what follows where it is held, and since when it is.
+
+Pure rules: `activities/nodeclaim/drain.py` asks about pods, `workflows/phases/drain.py` about the drain as a whole.
+Accessors
+of a LifecyclePolicy's drain rules stand here with their defaults.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.lifecyclepolicy import DrainRules
+from tenure.model.base import Value, read_moment
+from tenure.model.disruption.drain import BLOCKING, DrainState, DrainVerdict, Hold, Rollout
+from tenure.model.provider_results import DrainPod
+
+NODE_NOT_READY: Final = timedelta(minutes=5)
+"""As long as Kubernetes itself leaves pods on an unreachable node: then it deletes them, whatever their budgets say,
+and a dead kubelet never confirms it, so that nothing is left to wait for."""
+SURGE: Final = timedelta(minutes=10)
+"""For a new pod to be Ready: the progressDeadlineSeconds of a Deployment that says nothing."""
+ESCALATION_AT_LEAST: Final = timedelta(seconds=5)
+"""So that pods without a grace period are seen to go before their instance does."""
+_ORDER: Final = {"surge": 0, "volume": 2, "terminating": 3}
+"""Of holds in a verdict, whose first few are remembered: a surge has a deadline that counts from its beginning."""
+AGAIN_AT_LEAST: Final = timedelta(minutes=10)
+"""For so long at least a node whose drain was given up is left alone."""
+
+
+def not_ready_for(rules: DrainRules | None) -> timedelta:
+    """How long pods on a node that is not Ready are waited for."""
+    found = _duration(rules.node_not_ready if rules else None)
+    return NODE_NOT_READY if found is None else found
+
+
+def surges(rules: DrainRules | None) -> bool:
+    return rules is not None and rules.surge_single_replicas is True
+
+
+def keeps(rules: DrainRules | None) -> bool:
+    """Voluntary drains come before the deletion of the NodeClaim, since they may be given up."""
+    return rules is not None and rules.when_blocked == "giveUp"
+
+
+def blocked_for(rules: DrainRules | None) -> timedelta | None:
+    """How long a drain is held before something follows; None where nothing does."""
+    if rules is None or rules.when_blocked in (None, "wait"):
+        return None
+    return _duration(rules.blocked_for)
+
+
+def _duration(text: str | None) -> timedelta | None:
+    """What cannot be read counts as unsaid: the API server lets only durations in."""
+    try:
+        return parse_duration(text) if text else None
+    except DurationError:
+        return None
+
+
+class DrainStep(Value):
+    do: Literal["wait", "escalate", "give up"]
+    until: datetime | None = None
+    """For `wait`: when time alone changes the step."""
+    why: str = ""
+
+
+def decide_drain(rules: DrainRules | None, drain: DrainState, now: datetime) -> DrainStep:
+    """What follows from how long the drain has been held."""
+    verdict, limit = drain.verdict, blocked_for(rules)
+    if rules is None or limit is None or verdict is None or verdict.blocked_since is None:
+        return DrainStep(do="wait")
+    due = verdict.blocked_since + limit
+    if now < due:
+        return DrainStep(do="wait", until=due)
+    if rules.when_blocked == "escalate":
+        return DrainStep(do="escalate", why=verdict.blockers)
+    if drain.keep:
+        return DrainStep(do="give up", why=verdict.blockers)
+    return DrainStep(do="wait")
+
+
+def follows(rules: DrainRules | None, blocked_since: datetime | None, *, keep: bool) -> str:
+    """What a LifecyclePolicy has in store for a drain that is held, in words."""
+    limit = blocked_for(rules)
+    if rules is None or limit is None or blocked_since is None:
+        return ""
+    due = (blocked_since + limit).isoformat(timespec="seconds")
+    if rules.when_blocked == "escalate":
+        return f"escalates at {due}: pods are deleted with their own grace period, whatever holds them"
+    if keep:
+        return f"is given up at {due}: the node is uncordoned and kept"
+    return "cannot be given up any more, since its NodeClaim is being deleted: it waits"
+
+
+def again_at(rules: DrainRules | None, now: datetime) -> datetime:
+    """Until when a node whose drain was given up just now is left alone."""
+    return now + max(blocked_for(rules) or AGAIN_AT_LEAST, AGAIN_AT_LEAST)
+
+
+def tightest(*deadlines: datetime | None) -> datetime | None:
+    """Deadlines only ever come nearer (reference 3.14)."""
+    return min((one for one in deadlines if one is not None), default=None)
+
+
+def escalation(pods: Iterable[DrainPod], now: datetime) -> datetime:
+    """The deadline by which each of these pods has had its own grace period."""
+    longest = max((pod.grace_seconds for pod in pods), default=0)
+    return now + max(timedelta(seconds=longest), ESCALATION_AT_LEAST)
+
+
+def is_late(pod: DrainPod, deadline: datetime | None, now: datetime) -> bool:
+    """Whether it has to be told now, whatever holds it and whatever its group: its own grace period would pass the
+    deadline, or the end that it was given does (reference 3.14)."""
+    if deadline is None:
+        return False
+    if pod.deletion is not None:
+        return pod.deletion > deadline
+    return now > deadline - timedelta(seconds=pod.grace_seconds)
+
+
+def needs_restart(rollout: Rollout, began: datetime) -> bool:
+    """Once for a drain: a restart by anybody since the drain began will do."""
+    at = read_moment(rollout.restarted_at)
+    return at is None or at < began
+
+
+def surged(rollout: Rollout | None) -> bool:
+    """Whether a restart makes the new pod before the old one goes."""
+    return rollout is not None and rollout.replicas == 1 and rollout.surges
+
+
+def since_known(holds: Iterable[Hold], known: DrainVerdict | None, now: datetime) -> tuple[Hold, ...]:
+    """Each with the moment since which it is known to hold."""
+    before = {(one.subject, one.uid, one.cause): one.since for one in (known.holds if known else ())}
+    return tuple(
+        one.model_copy(update={"since": one.since or before.get((one.subject, one.uid, one.cause)) or now})
+        for one in holds
+    )
+
+
+def decide_verdict(
+    holds: Sequence[Hold],
+    known: DrainVerdict | None,
+    *,
+    waited: Sequence[DrainPod],
+    began: datetime,
+    now: datetime,
+) -> DrainVerdict:
+    """The verdict on a look. `blocked_since` runs on over whatever holds the drain, and begins anew when a pod left."""
+    left = known is not None and 0 < len(waited) < known.pods
+    progress = now if left else (known.progress if known else None) or began
+    dated = since_known(holds, known, now)
+    ordered = sorted(dated, key=lambda one: (_ORDER.get(one.cause, 1), one.subject))
+    blocked = any(one.cause in BLOCKING for one in dated)
+    before = known.blocked_since if known and not left else None
+    first = min((one.since for one in dated if one.since and one.cause in BLOCKING), default=now)
+    group = min((pod.group for pod in waited), default=0)
+    return DrainVerdict(
+        holds=tuple(ordered),
+        pods=len(waited),
+        later=sum(pod.group != group for pod in waited),
+        blocked_since=max(before or first, progress) if blocked else None,
+        progress=progress,
+    )

@@ -1,0 +1,156 @@
+"""What may be put away: verdicts on leftovers, from lists that were read and the time it is. Pure.
+
+Whatever is in doubt stays: the next run looks again. Each rule names the order in which its lists have to be read.
+"""
+
+from collections.abc import Iterable, Sequence, Set
+from datetime import datetime, timedelta
+from typing import Final
+
+from tenure.apis import labels
+from tenure.model.garbage_collection import ClaimMark, LeaseMark, NodeClassMark, NodeMark, ProfileMark, TemplateMark
+from tenure.model.provider_results import InstanceFacts
+
+INSTANCE_GRACE: Final = timedelta(seconds=30)
+"""Karpenter's. A worker's clock may be ahead of EC2's: an instance so young is safe by its NodeClaim all the same."""
+CLAIM_GRACE: Final = timedelta(minutes=1)
+UNREADY_FOR: Final = timedelta(minutes=10)
+"""A node's own workflow looks at EC2 long before that (NOT_READY_GRACE)."""
+NODE_GRACE: Final = timedelta(minutes=1)
+TEMPLATE_GRACE: Final = timedelta(minutes=30)
+"""Since it was made, and since the youngest NodeClaim that may have used it."""
+PROFILE_GRACE: Final = timedelta(hours=1)
+GOING: Final = ("shutting-down", "terminated")
+
+
+def decide_unowned(
+    instances: Iterable[InstanceFacts], claims: Sequence[ClaimMark], *, cluster: str, now: datetime
+) -> list[InstanceFacts]:
+    """Instances of this cluster that no NodeClaim has or is about to get. Read the instances first.
+
+    A NodeClaim that has no instance yet holds back all that may have been bought for it, by its group or its name.
+    """
+    owned = {one.instance_id for one in claims if one.provider_id}
+    waiting = [one for one in claims if not one.provider_id]
+    groups = {one.group_id for one in waiting if one.group_id} | {one.name for one in waiting}
+    return [
+        one
+        for one in instances
+        if _is_ours(one, cluster)
+        and one.state not in GOING
+        and one.launched_at is not None
+        and one.launched_at + INSTANCE_GRACE < now
+        and one.instance_id not in owned
+        and groups.isdisjoint((one.tags.get(labels.LAUNCH_GROUP, ""), one.tags.get(labels.TAG_NODECLAIM, "")))
+    ]
+
+
+def _is_ours(instance: InstanceFacts, cluster: str) -> bool:
+    tags = instance.tags
+    known = labels.TAG_NODEPOOL in tags and labels.TAG_NODECLASS in tags
+    return known and tags.get(labels.TAG_EKS_CLUSTER_NAME) == cluster
+
+
+def decide_bereft(claims: Iterable[ClaimMark], instances: Iterable[InstanceFacts], *, now: datetime) -> list[ClaimMark]:
+    """NodeClaims that joined and whose instance is not listed (reference 3.8). Read in any order: of each EC2 is still
+    to be asked.
+
+    One that never joined has its own deadline; one that is being deleted is on its way.
+    """
+    there = {one.instance_id for one in instances if one.state not in GOING}
+    return [
+        one
+        for one in claims
+        if one.registered
+        and not one.deleting
+        and one.provider_id
+        and one.instance_id not in there
+        and one.created + CLAIM_GRACE < now
+    ]
+
+
+def decide_speaks_for(node: NodeMark, claim: ClaimMark, *, now: datetime) -> bool:
+    """A Node that is Ready, or was a short while ago, vouches for the instance that its NodeClaim names."""
+    lately = node.ready_changed is not None and node.ready_changed + UNREADY_FOR > now
+    return node.provider_id == claim.provider_id and (node.ready or lately)
+
+
+def decide_stray_nodes(nodes: Iterable[NodeMark], claims: Iterable[ClaimMark], *, now: datetime) -> list[NodeMark]:
+    """Nodes of ours that no NodeClaim has; whether their instance runs is still to be asked. Read the Nodes first."""
+    owned = {one.instance_id for one in claims if one.provider_id}
+    return [
+        one
+        for one in nodes
+        if (one.pool or labels.TERMINATION_FINALIZER in one.finalizers)
+        and one.instance_id.startswith("i-")
+        and one.instance_id not in owned
+        and one.created + NODE_GRACE < now
+    ]
+
+
+def decide_unused_templates(
+    templates: Iterable[TemplateMark], claims: Sequence[ClaimMark], *, running: Set[str], now: datetime
+) -> list[TemplateMark]:
+    """Those that nobody launches with. Read the templates first. `running`: the ids that living instances came from.
+
+    A pool that bought a node lately, or is about to, keeps all of its templates: it may well buy again.
+    """
+    young = now - TEMPLATE_GRACE
+    buying = {(one.pool, one.node_class) for one in claims if not one.provider_id or one.created > young}
+    return [
+        one
+        for one in templates
+        if one.created < young
+        and not one.used_lately
+        and one.id not in running
+        and (one.pool, one.node_class) not in buying
+    ]
+
+
+def decide_unused_profiles(
+    profiles: Iterable[ProfileMark],
+    claims: Sequence[ClaimMark],
+    node_classes: Sequence[NodeClassMark],
+    *,
+    running: Set[str],
+    now: datetime,
+) -> list[ProfileMark]:
+    """Profiles that no class names, no NodeClaim and no instance. Read the profiles first.
+
+    `running`: names that living instances have. A NodeClaim that does not say which profile it has may have any.
+    """
+    named = {name for one in node_classes for name in one.profiles}
+    named |= {one.annotations.get(labels.INSTANCE_PROFILE_NAME, "") for one in claims} | running
+    uids = {one.name: one.uid for one in node_classes}
+    silent = {uids.get(one.node_class) for one in claims if labels.INSTANCE_PROFILE_NAME not in one.annotations}
+    return [
+        one
+        for one in profiles
+        if one.created + PROFILE_GRACE < now
+        and one.name not in named
+        and one.node_class_uid not in silent
+        and not (None in silent and one.node_class_uid not in uids.values())
+    ]
+
+
+def decide_untagged(claims: Iterable[ClaimMark]) -> list[ClaimMark]:
+    """Those that have joined and whose instance does not bear the names yet (reference 1.4)."""
+    marks = (labels.TAGGED, labels.CLUSTER_NAME_TAGGED)
+    return [
+        one
+        for one in claims
+        if one.node_name
+        and one.provider_id
+        and not one.deleting
+        and any(one.annotations.get(mark) != "true" for mark in marks)
+    ]
+
+
+def decide_left_lease(lease: LeaseMark, *, names: Set[str], uids: Set[str], now: datetime) -> bool:
+    """No Node of its name, none that owns it, and nobody who renews it: a kubelet may be about to register.
+
+    Read the Leases first.
+    """
+    if lease.deleting or lease.name in names or not uids.isdisjoint(lease.owners):
+        return False
+    return lease.alive_until < now

@@ -1,0 +1,106 @@
+"""What LifecyclePolicies say of hooks, with what holds where they are silent; and what of it makes no sense. Pure."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.apis.lifecyclepolicy_events import Hook, HookRules
+from tenure.model.hooks import Point
+
+TIMEOUT: Final = timedelta(minutes=5)
+LONGEST: Final = timedelta(hours=24)
+LARGEST: Final = 8192
+"""Bytes of a Job's template as JSON: it is told to each node's workflow."""
+POINTS: Final[tuple[Point, ...]] = ("beforeDrain", "afterDrain", "beforeTerminate")
+
+
+def hooks_of(rules: LifecycleRules | None, point: Point) -> tuple[Hook, ...]:
+    said = rules.hooks if rules else None
+    return _at(said, point) if said else ()
+
+
+def _at(said: HookRules, point: Point) -> tuple[Hook, ...]:
+    match point:
+        case "beforeDrain":
+            return said.before_drain or ()
+        case "afterDrain":
+            return said.after_drain or ()
+        case "beforeTerminate":
+            return said.before_terminate or ()
+
+
+def timeout_of(hook: Hook) -> timedelta:
+    return _span(hook.timeout) or TIMEOUT
+
+
+def keeps(rules: LifecycleRules | None) -> bool:
+    """Voluntary drains come before the deletion of the NodeClaim, since a hook may give them up."""
+    return any(hook.on_failure == "giveUp" for hook in hooks_of(rules, "beforeDrain"))
+
+
+def problems_of(rules: HookRules, field: str = "hooks") -> Iterator[str]:
+    """What the API server cannot check, or did not: field, value, and what to write instead."""
+    for point in POINTS:
+        names: set[str] = set()
+        for number, hook in enumerate(_at(rules, point)):
+            where = f"{field}.{point}[{number}]"
+            yield from (f"{where}{wrong}" for wrong in _of_hook(hook, point))
+            if hook.name in names:
+                yield f"{where}.name: {hook.name!r} is an earlier one's too; give each a name of its own"
+            names.add(hook.name)
+
+
+def _of_hook(hook: Hook, point: Point) -> Iterator[str]:
+    if (hook.http is None) == (hook.job is None):
+        yield f": hook {hook.name!r} is either a call or a Job; write one of 'http' and 'job'"
+    if hook.http is not None:
+        yield from _of_url(hook.http.url)
+    if hook.job is not None:
+        yield from _of_template(hook.job.template)
+    if hook.timeout is not None:
+        span = _span(hook.timeout)
+        if span is None:
+            yield f".timeout: {hook.timeout!r} cannot be read; write a duration such as 5m"
+        elif not timedelta(0) < span <= LONGEST:
+            yield f".timeout: {hook.timeout!r} is no time at all or too long; write one of up to 24h, such as 5m"
+    if hook.on_failure == "giveUp" and point != "beforeDrain":
+        yield ".onFailure: 'giveUp' is for beforeDrain, since by then pods have left; write proceed, or wait"
+
+
+def _of_url(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        yield f".http.url: {url!r} is no address; write one such as https://hooks.example.com/drain"
+        return
+    if parts.scheme not in ("http", "https") or not named:
+        yield f".http.url: {url!r} is no address; write one such as https://hooks.example.com/drain"
+    elif parts.username is not None or parts.password is not None:
+        # Not with the value: it is a secret.
+        yield ".http.url: it holds a name or password, and would stand in histories; write it without, or use a job"
+
+
+def _of_template(template: dict[str, Any]) -> Iterator[str]:
+    spec = template.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(containers, list) or not containers:
+        yield ".job.template.spec.containers: there is none; write at least one, with its name and image"
+        return
+    restart = spec.get("restartPolicy", "Never")
+    if restart not in ("Never", "OnFailure"):
+        yield f".job.template.spec.restartPolicy: {restart!r} is not for Jobs; write Never or OnFailure"
+    size = len(json.dumps(template, separators=(",", ":")))
+    if size > LARGEST:
+        yield f".job.template: {size} bytes are more than {LARGEST}; put scripts into the image or a ConfigMap"
+
+
+def _span(text: str | None) -> timedelta | None:
+    try:
+        return parse_duration(text) if text else None
+    except DurationError:
+        return None

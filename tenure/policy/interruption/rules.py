@@ -1,0 +1,216 @@
+"""What LifecyclePolicies say of AWS's events, with what holds where they are silent: Karpenter's action table.
+
+Reference: karpenter-aws 5.3. Pure. `tenure/policy/interruption/decision.py` decides by it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.lifecyclepolicy import LifecycleRules
+from tenure.apis.lifecyclepolicy_disruption import Window
+from tenure.apis.lifecyclepolicy_events import (
+    Action,
+    EventRules,
+    InterruptionRules,
+    ScheduledRules,
+    StoppingRules,
+    TimedRules,
+    Timing,
+    WorkloadRules,
+)
+from tenure.model.base import Value
+from tenure.model.interruption.notices import EventKind
+from tenure.policy.disruption.budgets import is_open, next_hit
+
+DEFAULTS: Final[Mapping[EventKind, Action]] = {
+    "spotInterruption": "drain",
+    "capacityReservationInterruption": "drain",
+    "rebalanceRecommendation": "notify",
+    "scheduledChange": "drain",
+    "instanceStopping": "drain",
+    "instanceTerminating": "drain",
+    "instanceStatus": "terminate",
+    "systemStatus": "terminate",
+}
+LATER: Final[frozenset[EventKind]] = frozenset(
+    {"rebalanceRecommendation", "scheduledChange", "instanceStatus", "systemStatus"}
+)
+"""Kinds that leave time: the others are handled at once, or ignored."""
+TAKES: Final[frozenset[EventKind]] = frozenset({"spotInterruption", "capacityReservationInterruption"})
+"""Kinds by which AWS takes capacity back: Karpenter marks pools for these (reference 5.3)."""
+LEAD: Final = timedelta(minutes=10)
+AWAY: Final = timedelta(minutes=15)
+"""Of an instance that Tenure stops and starts."""
+_UNASKED: Final = ("terminate", "stopStart")
+"""Actions that go past budgets: the API server lets none of them be voluntary, since there is a rule for it."""
+_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class Times(Value):
+    """When something follows, read."""
+
+    lead: timedelta = LEAD
+    windows: tuple[Window, ...] = ()
+    deadline: timedelta | None = None
+    leave: bool = False
+    """What nobody approved, or what finds no window, is left to AWS."""
+
+
+class Ruled(Value):
+    """What holds for events of one kind."""
+
+    action: Action
+    times: Times = Times()
+    do_not_disrupt: Literal["honour", "override"] | None = None
+    voluntary: bool = False
+    away: timedelta | None = None
+
+
+def rules_of(rules: LifecycleRules | None, kind: EventKind) -> Ruled:
+    """What cannot be read falls to what holds where nothing is said."""
+    one = said_of((rules.interruption if rules else None) or InterruptionRules(), kind)
+    if one is None:
+        return Ruled(action=DEFAULTS[kind])
+    voluntary = isinstance(one, TimedRules | ScheduledRules) and one.voluntary is True
+    return Ruled(
+        action=_gently(one.action or DEFAULTS[kind], honour=one.do_not_disrupt == "honour", voluntary=voluntary),
+        times=times_of(one) if isinstance(one, Timing) else Times(),
+        do_not_disrupt=one.do_not_disrupt,
+        voluntary=voluntary,
+        away=_span(one.away) if isinstance(one, StoppingRules | ScheduledRules) else None,
+    )
+
+
+def _gently(action: Action, *, honour: bool, voluntary: bool) -> Action:
+    """Only a drain can be held by pods, and ask budgets; the one may be a policy's word, and the action another's."""
+    if action == "terminate" and (honour or voluntary):
+        return "drain"
+    return "drain" if action == "stopStart" and voluntary else action
+
+
+def ignored_by_all(rules: Iterable[LifecycleRules | None]) -> frozenset[EventKind]:
+    """Kinds that no NodePool takes orders of, nor waits for an instance because of; `rules`: one for each of them."""
+    everyone = tuple(rules)
+    return frozenset(kind for kind in DEFAULTS if everyone and all(_is_ignored(one, kind) for one in everyone))
+
+
+def _is_ignored(rules: LifecycleRules | None, kind: EventKind) -> bool:
+    ruled = rules_of(rules, kind)
+    return ruled.action == "ignore" and ruled.away is None
+
+
+def said_of(
+    said: InterruptionRules, kind: EventKind
+) -> EventRules | StoppingRules | TimedRules | ScheduledRules | None:
+    """None where nothing is said of the kind."""
+    match kind:
+        case "spotInterruption":
+            return said.spot_interruption
+        case "capacityReservationInterruption":
+            return said.capacity_reservation_interruption
+        case "rebalanceRecommendation":
+            return said.rebalance_recommendation
+        case "scheduledChange":
+            return said.scheduled_change
+        case "instanceStopping":
+            return said.instance_stopping
+        case "instanceTerminating":
+            return said.instance_terminating
+        case "instanceStatus":
+            return said.instance_status
+        case "systemStatus":
+            return said.system_status
+
+
+def workloads_of(rules: LifecycleRules | None) -> tuple[WorkloadRules, ...]:
+    said = rules.interruption if rules else None
+    return (said.workloads if said else None) or ()
+
+
+def times_of(timing: Timing) -> Times:
+    lead = _span(timing.lead)
+    return Times(
+        lead=LEAD if lead is None else lead,
+        windows=timing.windows or (),
+        deadline=_span(timing.deadline),
+        leave=timing.fallback == "notify",
+    )
+
+
+def opening(windows: Sequence[Window], now: datetime) -> datetime | None:
+    """When the first opens: `now` for one that is open, None for never."""
+    found = []
+    for one in windows:
+        try:
+            if is_open(one.schedule, one.duration, now, one.time_zone or ""):
+                return now
+            found.append(next_hit(one.schedule, now, one.time_zone or ""))
+        except (ValueError, DurationError):
+            continue
+    # In UTC: an hour that comes twice equals nothing of another zone.
+    return min((hit.astimezone(UTC) for hit in found if hit), default=None)
+
+
+def problems_of(rules: InterruptionRules, field: str = "interruption") -> Iterator[str]:
+    """What the API server cannot check: field, value, and what to write instead."""
+    named: tuple[tuple[str, Timing | None], ...] = (
+        ("rebalanceRecommendation", rules.rebalance_recommendation),
+        ("scheduledChange", rules.scheduled_change),
+        ("instanceStatus", rules.instance_status),
+        ("systemStatus", rules.system_status),
+        *((f"workloads[{number}]", one) for number, one in enumerate(rules.workloads or ())),
+    )
+    for name, timing in named:
+        if timing is not None:
+            yield from _of_timing(timing, f"{field}.{name}")
+        if isinstance(timing, TimedRules | ScheduledRules) and timing.voluntary and timing.action in _UNASKED:
+            yield (
+                f"{field}.{name}.voluntary: action {timing.action} asks no budget; write action: drain, or leave "
+                "voluntary out"
+            )
+    yield from _of_workloads(rules.workloads or (), f"{field}.workloads")
+
+
+def _of_timing(timing: Timing, field: str) -> Iterator[str]:
+    for number, window in enumerate(timing.windows or ()):
+        if wrong := _of_window(window):
+            yield f"{field}.windows[{number}].{wrong}"
+    for name, text in (("lead", timing.lead), ("deadline", timing.deadline)):
+        if text is not None and _span(text) is None:
+            yield f"{field}.{name}: {text!r} cannot be read; write a duration such as 30m"
+    if timing.deadline is not None and _span(timing.deadline) == timedelta(0):
+        yield f"{field}.deadline: {timing.deadline!r} is no time at all; write a duration such as 24h"
+
+
+def _of_window(window: Window) -> str:
+    if not _span(window.duration):
+        return f"duration: {window.duration!r} is no length of time; write one such as 2h"
+    try:
+        next_hit(window.schedule, _ANY_TIME, window.time_zone or "")
+    except ValueError as error:
+        return f"{error}"
+    return ""
+
+
+def _of_workloads(workloads: Sequence[WorkloadRules], field: str) -> Iterator[str]:
+    """One whose pods all match an earlier one never counts."""
+    for number, one in enumerate(workloads):
+        for before, other in enumerate(workloads[:number]):
+            if other.match_labels.items() <= one.match_labels.items():
+                yield (
+                    f"{field}[{number}].matchLabels: every pod that carries {_listed(one.match_labels)} is one of "
+                    f"{field}[{before}], which counts first; write the more precise one first"
+                )
+
+
+def _listed(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in labels.items())
+
+
+def _span(text: str | None) -> timedelta | None:
+    try:
+        return parse_duration(text) if text else None
+    except DurationError:
+        return None

@@ -1,0 +1,51 @@
+"""What becomes of a NodeClaim that another controller ran, when Tenure takes it over. Pure.
+
+`tenure/controller/adoption_preview.py` says it beforehand, and `tenure/cli/adopt/handover.py` holds the workflows
+against it.
+
+Stamps of the static hash that another controller, or another version, left on NodeClaims (reference 6.3).
+
+`activities/nodeclaim/annotations.py` writes what is decided here; `tenure/controller/adoption_preview.py` judges
+drift as if it were written.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tenure.apis.hash import HASH_VERSION
+from tenure.model.facts import ClaimFact
+from tenure.model.nodeclaim_state import Phase
+
+_ON_THE_WAY: Final = (Phase.LAUNCH, Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
+_LEAVING: Final = (Phase.DRAIN, Phase.TERMINATION, Phase.GONE)
+
+
+def decide_first_phase(claim: ClaimFact) -> Phase:
+    """The phase that it is recalled into (`activities/nodeclaim/recovery.py`), or that follows at once when it is being
+    deleted."""
+    if claim.deleting:
+        return Phase.DRAIN if claim.registered else Phase.TERMINATION
+    if not claim.provider_id:
+        return Phase.LAUNCH
+    if claim.initialized:
+        return Phase.READY
+    return Phase.INITIALIZATION if claim.registered else Phase.REGISTRATION
+
+
+def decide_taken_over(expected: Phase, phase: Phase) -> bool:
+    """Whether a workflow in `phase` has its NodeClaim in hand: where its life begins, or further on."""
+    if expected in _LEAVING:
+        return phase in _LEAVING
+    return phase in _ON_THE_WAY and _ON_THE_WAY.index(phase) >= _ON_THE_WAY.index(expected)
+
+
+def decide_stamp(
+    annotations: Mapping[str, str], value: str, *, key: str, version: str, drifted: bool, deleting: bool
+) -> dict[str, str]:
+    """The annotations to be written; none for a NodeClaim that keeps its stamp.
+
+    One that has drifted keeps its hash under the new version, and so stays drifted. One that was never stamped is left
+    so: somebody made it by hand."""
+    if deleting or annotations.get(version, "") in ("", HASH_VERSION):
+        return {}
+    return {version: HASH_VERSION} | ({} if drifted else {key: value})

@@ -1,0 +1,127 @@
+"""What still holds up a node's initialization, in the order in which Karpenter reports it (reference 3.4).
+
+How long a phase of start-up is expected to take, from how long others took. Pure.
+
+Who takes longer is slow: that is shown, and nothing follows from it.
+
+Whether a Node has what its NodeClaim was launched for: nine tenths of it at least (reference 3.7).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from tenure.apis import labels
+from tenure.apis.meta import Taint
+from tenure.apis.quantity import format_resources
+from tenure.apis.resources import Resources, is_known_ephemeral
+from tenure.model.base import Value
+
+_OWN_KEYS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/")
+
+
+def decide_waiting_for(
+    *,
+    ready: bool,
+    taints: Iterable[Taint],
+    startup_taints: Iterable[Taint],
+    allocatable: Resources,
+    requests: Resources,
+) -> tuple[str, ...]:
+    """Each as `Reason: what exactly`; empty when the node is initialized."""
+    present, declared = tuple(taints), tuple(startup_taints)
+    waiting = []
+    if not ready:
+        waiting.append(f"{labels.NODE_NOT_READY}: the kubelet does not report Ready")
+    startup = [taint for taint in present if any(taint.matches(one) for one in declared)]
+    if startup:
+        waiting.append(f"{labels.STARTUP_TAINTS_EXIST}: {_written(startup)}")
+    ephemeral = [taint for taint in present if is_known_ephemeral(taint)]
+    if ephemeral:
+        waiting.append(f"{labels.KNOWN_EPHEMERAL_TAINTS_EXIST}: {_written(ephemeral)}")
+    missing = sorted(key for key, amount in requests.items() if amount > 0 and not allocatable.get(key))
+    if missing:
+        waiting.append(f"{labels.RESOURCE_NOT_REGISTERED}: {', '.join(missing)}")
+    return tuple(waiting)
+
+
+def decide_undeclared(taints: Iterable[Taint], declared: Iterable[Taint]) -> tuple[str, ...]:
+    """Taints that neither the NodePool declares nor Kubernetes and Tenure set of their own, as `key:effect`."""
+    known = tuple(declared)
+    strange = [
+        taint
+        for taint in taints
+        if not any(taint.matches(one) for one in known)
+        and not is_known_ephemeral(taint)
+        and not taint.key.startswith(_OWN_KEYS)
+        and taint.effect != labels.PREFER_NO_SCHEDULE
+    ]
+    return tuple(f"{taint.key}:{taint.effect}" for taint in strange)
+
+
+def undeclared_message(node: str, strange: Iterable[str]) -> str:
+    """What it means that a Node carries such taints, and what to write."""
+    return (
+        f"Node {node} is tainted {', '.join(strange)}: only pods that tolerate it go there, and "
+        "others get another node; if it goes by itself, declare it in the NodePool's startupTaints"
+    )
+
+
+def _written(taints: Iterable[Taint]) -> str:
+    return ", ".join(f"{taint.key}:{taint.effect}" for taint in taints)
+
+
+ENOUGH: Final = 3
+"""Nodes from which an expectation can be had."""
+UNKNOWN_SHARE: Final = 10
+"""Where too few were seen: one part in so many of the phase's deadline."""
+LEAST: Final = timedelta(seconds=10)
+
+
+class Summary(Value):
+    """Seconds."""
+
+    count: int
+    median: float
+    p90: float
+    longest: float
+
+
+def summary_of(seconds: Sequence[float]) -> Summary:
+    """Nearest ranks. Raises ValueError where there is nothing."""
+    if not seconds:
+        raise ValueError("no times were handed in, so that there is nothing to sum up")
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    return Summary(count=len(ordered), median=ordered[last // 2], p90=ordered[round(last * 0.9)], longest=ordered[last])
+
+
+def decide_expected(seconds: Sequence[float]) -> timedelta | None:
+    """Twice what is usual, and a quarter more than what nearly all took; None where too few were seen."""
+    if len(seconds) < ENOUGH:
+        return None
+    found = summary_of(seconds)
+    return max(LEAST, timedelta(seconds=max(2 * found.median, 1.25 * found.p90)))
+
+
+def unknown(deadline: timedelta) -> timedelta:
+    """What is expected while nothing is known."""
+    return max(LEAST, deadline / UNKNOWN_SHARE)
+
+
+CONSISTENCY_ENOUGH: Final = 0.9
+
+
+def decide_lacking(requests: Mapping[str, int], expected: Mapping[str, int], has: Mapping[str, int]) -> str:
+    """What the Node lacks, resource by resource; empty when it is as it should be. Amounts as in `model.resources`."""
+    lacking = []
+    for resource in sorted(requests):
+        wanted, found = expected.get(resource, 0), has.get(resource, 0)
+        if requests[resource] and found < wanted * CONSISTENCY_ENOUGH:
+            lacking.append(_words(resource, found, wanted))
+    return "; ".join(lacking)
+
+
+def _words(resource: str, found: int, wanted: int) -> str:
+    has, expected = format_resources({resource: found})[resource], format_resources({resource: wanted})[resource]
+    return f"{resource}: the Node has {has} of {expected} ({100 * found // wanted} %)"

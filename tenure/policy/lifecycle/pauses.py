@@ -1,0 +1,136 @@
+"""Pauses: whether one holds, until when, and how it is written as an annotation that a person can write too.
+
+    kubectl annotate nodepool gpu tenure.sh/pause='until=2026-06-01T18:00:00Z, by=ann, reason=training runs'
+
+`reason` comes last and may contain commas. An annotation that cannot be read holds all the same, and says what is
+wrong: whoever wrote it wanted that nothing goes.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from tenure.apis.labels import PAUSE
+from tenure.model.disruption.commands import Hold
+from tenure.model.signals import Pause
+
+NEVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
+"""The end of a pause that has none: its annotation cannot be read."""
+LATEST: Final = datetime(2100, 1, 1, tzinfo=UTC)
+"""Later than that is a slip of the pen."""
+LATER: Final = timedelta(seconds=1)
+EXAMPLE: Final = "until=2026-06-01T18:00:00Z, by=ann, reason=database upgrade"
+LONGEST_REASON: Final = 300
+LONGEST_BY: Final = 100
+_REASON: Final = re.compile(r"(?:^|,)\s*reason=(.*)$", re.DOTALL)
+_KEYS: Final = ("until", "by")
+
+
+def holds(pause: Pause | None, now: datetime) -> bool:
+    return pause is not None and now < pause.until
+
+
+def ends(pause: Pause | None) -> datetime | None:
+    """When it is over by itself; None for one that is not."""
+    return None if pause is None or pause.until == NEVER else pause.until
+
+
+def again_at(pause: Pause | None) -> datetime | None:
+    """When to look whether it is over: `workflows/pausable.py` ends it, and this comes only where that did not
+    happen."""
+    end = ends(pause)
+    return end + LATER if end else None
+
+
+def words(pause: Pause) -> str:
+    """Behind the name of what is paused."""
+    if pause.until == NEVER:
+        return f"is paused by {pause.by}, which cannot be read: {pause.reason}"
+    return f"is paused by {pause.by} until {_written(pause.until)}: {pause.reason}"
+
+
+def problem_of(pause: Pause, now: datetime) -> str:
+    """What is wrong with a pause that somebody asks for: field, value, and what to write; empty when nothing is."""
+    if not pause.by.strip() or "," in pause.by or len(pause.by) > LONGEST_BY:
+        return f"by: {pause.by!r} is no name; write who pauses, such as ann@example.com, without commas"
+    if not pause.reason.strip() or len(pause.reason) > LONGEST_REASON:
+        return (
+            f"reason: {pause.reason[:60]!r} of {len(pause.reason)} characters; write why, in 1 to {LONGEST_REASON} "
+            "characters"
+        )
+    if pause.until.tzinfo is None:
+        return f"until: {pause.until.isoformat()} has no time zone; write one, such as 2026-06-01T18:00:00Z"
+    if pause.until <= now:
+        return f"until: {pause.until.isoformat()} is past; write a moment to come"
+    if pause.until >= LATEST:
+        return f"until: {pause.until.isoformat()} is too far away; write a moment before {LATEST.year}"
+    return ""
+
+
+def tidied(pause: Pause) -> Pause:
+    """As it can be written and read again: whole seconds, in UTC, single blanks, and something for who and why."""
+    until = pause.until.astimezone(UTC) if pause.until.tzinfo else pause.until.replace(tzinfo=UTC)
+    if until.microsecond and until < LATEST:
+        until = until.replace(microsecond=0) + timedelta(seconds=1)
+    by = " ".join(pause.by.replace(",", " ").split())[:LONGEST_BY].strip() or "somebody"
+    reason = " ".join(pause.reason.split())[:LONGEST_REASON].strip() or "no reason given"
+    return Pause(by=by, reason=reason, until=until)
+
+
+def write_pause(pause: Pause | None) -> str:
+    """The annotation; empty for none. Of a tidied pause `found_in` makes the same again."""
+    return f"until={_written(pause.until)}, by={pause.by}, reason={pause.reason}" if pause else ""
+
+
+def read_pause(text: str) -> Pause:
+    """Raises ValueError, which names what is wrong and what to write."""
+    reason = _REASON.search(text)
+    if reason is None:
+        raise ValueError(f"{text!r} has no reason; write it last, such as {EXAMPLE!r}")
+    found: dict[str, str] = {}
+    for part in text[: reason.start()].split(","):
+        key, given, value = (piece.strip() for piece in part.partition("="))
+        if key not in _KEYS or not given or key in found:
+            raise ValueError(f"{part.strip()!r} is not understood; write until, by and reason, such as {EXAMPLE!r}")
+        found[key] = value
+    for key in _KEYS:
+        if not found.get(key):
+            raise ValueError(f"{text!r} has no {key}; write it too, such as {EXAMPLE!r}")
+    pause = Pause(by=found["by"], reason=reason.group(1), until=_moment(found["until"]))
+    # That it may be over is no mistake.
+    if wrong := problem_of(pause, pause.until - timedelta(seconds=1)):
+        raise ValueError(wrong)
+    return tidied(pause)
+
+
+def found_in(text: str) -> Pause | None:
+    """The pause that an annotation asks for; one that cannot be read holds until it is mended or taken off."""
+    if not text:
+        return None
+    try:
+        return read_pause(text)
+    except ValueError as error:
+        why = f"{error}, or take the annotation off"
+        return Pause(by=f"the annotation {PAUSE}", reason=why, until=NEVER)
+
+
+def hold_of(scope: Literal["cluster", "pool", "node"], name: str, text: str, now: datetime) -> Hold | None:
+    """What an annotation holds up, for those who decide on disruption; None when nothing."""
+    pause = found_in(text)
+    if pause is None or not holds(pause, now):
+        return None
+    return Hold(scope=scope, name=name, why=words(pause), until=ends(pause))
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"until={text!r} is no moment; write one such as until=2026-06-01T18:00:00Z") from error
+    if moment.tzinfo is None:
+        raise ValueError(f"until={text!r} has no time zone; write one, such as until=2026-06-01T18:00:00Z")
+    return moment
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

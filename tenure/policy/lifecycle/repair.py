@@ -1,0 +1,223 @@
+"""When an unhealthy node is repaired, by which step, and when too many are unhealthy for any to be.
+
+Karpenter's rules where nothing else is written (reference 3.11; the conditions are its AWS provider's). Pure: the
+workflow keeps `Health` and performs the verdict, the activity looks again and counts the pool's nodes.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from tenure.apis.durations import parse_duration
+from tenure.apis.lifecyclepolicy import LifecycleRules, RepairCondition, RepairRules
+from tenure.model.base import Value
+from tenure.model.node_health import Health, RepairStep, Stretch, Unhealthy
+from tenure.model.nodeclaim_state import ClaimState
+
+REBOOT_FOR: Final = timedelta(minutes=10)
+DRAIN_FOR: Final = timedelta(minutes=30)
+MAX_UNHEALTHY: Final = "20%"
+FORGET_AFTER: Final = timedelta(hours=1)
+"""A node that was well for so long, or for the rules' `within`, begins its ladder anew."""
+HELD_FOR: Final = timedelta(minutes=5)
+"""Between looks at a breaker that is open."""
+AGAIN_IN: Final = timedelta(seconds=30)
+"""The live Node was well where the watch said that it is not."""
+_NONE: Final = timedelta(0)
+_MOST: Final = 100
+"""Stretches that are remembered."""
+
+
+def _condition(type_: str, status: Literal["False", "Unknown"], minutes: int) -> RepairCondition:
+    return RepairCondition(type=type_, status=status, toleration=f"{minutes}m")
+
+
+KARPENTERS: Final = (
+    _condition("Ready", "False", 30),
+    _condition("Ready", "Unknown", 30),
+    _condition("AcceleratedHardwareReady", "False", 10),
+    _condition("StorageReady", "False", 30),
+    _condition("NetworkingReady", "False", 30),
+    _condition("KernelReady", "False", 30),
+    _condition("ContainerRuntimeReady", "False", 30),
+)
+
+
+class Repair(Value):
+    """`recovered`: the step that was taken has helped."""
+
+    do: Literal["wait", "reboot", "replace", "recovered"] = "wait"
+    until: datetime | None = None
+    condition: str = ""
+    rung: int = 0
+    """Of the step on the ladder, from 0."""
+    blocked_by: str = ""
+
+
+def rules_of(rules: LifecycleRules | None) -> RepairRules:
+    return (rules.repair if rules else None) or RepairRules()
+
+
+def counted(rules: LifecycleRules | None) -> tuple[RepairCondition, ...]:
+    """The conditions that make a node unhealthy."""
+    found = rules_of(rules).conditions
+    return KARPENTERS if found is None else found
+
+
+def decide_repair(state: ClaimState, now: datetime) -> Repair:
+    """What the node's health asks for. Without a condition that counts: nothing, whatever else is wrong with it."""
+    health, rules = state.health, rules_of(state.seen.rules)
+    steps = _steps(rules)
+    if health.step_at is not None:
+        end = health.step_at + (_NONE if health.step_failed else reboot_for(state.seen.rules))
+        if _is_well(state) and (_rebooted(state) or now >= end):
+            return Repair(do="recovered", condition=health.condition)
+        if now < end:
+            return Repair(until=end, condition=health.condition, blocked_by=f"rebooted for {health.condition}")
+        due, condition, taken = end, health.condition, health.taken
+    else:
+        found = _earliest(state, rules)
+        if found is None:
+            return Repair()
+        due, condition, began = found
+        taken = 0 if _is_forgotten(health, rules, began) else health.taken
+    if taken >= len(steps):
+        return Repair(condition=condition, blocked_by=f"unhealthy, {condition}: {', '.join(steps)} did not help")
+    if now < due:
+        said = f"unhealthy, {condition}: {steps[taken]} at {due.isoformat(timespec='seconds')}"
+        return Repair(until=due, condition=condition, blocked_by=said)
+    if health.held_until and now < health.held_until:
+        return Repair(until=health.held_until, condition=condition, blocked_by=health.held_by)
+    return Repair(do=steps[taken], condition=condition, rung=taken)
+
+
+def noted(state: ClaimState, unhealthy: Sequence[Unhealthy], rules: LifecycleRules | None, now: datetime) -> Health:
+    """The memory after an observation. Nothing changes for a node that was well and is."""
+    health = state.health
+    if not unhealthy and not health.stretches:
+        return health
+    present = {one.type: one for one in unhealthy}
+    stretches = [_continued(one, present.get(one.type), now) for one in health.stretches]
+    known = {one.type for one in stretches if one.until is None}
+    stretches += [
+        Stretch(type=one.type, status=one.status, since=one.since) for one in unhealthy if one.type not in known
+    ]
+    within = _within(rules_of(rules))
+    kept = [one for one in stretches if one.until is None or (within and one.until > now - within)]
+    return health.model_copy(update={"stretches": tuple(kept[-_MOST:])})
+
+
+def after_step(health: Health, verdict: Repair, *, boot_id: str, now: datetime) -> Health:
+    """A step was taken."""
+    return Health(
+        stretches=health.stretches,
+        taken=verdict.rung + 1,
+        condition=verdict.condition,
+        step_at=now,
+        boot_id=boot_id,
+    )
+
+
+def after_failure(health: Health, verdict: Repair, *, boot_id: str, now: datetime) -> Health:
+    """A step could not be taken: it counts as one that did not help, and the next is due at once."""
+    return after_step(health, verdict, boot_id=boot_id, now=now).model_copy(update={"step_failed": True})
+
+
+def held(health: Health, why: str, until: datetime) -> Health:
+    """No step may be taken for now."""
+    return health.model_copy(update={"held_until": until, "held_by": why})
+
+
+def after_recovery(health: Health, now: datetime) -> Health:
+    """The time that was unhealthy before counts no more."""
+    return health.model_copy(update={"stretches": (), "step_at": None, "recovered_at": now, "boot_id": ""})
+
+
+def graceful_for(rules: LifecycleRules | None) -> timedelta | None:
+    """None: pods are not waited for."""
+    found = rules_of(rules)
+    return _time(found.drain_for, DRAIN_FOR) if found.drain == "graceful" else None
+
+
+def reboot_for(rules: LifecycleRules | None) -> timedelta:
+    """How long a reboot may take until the node is well."""
+    return _time(rules_of(rules).reboot_for, REBOOT_FOR)
+
+
+def decide_breaker(unhealthy: int, total: int, limit: str, *, where: str) -> str:
+    """Why nothing may be repaired now; empty when it may. Percentages round up (reference 3.11)."""
+    allowed = math.ceil(int(limit[:-1]) * total / 100) if limit.endswith("%") else int(limit)
+    if unhealthy <= allowed:
+        return ""
+    return f"{unhealthy} of {total} nodes {where} are unhealthy, and maxUnhealthy {limit} allows {allowed}"
+
+
+def is_unhealthy(conditions: Iterable[tuple[str, str]], counting: Iterable[tuple[str, str]]) -> bool:
+    """Whether any condition of a Node, as type and status, is one that counts; tolerated or not."""
+    return not set(conditions).isdisjoint(counting)
+
+
+def _steps(rules: RepairRules) -> tuple[RepairStep, ...]:
+    return rules.steps or ("replace",)
+
+
+def _earliest(state: ClaimState, rules: RepairRules) -> tuple[datetime, str, datetime] | None:
+    """Of the conditions that hold now: when the first is no longer tolerated, which it is, and since when it holds."""
+    counting: dict[tuple[str, str], str] = {(one.type, one.status): one.toleration for one in counted(state.seen.rules)}
+    stretches, within, found = state.health.stretches, _within(rules), []
+    for one in stretches:
+        written = counting.get((one.type, one.status)) if one.until is None else None
+        if written is None:
+            continue
+        toleration = parse_duration(written) or _NONE
+        earlier = [past for past in stretches if past.type == one.type and past.until] if within else []
+        due = _due(one.since, earlier, toleration, max(within or toleration, toleration))
+        found.append((due, f"{one.type}={one.status}", one.since))
+    return min(found, default=None)
+
+
+def _due(since: datetime, earlier: Sequence[Stretch], toleration: timedelta, span: timedelta) -> datetime:
+    """When the time unhealthy within the span comes up to the toleration. Earlier stretches leave the span at its far
+    end, and while one does the sum does not grow."""
+    leaving = [(one.since + span, one.until + span) for one in earlier if one.until and one.until + span > since]
+    lasted = sum((end - max(begin, since) for begin, end in leaving), _NONE)
+    moment = since
+    for edge in sorted({edge for pair in leaving for edge in pair if edge > since}):
+        grows = not any(begin <= moment < end for begin, end in leaving)
+        if lasted >= toleration or (grows and moment + toleration - lasted <= edge):
+            break
+        lasted += edge - moment if grows else _NONE
+        moment = edge
+    return moment + max(toleration - lasted, _NONE)
+
+
+def _continued(stretch: Stretch, present: Unhealthy | None, now: datetime) -> Stretch:
+    if stretch.until is not None:
+        return stretch
+    if present is None:
+        return stretch.model_copy(update={"until": now})
+    if (present.status, present.since) == (stretch.status, stretch.since):
+        return stretch
+    return stretch.model_copy(update={"until": max(stretch.since, present.since)})
+
+
+def _is_well(state: ClaimState) -> bool:
+    return state.seen.node_ready and not state.seen.unhealthy
+
+
+def _rebooted(state: ClaimState) -> bool:
+    return bool(state.seen.boot_id) and state.seen.boot_id != state.health.boot_id
+
+
+def _is_forgotten(health: Health, rules: RepairRules, began: datetime) -> bool:
+    memory = max(FORGET_AFTER, _within(rules) or FORGET_AFTER)
+    return health.recovered_at is not None and began - health.recovered_at >= memory
+
+
+def _within(rules: RepairRules) -> timedelta | None:
+    return parse_duration(rules.within) if rules.within else None
+
+
+def _time(written: str | None, default: timedelta) -> timedelta:
+    return (parse_duration(written) if written else None) or default

@@ -1,0 +1,63 @@
+"""The life of a node: which phase may follow which, and who causes it.
+
+`workflows/nodeclaim.py` walks this table and nothing else; a transition that does not stand here is a bug.
+"""
+
+from datetime import datetime
+
+from tenure.model.nodeclaim_state import ClaimState, Phase
+from tenure.policy.lifecycle.deadlines import deadlines_of
+
+TRANSITIONS: dict[Phase, dict[Phase, str]] = {
+    Phase.LAUNCH: {
+        Phase.REGISTRATION: "EC2 gave the claim an instance",
+        Phase.INITIALIZATION: "its workflow was lost, and its NodeClaim says that its Node joined",
+        Phase.READY: "its workflow was lost, and its NodeClaim says that its Node was initialized",
+        Phase.TERMINATION: "EC2 refused, the launch deadline passed, or a person deleted the NodeClaim",
+    },
+    Phase.REGISTRATION: {
+        Phase.INITIALIZATION: "the instance's Node joined and carries the claim's labels and taints",
+        Phase.TERMINATION: "the registration deadline passed, AWS takes it back, or a person deleted the NodeClaim",
+    },
+    Phase.INITIALIZATION: {
+        Phase.READY: "the Node is Ready, its startup taints are gone and its resources are there",
+        Phase.DRAIN: "a person, an owner, expiry, repair or AWS's word deleted it, or a policy did at the deadline",
+    },
+    Phase.READY: {
+        Phase.INITIALIZATION: "the machine came back with another boot id",
+        Phase.DRAIN: "a person, expiry, repair or AWS's word deleted it, or its NodePool permitted a disruption",
+    },
+    Phase.DRAIN: {
+        Phase.TERMINATION: "no pod and no volume is waited for, or the termination grace period is over",
+        Phase.READY: "its policy or AWS called the drain off, and its NodeClaim is not being deleted",
+    },
+    Phase.TERMINATION: {
+        Phase.GONE: "EC2 no longer lists the instance and the finalizers are off",
+    },
+    Phase.GONE: {},
+}
+
+
+def may_follow(before: Phase, after: Phase) -> bool:
+    return after in TRANSITIONS[before]
+
+
+def deadline_of(state: ClaimState, phase: Phase, entered: datetime) -> datetime | None:
+    """When a phase entered at `entered` becomes overdue. Launch and registration count from the claim's birth
+    (reference 3.5), the others from their entry; a ready node has no deadline of its own. A claim that was launched
+    or recalled late has the time for registration that a launch in its last minute leaves. LifecyclePolicies may say
+    other deadlines than the settings."""
+    born, limits = state.identity.created, deadlines_of(state.seen.rules, state.deadlines)
+    match phase:
+        case Phase.LAUNCH:
+            return born + limits.launch
+        case Phase.REGISTRATION:
+            return max(born, entered - limits.launch) + limits.registration
+        case Phase.INITIALIZATION:
+            return entered + limits.initialization
+        case Phase.DRAIN:
+            return entered + limits.drain
+        case Phase.TERMINATION:
+            return entered + limits.termination
+        case Phase.READY | Phase.GONE:
+            return None

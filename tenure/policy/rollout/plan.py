@@ -1,0 +1,163 @@
+"""The plan of a wave, which people approve or reject: when another one takes its place, and by which name it goes.
+
+What a roll-out hears between two looks: permits, answers of Prometheus, and what people say of its plans. Pure.
+
+People name `RolloutPlan.id` and `Halted.plan`: what they say of a plan that is no more is refused.
+
+What nodes of a NodePool are made from now, as far as a change of it is a roll-out.
+
+`tenure/policy/disruption/drift.py` has the reasons by which nodes drift from it, and those that concern single nodes.
+
+The way back of a roll-out: which images to take again, where the image alone has changed.
+"""
+
+from datetime import datetime
+
+from tenure.apis import labels
+from tenure.apis.ec2nodeclass import EC2NodeClass
+from tenure.apis.hash import HASH_VERSION, nodepool_hash
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
+from tenure.model.rollout import (
+    Approval,
+    ApproveRollout,
+    GateAnswer,
+    Halted,
+    Image,
+    RejectRollout,
+    RolloutPlan,
+    RolloutState,
+    Target,
+    digest,
+)
+from tenure.policy.disruption.budgets import share_of
+from tenure.policy.rollout.rules import Rules
+
+
+def planned(pool: str, state: RolloutState, target: Target, rules: Rules, size: int, now: datetime) -> RolloutPlan:
+    """The plan of the present wave. One that is too old, or for another number of nodes, is void: a new one is made,
+    and an approval of the old one is an approval of nothing."""
+    plan, needed = state.plan, rules.approvers
+    if plan is not None and plan.wave == state.wave and plan.approvers == needed:
+        moved = abs(size - plan.size) > share_of(rules.stale_after, plan.size)
+        if not needed or (now < plan.until and not moved):
+            return plan
+    return RolloutPlan(
+        id=plan_id(pool, state, target),
+        wave=state.wave,
+        size=size,
+        until=now + rules.expires,
+        lasts=rules.expires,
+        approvers=needed,
+    )
+
+
+def plan_id(pool: str, state: RolloutState, target: Target) -> str:
+    """Of the NodePool, what is rolled out, the wave, and how many plans there were: the same for the same state."""
+    return f"{pool}-{digest([pool, target.id, state.wave, state.plans])[:6]}"
+
+
+def target_of(pool: NodePool, node_class: EC2NodeClass | None) -> Target | None:
+    """None while the class is not resolved as it is now, since what it shows then is what it was.
+
+    Raises DurationError where the NodePool's template holds a text that is no duration."""
+    if node_class is None or node_class.metadata.deleting or not node_class.status.amis:
+        return None
+    ready, stamps = node_class.condition(labels.READY), node_class.metadata.annotations
+    if ready is None or ready.observed_generation != node_class.metadata.generation:
+        return None
+    if stamps.get(labels.NODECLASS_HASH_VERSION) != HASH_VERSION:
+        return None
+    images = (
+        Image(id=one.id, wants=" ".join(sorted(digest(need.to_object()) for need in one.requirements)))
+        for one in node_class.status.amis
+    )
+    return Target(
+        pool=nodepool_hash(pool),
+        requirements=digest(sorted(digest(one.to_object()) for one in pool.spec.template.spec.requirements)),
+        node_class=node_class.name,
+        class_hash=stamps.get(labels.NODECLASS_HASH, ""),
+        images=tuple(sorted(images, key=lambda one: (one.wants, one.id))),
+        groups=tuple(sorted(one.id for one in node_class.status.security_groups)),
+    )
+
+
+def is_made_of(claim: NodeClaim, target: Target) -> bool:
+    """By the stamps that it was made with. What is not stamped, or by another version, tells nothing against it."""
+    stamps = claim.metadata.annotations
+    for value, version, wanted in (
+        (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION, target.pool),
+        (labels.NODECLASS_HASH, labels.NODECLASS_HASH_VERSION, target.class_hash),
+    ):
+        if stamps.get(version) == HASH_VERSION and stamps.get(value, wanted) != wanted:
+            return False
+    image = claim.status.image_id
+    return not image or image in {one.id for one in target.images}
+
+
+def images_back(state: RolloutState) -> tuple[dict[str, str], str]:
+    """By image that is in force now the last good one; with none, why there is no way back."""
+    if state.good is None or state.target is None:
+        return {}, "it is not known what ran well before"
+    changed = state.target.changed_from(state.good)
+    if changed != ("the image",):
+        return {}, f"not the image alone has changed, but {' and '.join(changed) or 'nothing'}"
+    good = {one.wants: one.id for one in state.good.images}
+    back = {one.id: good[one.wants] for one in state.target.images if good.get(one.wants, one.id) != one.id}
+    return back, "" if back else "there was no image for these nodes before"
+
+
+def granted(state: RolloutState, uids: tuple[str, ...], now: datetime) -> RolloutState:
+    """These NodeClaims got permits to go for drift."""
+    if state.target is None or state.finished or not uids:
+        return state
+    moving = tuple(dict.fromkeys((*state.moving, *uids)))
+    return state.model_copy(update={"moving": moving, "granted_at": now})
+
+
+def heard(state: RolloutState, answers: tuple[GateAnswer, ...]) -> RolloutState:
+    """What Prometheus said, each in the place of what it said before."""
+    new = {one.gate for one in answers}
+    kept = tuple(one for one in state.answers if one.gate not in new)
+    return state.model_copy(update={"answers": (*kept, *answers)})
+
+
+def refusal_of(state: RolloutState, said: ApproveRollout | RejectRollout, now: datetime) -> str:
+    """Why this cannot be done; empty when it can."""
+    if not said.by.strip():
+        return "by: nobody is named; write who says so"
+    plan, halted = state.plan, state.halted
+    current = halted.plan if halted else plan.id if plan and not state.finished else ""
+    if said.plan != current:
+        listed = "no roll-out goes on there; `tenure stuck` lists what waits for a person"
+        waits = f"{current} is the one that counts now; name that one" if current else listed
+        return f"plan {said.plan!r} is stale or was never there: {waits}"
+    if halted is None and plan is not None and plan.approvers and now >= plan.until:
+        expired = f"plan {said.plan} has expired at {plan.until.isoformat(timespec='minutes')}"
+        return f"{expired}: another one is made, and an event of its NodePool names it"
+    if isinstance(said, RejectRollout) and said.roll_back:
+        back, no_way = images_back(state)
+        return "" if back else f"plan {said.plan} cannot be rolled back: {no_way}; write the spec as it was"
+    return ""
+
+
+def approve(state: RolloutState, said: ApproveRollout, now: datetime) -> RolloutState:
+    """What is not refused. What had failed counts anew from now on."""
+    changes: dict[str, object] = {}
+    if state.halted is not None:
+        changes = {"halted": None, "failing_since": None, "soaking_since": None, "counted_from": now, "answers": ()}
+    plan = state.plan
+    if plan is not None and plan.id == said.plan and plan.approvers:
+        others = tuple(one for one in plan.approvals if one.by != said.by)
+        agreed = plan.model_copy(
+            update={"approvals": (*others, Approval(by=said.by.strip(), at=now, reason=said.reason))}
+        )
+        changes["plan"] = agreed.model_copy(update={"until": now + plan.lasts}) if agreed.approved else agreed
+    return state.model_copy(update=changes)
+
+
+def reject(state: RolloutState, said: RejectRollout, now: datetime) -> RolloutState:
+    """What is not refused. Nodes that are on their way arrive; no further one goes."""
+    halted = Halted(why=said.reason, since=now, plan=said.plan, by=said.by.strip(), rolling_back=said.roll_back)
+    plan = state.plan and state.plan.model_copy(update={"approvals": ()})
+    return state.model_copy(update={"halted": halted, "plan": plan, "failing_since": None})

@@ -1,0 +1,95 @@
+"""Static pools: how many NodeClaims are missing, which go first when there are too many, and when to wait.
+
+Karpenter's rules (core reference 2.19): limits.nodes bounds what is made, budgets do not bound what goes. A NodeClaim
+that is going counts against the limit, since its machine is still there.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from tenure.model.base import Value
+from tenure.model.extra_capacity import MovedPod, NodeLoad
+
+MOST_MADE: Final = 500
+"""In one step; the members of one launch group."""
+MOST_DELETED: Final = 100
+"""In one step: each has a last look of its own."""
+RECENT: Final = timedelta(minutes=15)
+"""NodeClaims that are missing again so soon did not last."""
+PAUSE: Final = timedelta(seconds=10)
+LONGEST_PAUSE: Final = timedelta(minutes=3)
+"""As long as what EC2 refused is remembered."""
+
+
+class Missing(Value):
+    create: int
+    waits_for: str = ""
+
+
+class Candidate(Value):
+    """A NodeClaim of a pool that has too many."""
+
+    name: str
+    uid: str
+    node_name: str = ""
+    launched: bool = True
+    held: bool = False
+    """The NodeClaim or its Node is annotated do-not-disrupt."""
+    load: NodeLoad = NodeLoad()
+    life_left: float = 1.0
+
+    @property
+    def empty(self) -> bool:
+        return not self.load.moved
+
+    @property
+    def protected(self) -> bool:
+        return self.held or self.load.protected
+
+
+def decide_missing(pool: str, *, desired: int, standing: int, going: int, limit: int | None) -> Missing:
+    """How many to create now; `waits_for` says what keeps the rest."""
+    wanted = max(0, desired - standing)
+    room = wanted if limit is None else max(0, limit - standing - going)
+    if wanted <= room:
+        return Missing(create=wanted)
+    leaving = f", {going} of them going" if going else ""
+    why = f"limits.nodes={limit} of NodePool {pool}: {standing + going + room} NodeClaims{leaving}, {desired} wanted"
+    return Missing(create=room, waits_for=why)
+
+
+def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """First to go first: not launched; empty; without do-not-disrupt, the cheapest to move first; the others."""
+    return sorted(candidates, key=lambda one: (_class_of(one), _cost_of(one), one.life_left, one.name))
+
+
+def _class_of(one: Candidate) -> int:
+    if not one.launched:
+        return 0
+    if one.protected:
+        return 3
+    return 1 if one.empty else 2
+
+
+def _cost_of(one: Candidate) -> float:
+    return sum(max(0.0, eviction_cost(pod)) for pod in one.load.moved) * one.life_left
+
+
+def eviction_cost(pod: MovedPod) -> float:
+    """Reference 4.3."""
+    return min(10.0, max(-10.0, 1 + pod.deletion_cost / 2**27 + pod.priority / 2**25))
+
+
+def life_left(created: datetime | None, expires: datetime | None, now: datetime) -> float:
+    """Share of its life that is left to a node; 1 for one that never expires."""
+    if created is None or expires is None or expires <= created:
+        return 1.0
+    return min(1.0, max(0.0, (expires - now) / (expires - created)))
+
+
+def pause_after(in_a_row: int) -> timedelta:
+    """Before NodeClaims are made again for those that did not last; a single loss is replaced at once."""
+    if in_a_row < 2:
+        return timedelta(0)
+    return min(LONGEST_PAUSE, PAUSE * (1 << min(in_a_row - 2, 8)))

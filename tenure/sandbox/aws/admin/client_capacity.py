@@ -1,0 +1,116 @@
+"""The part of the control client that concerns capacity: pools, limits, call rates, reservations, placement groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tenure.sandbox.aws.admin.http_client import ControlClient, Json
+
+
+class CapacityControl(ControlClient):
+    def set_pool(
+        self,
+        available: int | None,
+        *,
+        instance_type: str = "*",
+        zone: str = "*",
+        capacity_type: str = "*",
+        code: str | None = None,
+        message: str | None = None,
+    ) -> None:
+        """How many more instances a capacity pool gives; None for no bound. `*` stands for all.
+
+        `code` and `message` are what an empty one answers; without, InsufficientInstanceCapacity.
+        """
+        pool = {
+            "instance_type": instance_type, "zone": zone, "capacity_type": capacity_type, "available": available,
+            "code": code, "message": message,
+        }  # fmt: skip
+        self._call("POST", "pools", pool)
+
+    def clear_pools(self) -> None:
+        """No pool and no vCPU limit is bounded any more."""
+        self._call("DELETE", "pools")
+
+    def set_vcpu_limit(self, capacity_type: str, vcpus: int | None) -> None:
+        """Bound every family class of `spot` or `on-demand` alike; None for no bound that matters."""
+        self._call("POST", "limits", {capacity_type: vcpus})
+
+    def set_quota(self, code: str, vcpus: int | None) -> None:
+        """Bound one family class by its quota code, such as L-1216C47A: standard families, on-demand."""
+        self._call("POST", "limits", {code: vcpus})
+
+    def use_documented_rates(self) -> None:
+        """Throttle EC2's actions as its guide says: 20 reads and 5 changes a second after bursts of 100 and 50."""
+        self._call("POST", "rates", {"documented": True})
+
+    def set_rate(self, action: str, refill: float, bucket: float) -> None:
+        """Hold one action (`CreateFleet`, `iam:CreateInstanceProfile`) to so many calls a second, after a burst."""
+        self._call("POST", "rates", {"action": action, "refill": refill, "bucket": bucket})
+
+    def clear_rates(self) -> None:
+        """No call is throttled for its rate any more, as at the start."""
+        self._call("DELETE", "rates")
+
+    def make_reservation(
+        self,
+        instance_type: str = "m5.large",
+        zone: str = "us-west-2a",
+        *,
+        count: int = 1,
+        criteria: str = "targeted",
+        kind: str = "default",
+        interruptible: bool = False,
+        owner: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        starts_in: float = 0.0,
+        lasts: float | None = None,
+    ) -> str:
+        """Make a capacity reservation; `kind` default or capacity-block, `criteria` open or targeted. Returns its id.
+
+        It begins after `starts_in` seconds and ends `lasts` later, by the clock that `advance` moves; None: never.
+        """
+        body = {
+            "instance_type": instance_type, "zone": zone, "count": count, "criteria": criteria, "kind": kind,
+            "interruptible": interruptible, "owner": owner, "tags": dict(tags or {}), "starts_in": starts_in,
+            "lasts": lasts,
+        }  # fmt: skip
+        return str(self._call("POST", "reservations", body)["id"])
+
+    def reservations(self) -> dict[str, Json]:
+        """By id: `state`, `total`, `available`, `instances`."""
+        return {one["id"]: one for one in self._call("GET", "reservations")["reservations"]}
+
+    def cancel_reservation(self, reservation_id: str) -> None:
+        """Its owner gives it up: on-demand instances run on without it."""
+        self._call("POST", "reservations/end", {"id": reservation_id, "state": "cancelled"})
+
+    def expire_reservation(self, reservation_id: str) -> None:
+        """Its end has come: on-demand instances run on without it, those of a capacity block are shut down."""
+        self._call("POST", "reservations/end", {"id": reservation_id, "state": "expired"})
+
+    def resize_reservation(self, reservation_id: str, total: int) -> None:
+        self._call("POST", "reservations/resize", {"id": reservation_id, "total": total})
+
+    def interrupt_reservation(
+        self,
+        reservation_id: str,
+        *,
+        instances: Iterable[str] | None = None,
+        notice_seconds: float = 120,
+        keep: bool = False,
+    ) -> list[str]:
+        """An interruptible reservation's capacity is reclaimed: warnings go out, instances are taken unless `keep`."""
+        body = {
+            "id": reservation_id, "instances": None if instances is None else list(instances),
+            "notice_seconds": notice_seconds, "keep": keep,
+        }  # fmt: skip
+        found: list[str] = self._call("POST", "reservations/interrupt", body)["instances"]
+        return found
+
+    def fill_placement_group(
+        self, group_id: str, *, zone: str | None = None, partition: int | None = None, full: bool = True
+    ) -> None:
+        """Launches into the group (one zone of it, one partition) find no capacity; `full=False` takes it back."""
+        body = {"id": group_id, "zone": zone, "partition": partition, "full": full}
+        self._call("POST", "placement-groups/full", body)

@@ -1,0 +1,286 @@
+"""The control API under /_sim: JSON in, JSON out; what tests and the demo turn, and what they read.
+
+`ROUTES` is the whole of it; `control.AwsControl` is its client. What concerns instances is in `sim_instances`.
+
+The control API on ages: a thing was made earlier than it was, for clients that wait for things to be old.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+from urllib.parse import parse_qsl
+
+from tenure.sandbox.aws.admin import instances, reservations
+from tenure.sandbox.aws.ec2.fleet.capacity import BY_CODE, QUOTAS
+from tenure.sandbox.aws.http.rate_limits import Rate
+from tenure.sandbox.aws.http.request import HttpRequest
+from tenure.sandbox.aws.settings import SimSettings
+from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.state.instance_profiles import profile_named
+from tenure.sandbox.aws.state.seed import reset, set_parameter
+from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
+
+Body = dict[str, Any]
+
+
+def age(standin: StandIn, body: Body) -> Any:
+    """An instance or a launch template by its `id`, an instance profile by its name; older by so many `seconds`."""
+    name, earlier = str(body["id"]), dt.timedelta(seconds=float(body["seconds"]))
+    world = standin.home
+    with world.lock:
+        if name in world.instances:
+            instance = world.instances[name]
+            instance.launch_time -= earlier
+            instance.changed()
+        elif name in world.templates:
+            world.templates[name].created -= earlier
+        elif (profile := profile_named(standin.settings.account, name)) is not None:
+            profile.create_date -= earlier
+        else:
+            raise LookupError(name)
+    return {"ok": True}
+
+
+Handler = Callable[[StandIn, Body], Any]
+FIXED_SETTINGS = frozenset({"account", "region", "cluster_name", "clock_scale"})
+DONE = {"ok": True}
+
+
+class Control:
+    def __init__(self, standin: StandIn) -> None:
+        self._standin = standin
+
+    def answer(self, http: HttpRequest) -> Response:
+        """400 with a text for a request that makes no sense, 404 for what does not exist."""
+        handler = ROUTES.get((http.method, http.path.removeprefix("/_sim/")))
+        if handler is None:
+            return json_response({"error": f"no such control: {http.method} {http.path}"}, 404)
+        try:
+            body = {**dict(parse_qsl(http.query)), **http.json()}
+            return json_response(handler(self._standin, body))
+        except LookupError as error:
+            return json_response({"error": f"not found or missing: {error}"}, 404)
+        except (ValueError, TypeError, AwsError, json.JSONDecodeError) as error:
+            return json_response({"error": str(error)}, 400)
+
+
+def health(standin: StandIn, body: Body) -> Any:
+    settings = standin.settings
+    return {"ok": True, "region": settings.region, "account": settings.account, "cluster": settings.cluster_name}
+
+
+def do_reset(standin: StandIn, body: Body) -> Any:
+    reset(standin)
+    return DONE
+
+
+def counters(standin: StandIn, body: Body) -> Any:
+    return {"calls": standin.counters.listing(body.get("access_key"))}
+
+
+def clear_counters(standin: StandIn, body: Body) -> Any:
+    standin.counters.clear()
+    return DONE
+
+
+def list_faults(standin: StandIn, body: Body) -> Any:
+    return {"faults": standin.faults.listing()}
+
+
+def add_fault(standin: StandIn, body: Body) -> Any:
+    return {"id": standin.faults.add(body).id}
+
+
+def remove_faults(standin: StandIn, body: Body) -> Any:
+    if "id" not in body:
+        standin.faults.clear()
+    elif not standin.faults.remove(body["id"]):
+        raise LookupError(body["id"])
+    return DONE
+
+
+def seed_faults(standin: StandIn, body: Body) -> Any:
+    standin.faults.seed(int(body["seed"]))
+    return DONE
+
+
+def list_pools(standin: StandIn, body: Body) -> Any:
+    used = {BY_CODE[code].name: vcpus for code, vcpus in standin.home.vcpus_used.items() if vcpus}
+    return {"pools": standin.home.pools.listing(), "limits": standin.home.quotas, "used": used}
+
+
+def set_pool(standin: StandIn, body: Body) -> Any:
+    key = (body.get("instance_type", "*"), body.get("zone", "*"), body.get("capacity_type", "*"))
+    available, code = body["available"], body.get("code")
+    error = (code, body.get("message") or code) if code else None
+    with standin.home.lock:
+        standin.home.pools.set(key, None if available is None else int(available), error)
+    return DONE
+
+
+def clear_pools(standin: StandIn, body: Body) -> Any:
+    with standin.home.lock:
+        standin.home.pools.clear()
+        standin.home.quotas.clear()
+    return DONE
+
+
+def set_limits(standin: StandIn, body: Body) -> Any:
+    """vCPUs by quota code, or by usage (`spot`, `on-demand`) for all its quotas; null for no bound that matters."""
+    with standin.home.lock:
+        for name, vcpus in body.items():
+            codes = [quota.code for quota in QUOTAS if name in (quota.code, quota.usage)]
+            if not codes:
+                raise ValueError(f"{name} is neither spot, on-demand nor a quota code")
+            for code in codes:
+                standin.home.quotas.pop(code, None)
+                if vcpus is not None:
+                    standin.home.quotas[code] = int(vcpus)
+    return DONE
+
+
+def list_rates(standin: StandIn, body: Body) -> Any:
+    return standin.rates.listing()
+
+
+def set_rates(standin: StandIn, body: Body) -> Any:
+    """`documented`: EC2's own rates; or `action` with `refill` and `bucket`, both null to leave it free."""
+    if body.get("documented"):
+        standin.rates.use_documented()
+    if "action" in body:
+        bucket = body.get("bucket")
+        rate = None if bucket is None else Rate(float(body["refill"]), float(bucket))
+        standin.rates.set(body["action"], rate)
+    return DONE
+
+
+def clear_rates(standin: StandIn, body: Body) -> Any:
+    standin.rates.clear()
+    return DONE
+
+
+def advance(standin: StandIn, body: Body) -> Any:
+    standin.clock.advance(float(body["seconds"]))
+    for world in standin.worlds().values():
+        with world.lock:
+            world.settle()
+            world.moved.notify_all()
+    return {"now": standin.clock.now()}
+
+
+def configure(standin: StandIn, body: Body) -> Any:
+    """Change delays, the cluster's endpoint and the like, by the names of SimSettings."""
+    known = {field.name: field.type for field in fields(SimSettings)}
+    for name, value in body.items():
+        if name not in known or name in FIXED_SETTINGS:
+            raise ValueError(f"{name} cannot be set; there are {', '.join(sorted(set(known) - FIXED_SETTINGS))}")
+        setattr(standin.settings, name, value)
+    return DONE
+
+
+def show_settings(standin: StandIn, body: Body) -> Any:
+    return vars(standin.settings)
+
+
+def put_parameter(standin: StandIn, body: Body) -> Any:
+    set_parameter(standin, body["name"], body["value"])
+    return DONE
+
+
+def bind_key(standin: StandIn, body: Body) -> Any:
+    if "layer" in body:
+        standin.keys.guard(body["access_key"], body["layer"], body["policy"])
+    else:
+        standin.keys.bind(body["access_key"], body["policy"])
+    return DONE
+
+
+def release_key(standin: StandIn, body: Body) -> Any:
+    standin.keys.release(body["access_key"])
+    return DONE
+
+
+def list_keys(standin: StandIn, body: Body) -> Any:
+    return {"keys": standin.keys.listing(), "denials": standin.keys.denials()}
+
+
+def withhold_addresses(standin: StandIn, body: Body) -> Any:
+    """Leave a subnet only so many free addresses; None gives all of them back."""
+    with standin.home.lock:
+        book = standin.home.network.book(body["subnet_id"])
+        book.withheld = 0
+        if body["free"] is not None:
+            book.withheld = max(0, book.free() - int(body["free"]))
+    return DONE
+
+
+def shift_zone(standin: StandIn, body: Body) -> Any:
+    """A shift away from a zone: a person's, of some `seconds`, or AWS's own (`auto`); not `applied`: without effect."""
+    shift = standin.zonal_shifts.start(
+        body["zone_id"],
+        seconds=float(body.get("seconds", 3600)),
+        applied=bool(body.get("applied", True)),
+        auto=bool(body.get("auto", False)),
+        comment=body.get("comment", ""),
+    )
+    return {"id": shift.id}
+
+
+def end_shifts(standin: StandIn, body: Body) -> Any:
+    standin.zonal_shifts.end(body.get("zone_id"))
+    return DONE
+
+
+ROUTES: dict[tuple[str, str], Handler] = {
+    ("GET", "health"): health,
+    ("POST", "reset"): do_reset,
+    ("GET", "counters"): counters,
+    ("DELETE", "counters"): clear_counters,
+    ("GET", "faults"): list_faults,
+    ("POST", "faults"): add_fault,
+    ("DELETE", "faults"): remove_faults,
+    ("POST", "faults/seed"): seed_faults,
+    ("GET", "pools"): list_pools,
+    ("POST", "pools"): set_pool,
+    ("DELETE", "pools"): clear_pools,
+    ("POST", "limits"): set_limits,
+    ("GET", "rates"): list_rates,
+    ("POST", "rates"): set_rates,
+    ("DELETE", "rates"): clear_rates,
+    ("POST", "advance"): advance,
+    ("POST", "age"): age,
+    ("GET", "settings"): show_settings,
+    ("POST", "settings"): configure,
+    ("POST", "parameters"): put_parameter,
+    ("POST", "images"): instances.add_image,
+    ("POST", "images/deprecate"): instances.deprecate_image,
+    ("POST", "images/remove"): instances.remove_image,
+    ("POST", "images/release"): instances.release,
+    ("GET", "keys"): list_keys,
+    ("POST", "keys"): bind_key,
+    ("DELETE", "keys"): release_key,
+    ("POST", "subnets"): withhold_addresses,
+    ("POST", "zonal-shifts"): shift_zone,
+    ("DELETE", "zonal-shifts"): end_shifts,
+    ("GET", "reservations"): reservations.list_reservations,
+    ("POST", "reservations"): reservations.make_reservation,
+    ("POST", "reservations/end"): reservations.end_reservation,
+    ("POST", "reservations/resize"): reservations.resize_reservation,
+    ("POST", "reservations/interrupt"): reservations.interrupt_reservation,
+    ("POST", "placement-groups/full"): reservations.fill_group,
+    ("GET", "instances"): instances.instances,
+    ("GET", "launches"): instances.launches,
+    ("POST", "instances/stop"): instances.stop,
+    ("POST", "instances/start"): instances.start,
+    ("POST", "instances/terminate"): instances.terminate,
+    ("POST", "instances/status"): instances.set_status,
+    ("POST", "spot-interrupt"): instances.interrupt,
+    ("POST", "rebalance"): instances.recommend_rebalance,
+    ("POST", "health-event"): instances.announce_health_event,
+    ("GET", "messages"): instances.count_messages,
+    ("POST", "messages"): instances.send_message,
+}

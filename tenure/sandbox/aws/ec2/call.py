@@ -1,0 +1,144 @@
+"""One EC2 request as a handler sees it: the parsed parameters, the world of its region, and who asks.
+
+Ids as EC2 makes them, and the check that a given id could be one.
+
+Reads values out of a described thing by a dotted path, as filters compare them.
+
+What EC2 takes as user data: base64 of at most 16 KiB.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import re
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.wire.responses import AwsError
+from tenure.sandbox.aws.wire.xml import iso
+
+if TYPE_CHECKING:
+    from tenure.sandbox.aws.ec2.fleet.capacity_pools import Pool
+    from tenure.sandbox.aws.ec2.fleet.launch import Prepared
+    from tenure.sandbox.aws.iam.authorizer import Gate
+
+
+@dataclass(frozen=True)
+class Call:
+    """`starved` is a fault rule's answer for every pool of a fleet."""
+
+    action: str
+    params: dict[str, Any]
+    world: World
+    gate: Gate | None = None
+    starved: AwsError | None = None
+
+    def permit_fleet(self, fleet_tags: dict[str, str], pools: list[Pool]) -> None:
+        """May this caller create such a fleet from these templates? Raises UnauthorizedOperation."""
+        if self.gate is not None:
+            self.gate.create_fleet(self.world, fleet_tags, pools)
+
+    def permit_launch(self, prepared: Prepared, template_id: str | None) -> None:
+        """May this caller launch this instance? Raises UnauthorizedOperation."""
+        if self.gate is not None:
+            self.gate.run_instances(self.world, prepared, template_id)
+
+    def permit_each(self, action: str, kind: str, tagged: dict[str, dict[str, str]]) -> None:
+        """May this caller do this to each of these resources, given their tags? Raises UnauthorizedOperation."""
+        if self.gate is not None:
+            self.gate.each(self.world, action, kind, tagged)
+
+    def permit_create(self, action: str, kind: str, tags: dict[str, str]) -> None:
+        """May this caller create such a resource with these tags? Raises UnauthorizedOperation."""
+        if self.gate is not None:
+            self.gate.create(self.world, action, kind, tags)
+
+    def permit_tagging(self, action: str, tagged: dict[str, dict[str, str]], tags: dict[str, str]) -> None:
+        """May this caller put (or remove) these tags on resources that carry those? Raises UnauthorizedOperation."""
+        if self.gate is not None:
+            self.gate.tagging(self.world, action, tagged, tags)
+
+
+HEX_ID = re.compile(r"^[a-z]+-(?:[0-9a-f]{8}|[0-9a-f]{17})$")
+# What EC2 calls the malformed and the missing id of each prefix.
+ERROR_NAMES = {
+    "i": "InvalidInstanceID",
+    "ami": "InvalidAMIID",
+    "lt": "InvalidLaunchTemplateId",
+    "cr": "InvalidCapacityReservationId",
+    "vol": "InvalidVolume",
+    "eni": "InvalidNetworkInterfaceID",
+    "fleet": "InvalidFleetId",
+    "subnet": "InvalidSubnetID",
+    "sg": "InvalidGroup",
+    "vpc": "InvalidVpcID",
+    "snap": "InvalidSnapshot",
+    "pg": "InvalidPlacementGroupId",
+}
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}-{secrets.token_hex(9)[:17]}"
+
+
+def new_spot_request_id() -> str:
+    return f"sir-{secrets.token_hex(4)}"
+
+
+def new_fleet_id() -> str:
+    raw = secrets.token_hex(16)
+    return f"fleet-{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}"
+
+
+def new_mac() -> str:
+    tail = secrets.token_hex(4)
+    return "06:1a:" + ":".join(tail[i : i + 2] for i in range(0, 8, 2))
+
+
+def require_well_formed(ids: list[str], prefix: str) -> None:
+    """Raises Invalid…Malformed for the first id that is not `prefix-` and 8 or 17 hex digits."""
+    for one in ids:
+        if not one.startswith(f"{prefix}-") or not HEX_ID.match(one):
+            raise AwsError(f"{ERROR_NAMES[prefix]}.Malformed", f'Invalid id: "{one}" (expecting "{prefix}-...")')
+
+
+def not_found(ids: list[str], prefix: str, noun: str) -> AwsError:
+    code = f"{ERROR_NAMES[prefix]}.NotFound"
+    if len(ids) == 1:
+        return AwsError(code, f"The {noun} ID '{ids[0]}' does not exist")
+    return AwsError(code, f"The {noun} IDs '{', '.join(ids)}' do not exist")
+
+
+def values_at(view: Any, path: str) -> list[str]:
+    """All values at a dotted path, through lists, written as filters write them."""
+    found = [view]
+    for step in path.split("."):
+        following = []
+        for node in found:
+            inner = node.get(step) if isinstance(node, dict) else None
+            following.extend(inner if isinstance(inner, list) else [] if inner is None else [inner])
+        found = following
+    return [_written(value) for value in found]
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return iso(value) if isinstance(value, dt.datetime) else str(value)
+
+
+USER_DATA_BYTES = 16384
+
+
+def check_user_data(text: str | None) -> None:
+    """Raises InvalidUserData.Malformed."""
+    try:
+        raw = base64.b64decode(text or "", validate=True)
+    except (binascii.Error, ValueError):
+        raise AwsError("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from None
+    if len(raw) > USER_DATA_BYTES:
+        raise AwsError("InvalidUserData.Malformed", f"User data is limited to {USER_DATA_BYTES} bytes")

@@ -1,0 +1,139 @@
+"""The pools a fleet may draw from, one per launch-template config and override, and the order each strategy tries them
+in.
+
+Rules from EC2 Fleet's user guide; where AWS weighs secret capacity figures, the pool counts of the control API
+stand in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.sandbox.aws.ec2.catalog import prices
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
+from tenure.sandbox.aws.ec2.fleet.launch_templates import resolve_template
+from tenure.sandbox.aws.ec2.network.zones import subnet_of
+from tenure.sandbox.aws.ec2.reservations.actions import has_open_room
+from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.wire.responses import AwsError, invalid_value, missing_parameter
+
+LAST = float("inf")
+SPOT_STRATEGIES = frozenset(
+    {"lowest-price", "diversified", "capacity-optimized", "capacity-optimized-prioritized", "price-capacity-optimized"}
+)
+ON_DEMAND_STRATEGIES = frozenset({"lowest-price", "prioritized"})
+COPIED = ("InstanceType", "SubnetId", "AvailabilityZone", "ImageId")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """`data` is what the instance gets; `override` and `template` are echoed to the caller."""
+
+    data: dict[str, Any]
+    override: dict[str, Any]
+    template: dict[str, str]
+    template_tags: list[dict[str, Any]]
+    zone: str | None = None
+    subnet_id: str | None = None
+
+    @property
+    def instance_type(self) -> str:
+        return str(self.data.get("InstanceType", "m1.small"))
+
+    @property
+    def priority(self) -> float:
+        return float(self.override.get("Priority", LAST))
+
+    @property
+    def weight(self) -> float:
+        return float(self.override.get("WeightedCapacity", 1))
+
+    def echo(self) -> dict[str, Any]:
+        """The pool as CreateFleet's answer names it: what was asked, with the place it stands for."""
+        place = {"AvailabilityZone": self.zone, "SubnetId": self.subnet_id, "InstanceType": self.instance_type}
+        overrides = {**self.override, **{k: v for k, v in place.items() if v}}
+        return {"LaunchTemplateSpecification": self.template, "Overrides": overrides}
+
+
+def read_pools(world: World, request: dict[str, Any]) -> list[Pool]:
+    """Raises the launch template's NotFound code, or a validation error, for the request as a whole."""
+    configs = request.get("LaunchTemplateConfigs")
+    if not configs:
+        raise missing_parameter("LaunchTemplateConfigs")
+    return [pool for config in configs for pool in _pools_of(world, config)]
+
+
+def _pools_of(world: World, config: dict[str, Any]) -> list[Pool]:
+    specification = config.get("LaunchTemplateSpecification")
+    if not specification:
+        raise missing_parameter("LaunchTemplateSpecification")
+    if not specification.get("Version"):
+        raise invalid_value("LaunchTemplateSpecification must contain a version.")
+    template, version = resolve_template(world, specification)
+    named = {"LaunchTemplateId": template.id, "Version": str(version["VersionNumber"])}
+    data = version["LaunchTemplateData"]
+    pools = []
+    for override in config.get("Overrides") or [{}]:
+        if "InstanceRequirements" in override:
+            raise AwsError("UnsupportedOperation", "InstanceRequirements is not supported here; name instance types.")
+        pools.append(Pool(merge(data, override), override, named, data.get("TagSpecifications") or []))
+    return pools
+
+
+def merge(data: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    """Launch-template data with an override's fields laid over it."""
+    merged = {**data, **{key: override[key] for key in COPIED if override.get(key)}}
+    if override.get("Placement"):
+        merged["Placement"] = {**data.get("Placement", {}), **override["Placement"]}
+    if override.get("BlockDeviceMappings"):
+        merged["BlockDeviceMappings"] = [*data.get("BlockDeviceMappings", ()), *override["BlockDeviceMappings"]]
+    return merged
+
+
+def place(world: World, pool: Pool) -> Pool:
+    """The pool with its zone and subnet known. Raises AwsError if it names something that cannot be."""
+    if pool.instance_type not in all_types():
+        raise invalid_value(f"Invalid value '{pool.instance_type}' for InstanceType.")
+    subnet = subnet_of(world, pool.data)
+    return Pool(pool.data, pool.override, pool.template, pool.template_tags, subnet.availability_zone, subnet.id)
+
+
+def in_order(world: World, pools: list[Pool], market: str, options: dict[str, Any], need: int) -> list[Pool]:
+    """The pools as the strategy tries them; equal ones keep the order of the request."""
+    strategy = options.get("AllocationStrategy") or "lowest-price"
+    allowed = SPOT_STRATEGIES if market == "spot" else ON_DEMAND_STRATEGIES
+    if strategy not in allowed:
+        raise invalid_value(f"Invalid value '{strategy}' for AllocationStrategy.")
+    ordered = sorted(pools, key=_sort_key(world, strategy, market, need))
+    first = options.get("CapacityReservationOptions", {}).get("UsageStrategy")
+    if first == "use-capacity-reservations-first":
+        ordered.sort(key=lambda pool: 0 if has_open_room(world, pool.instance_type, pool.zone) else 1)
+    return ordered
+
+
+def _sort_key(world: World, strategy: str, market: str, need: int) -> Callable[[Pool], tuple[float, ...]]:
+    def price(pool: Pool) -> float:
+        return pool_price(pool, market) / pool.weight
+
+    def shortage(pool: Pool) -> float:
+        left = world.pools.left((pool.instance_type, pool.zone or "", "spot" if market == "spot" else "on-demand"))
+        return 0 if left is None else max(0, need - left)
+
+    keys: dict[str, Callable[[Pool], tuple[float, ...]]] = {
+        "lowest-price": lambda p: (price(p),),
+        "diversified": lambda p: (price(p),),
+        "prioritized": lambda p: (p.priority,),
+        "capacity-optimized": lambda p: (shortage(p),),
+        "capacity-optimized-prioritized": lambda p: (shortage(p), p.priority),
+        "price-capacity-optimized": lambda p: (shortage(p), price(p)),
+    }
+    return keys[strategy]
+
+
+def pool_price(pool: Pool, market: str) -> float:
+    """Dollars per hour; infinite where the type is not sold so."""
+    if market == "spot":
+        return prices.spot(pool.instance_type, pool.zone or "") or LAST
+    return prices.on_demand(pool.instance_type) or LAST

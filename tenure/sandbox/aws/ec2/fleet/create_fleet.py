@@ -1,0 +1,298 @@
+"""CreateFleet of type instant: one answer, with the instances that came up and an error for each pool that failed.
+
+Same client token, same answer; `pools` says in which order, `launch` makes the instances.
+
+DescribeFleets and DeleteFleets for the instant fleets that were created. EC2 lists instant ones only by id.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenure.sandbox.aws.ec2.call import Call, new_fleet_id, not_found
+from tenure.sandbox.aws.ec2.fleet.capacity_pools import LAST, Pool, in_order, place, pool_price, read_pools
+from tenure.sandbox.aws.ec2.fleet.launch import LaunchSpec, Prepared, launch_one, once, prepare
+from tenure.sandbox.aws.ec2.instances.actions import terminate
+from tenure.sandbox.aws.ec2.records import Fleet, Instance
+from tenure.sandbox.aws.ec2.reservations.actions import INTERRUPTIBLE, RESERVED_MARKETS
+from tenure.sandbox.aws.ec2.tags import read_specifications, tag_list
+from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
+
+TARGET_MARKETS = {
+    "on-demand": "on-demand",
+    "spot": "spot",
+    "capacity-block": "capacity-block",
+    "reserved-capacity": INTERRUPTIBLE,
+}
+OPTIONS = {"spot": "SpotOptions", "on-demand": "OnDemandOptions"}
+Permit = Callable[[Prepared], None]
+
+
+@dataclass
+class Outcome:
+    """What a fleet got so far: instances by pool and market, and what the other pools answered."""
+
+    made: dict[tuple[int, str], list[Instance]] = field(default_factory=lambda: defaultdict(list))
+    pools: dict[int, Pool] = field(default_factory=dict)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+
+    def fail(self, pool: Pool, market: str, error: AwsError) -> None:
+        self.errors.append(
+            {
+                "LaunchTemplateAndOverrides": pool.echo(),
+                "Lifecycle": market,
+                "ErrorCode": error.code,
+                "ErrorMessage": error.message,
+            }
+        )
+
+    def add(self, pool: Pool, market: str, instance: Instance) -> None:
+        self.pools[id(pool)] = pool
+        self.made[id(pool), market].append(instance)
+
+    def instances(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "LaunchTemplateAndOverrides": self.pools[pool_id].echo(),
+                "Lifecycle": market,
+                "InstanceIds": [instance.id for instance in made],
+                "InstanceType": made[0].instance_type,
+                **({"Platform": made[0].platform} if made[0].platform else {}),
+            }
+            for (pool_id, market), made in self.made.items()
+        ]
+
+
+def create_fleet(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    if request.get("Type", "maintain") != "instant":
+        raise AwsError("UnsupportedOperation", "Only fleets of type instant are supported here.")
+    targets = _targets(request)
+    # A repeated call is answered from memory even if its launch templates are gone by now.
+    return once(world, "CreateFleet", request, lambda: _create(call, targets))
+
+
+def _create(call: Call, targets: list[tuple[str, int]]) -> dict[str, Any]:
+    tags = read_specifications(call.params.get("TagSpecifications"))
+    pools = read_pools(call.world, call.params)
+    call.permit_fleet(tags.get("fleet", {}), pools)
+    if call.params.get("DryRun"):
+        raise dry_run_ok()
+    outcome, fleet_id = Outcome(), new_fleet_id()
+    for market, need in targets:
+        _fill(call, outcome, pools, market, need, fleet_id, tags)
+    response = {"FleetId": fleet_id, "Errors": outcome.errors, "Instances": outcome.instances()}
+    request, world = call.params, call.world
+    world.fleets[fleet_id] = Fleet(
+        fleet_id, request.get("ClientToken"), world.now(), request, tags.get("fleet", {}), response
+    )
+    return response
+
+
+def _targets(request: dict[str, Any]) -> list[tuple[str, int]]:
+    wanted = request.get("TargetCapacitySpecification")
+    if not wanted or "TotalTargetCapacity" not in wanted:
+        raise missing_parameter("TargetCapacitySpecification")
+    total = wanted["TotalTargetCapacity"]
+    default = wanted.get("DefaultTargetCapacityType", "on-demand")
+    if default not in TARGET_MARKETS:
+        raise invalid_value(f"Invalid value '{default}' for DefaultTargetCapacityType.")
+    if total < 1:
+        raise invalid_value("TotalTargetCapacity must be greater than 0.")
+    fixed = {"on-demand": wanted.get("OnDemandTargetCapacity", 0), "spot": wanted.get("SpotTargetCapacity", 0)}
+    rest = total - sum(fixed.values())
+    if rest < 0:
+        raise bad_combination("The sum of On-Demand and Spot target capacity exceeds the total target capacity.")
+    counts = {market: count for market, count in fixed.items() if count}
+    if rest:
+        counts[TARGET_MARKETS[default]] = counts.get(TARGET_MARKETS[default], 0) + rest
+    kinds = request.get("ReservedCapacityOptions", {}).get("ReservationTypes") or []
+    if default == "reserved-capacity" and not kinds:
+        raise missing_parameter("ReservedCapacityOptions")
+    if set(kinds) - {INTERRUPTIBLE}:
+        raise invalid_value(f"Invalid value '{kinds}' for ReservationTypes.")
+    return list(counts.items())
+
+
+def _fill(
+    call: Call,
+    outcome: Outcome,
+    pools: list[Pool],
+    market: str,
+    need: int,
+    fleet_id: str,
+    tags: dict[str, dict[str, str]],
+) -> None:
+    options = call.params.get(OPTIONS.get(market, ""), {})
+    placed = _placed(call, outcome, pools, market)
+    ordered = in_order(call.world, placed, market, options, need)
+    before = {key: len(made) for key, made in outcome.made.items()}
+    launcher = _Launcher(call, outcome, market, options, fleet_id, tags)
+    got = launcher.draw(ordered, need)
+    if got < options.get("MinTargetCapacity", 0):
+        _undo(call, outcome, before)
+
+
+def _placed(call: Call, outcome: Outcome, pools: list[Pool], market: str) -> list[Pool]:
+    good = []
+    for pool in pools:
+        try:
+            good.append(place(call.world, pool))
+        except AwsError as error:
+            outcome.fail(pool, market, error)
+    return good
+
+
+def _undo(call: Call, outcome: Outcome, before: dict[tuple[int, str], int]) -> None:
+    for key in list(outcome.made):
+        for instance in outcome.made[key][before.get(key, 0) :]:
+            call.world.enter(instance, "shutting-down")
+        del outcome.made[key][before.get(key, 0) :]
+        if not outcome.made[key]:
+            del outcome.made[key]
+
+
+@dataclass
+class _Launcher:
+    """Draws instances for one market from pools, one after the other or spread evenly."""
+
+    call: Call
+    outcome: Outcome
+    market: str
+    options: dict[str, Any]
+    fleet_id: str
+    tags: dict[str, dict[str, str]]
+    prepared: dict[int, Prepared] = field(default_factory=dict)
+
+    def draw(self, ordered: list[Pool], need: int) -> float:
+        """Capacity units obtained."""
+        spread = self._spread(ordered)
+        got = self._evenly(ordered[:spread], need) if spread > 1 else 0.0
+        for pool in ordered if spread <= 1 else ordered[spread:]:
+            while got < need:
+                if not self._one(pool):
+                    break
+                got += pool.weight
+        return got
+
+    def _spread(self, ordered: list[Pool]) -> int:
+        if self.market != "spot":
+            return 1
+        if self.options.get("AllocationStrategy") == "diversified":
+            return len(ordered)
+        return int(self.options.get("InstancePoolsToUseCount", 1))
+
+    def _evenly(self, pools: list[Pool], need: int) -> float:
+        got, open_pools = 0.0, list(pools)
+        while got < need and open_pools:
+            for pool in list(open_pools):
+                if got >= need:
+                    break
+                if self._one(pool):
+                    got += pool.weight
+                else:
+                    open_pools.remove(pool)
+        return got
+
+    def _one(self, pool: Pool) -> bool:
+        try:
+            if self.call.starved is not None:
+                raise self.call.starved
+            prepared = self._prepare(pool)
+            made = self.outcome.made.get((id(pool), self.market), [])
+            instance = launch_one(self.call.world, prepared, len(made))
+        except AwsError as error:
+            self.outcome.fail(pool, self.market, error)
+            return False
+        self.outcome.add(pool, self.market, instance)
+        return True
+
+    def _prepare(self, pool: Pool) -> Prepared:
+        if id(pool) not in self.prepared:
+            self._require_market(pool)
+            prepared = prepare(self.call.world, self._spec(pool))
+            self.call.permit_launch(prepared, pool.template["LaunchTemplateId"])
+            self.prepared[id(pool)] = prepared
+        return self.prepared[id(pool)]
+
+    def _require_market(self, pool: Pool) -> None:
+        kind = pool.data.get("InstanceMarketOptions", {}).get("MarketType")
+        wanted = {kind, self.market} - {None}
+        if (self.market in RESERVED_MARKETS or kind in RESERVED_MARKETS) and (kind is None or len(wanted) > 1):
+            raise AwsError(
+                "InvalidFleetConfiguration",
+                f"The fleet's target is {self.market}, but the launch template's market type is {kind}.",
+            )
+        price = pool_price(pool, self.market)
+        if self.market == "spot" and price == LAST:
+            raise AwsError("Unsupported", f"Spot is not supported for the instance type {pool.instance_type}.")
+        limit = pool.override.get("MaxPrice")
+        if self.market == "spot" and limit and float(limit) < price:
+            raise AwsError(
+                "SpotMaxPriceTooLow",
+                f"Your Spot request price of {limit} is lower than the minimum required Spot request fulfillment "
+                f"price of {price}.",
+            )
+
+    def _spec(self, pool: Pool) -> LaunchSpec:
+        own = read_specifications(pool.template_tags)
+        kinds = {*own, *self.tags}
+        tags = {kind: {**own.get(kind, {}), **self.tags.get(kind, {})} for kind in kinds}
+        tags.setdefault("instance", {})
+        tags["instance"] |= {
+            "aws:ec2:fleet-id": self.fleet_id,
+            "aws:ec2launchtemplate:id": pool.template["LaunchTemplateId"],
+            "aws:ec2launchtemplate:version": pool.template["Version"],
+        }
+        token = f"{self.fleet_id}-{len(self.outcome.made)}"
+        return LaunchSpec(pool.data, self.market, tags, self.fleet_id, token)
+
+
+def describe_fleets(call: Call) -> dict[str, Any]:
+    ids = call.params.get("FleetIds") or []
+    return {"Fleets": [_view(fleet) for fleet in _named(call, ids)]}
+
+
+def delete_fleets(call: Call) -> dict[str, Any]:
+    ids = call.params.get("FleetIds")
+    if not ids:
+        raise missing_parameter("FleetId")
+    world, answers = call.world, []
+    for fleet in _named(call, ids):
+        for instance in list(world.instances.values()):
+            doomed = call.params.get("TerminateInstances") and instance.fleet_id == fleet.id
+            if doomed and instance.state not in ("shutting-down", "terminated"):
+                terminate(world, instance)
+        del world.fleets[fleet.id]
+        answers.append(
+            {"FleetId": fleet.id, "CurrentFleetState": "deleted_terminating", "PreviousFleetState": "active"}
+        )
+    return {"SuccessfulFleetDeletions": answers, "UnsuccessfulFleetDeletions": []}
+
+
+def _named(call: Call, ids: list[str]) -> list[Fleet]:
+    missing = [one for one in ids if one not in call.world.fleets]
+    if missing:
+        raise not_found(missing, "fleet", "fleet")
+    return [call.world.fleets[one] for one in dict.fromkeys(ids)]
+
+
+def _view(fleet: Fleet) -> dict[str, Any]:
+    target = fleet.request["TargetCapacitySpecification"]
+    got = sum(len(group["InstanceIds"]) for group in fleet.response["Instances"])
+    return {
+        "FleetId": fleet.id,
+        "FleetState": "active",
+        "ActivityStatus": "fulfilled" if got >= target["TotalTargetCapacity"] else "error",
+        "Type": "instant",
+        "ClientToken": fleet.client_token,
+        "CreateTime": fleet.created,
+        "FulfilledCapacity": float(got),
+        "TargetCapacitySpecification": target,
+        "Instances": fleet.response["Instances"],
+        "Errors": fleet.response["Errors"],
+        "Tags": tag_list(fleet.tags),
+    }

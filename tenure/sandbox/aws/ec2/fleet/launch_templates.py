@@ -1,0 +1,251 @@
+"""Launch templates: created, versioned, described and deleted, with the error codes of ids and of names kept apart.
+
+Finds the launch template and the version that a request names, by id or name, number, `$Latest` or `$Default`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tenure.sandbox.aws.ec2.call import Call, check_user_data, new_id, require_well_formed
+from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page, tag_facts
+from tenure.sandbox.aws.ec2.fleet.launch import once
+from tenure.sandbox.aws.ec2.records import LaunchTemplate
+from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.tags import read_specifications, tag_list
+from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
+
+MISSING = "At least one of the launch templates specified in the request does not exist."
+
+
+def find_template(world: World, specification: dict[str, Any]) -> LaunchTemplate:
+    """Raises InvalidLaunchTemplateName.NotFoundException or InvalidLaunchTemplateId.NotFound."""
+    template_id, name = specification.get("LaunchTemplateId"), specification.get("LaunchTemplateName")
+    if template_id and name:
+        raise bad_combination("Only one of launch template ID or launch template name may be specified.")
+    if template_id:
+        require_well_formed([template_id], "lt")
+        found = world.templates.get(template_id)
+        if found is None or not is_known(world, found):
+            raise missing_id()
+        return found
+    if not name:
+        raise missing_parameter("LaunchTemplateName")
+    found = world.templates.get(world.template_names.get(name, ""))
+    if found is None or not is_known(world, found):
+        raise missing_name()
+    return found
+
+
+def is_known(world: World, template: LaunchTemplate) -> bool:
+    """A fresh template is not known everywhere at once, if the settings say so."""
+    return template.visible_at <= world.clock.now()
+
+
+def missing_id() -> AwsError:
+    return AwsError("InvalidLaunchTemplateId.NotFound", MISSING)
+
+
+def missing_name() -> AwsError:
+    return AwsError("InvalidLaunchTemplateName.NotFoundException", MISSING)
+
+
+def find_version(template: LaunchTemplate, wanted: str) -> dict[str, Any]:
+    """Raises InvalidLaunchTemplateId.VersionNotFound."""
+    if wanted == "$Latest":
+        return template.versions[-1]
+    number = template.default_version if wanted == "$Default" else wanted
+    for version in template.versions:
+        if str(version["VersionNumber"]) == str(number):
+            return version
+    raise AwsError(
+        "InvalidLaunchTemplateId.VersionNotFound",
+        f"Could not find launch template version {wanted} for launch template {template.id}.",
+    )
+
+
+def resolve_template(world: World, specification: dict[str, Any]) -> tuple[LaunchTemplate, dict[str, Any]]:
+    template = find_template(world, specification)
+    return template, find_version(template, specification.get("Version") or "$Default")
+
+
+NAME = re.compile(r"[a-zA-Z0-9().\-/_]{3,128}")
+FILTERS = frozenset({"create-time", "launch-template-name", "tag-key", "tag-value"})
+VERSION_FILTERS = frozenset({"is-default-version", "image-id", "instance-type", "create-time"})
+
+
+def create_launch_template(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    name, data = request.get("LaunchTemplateName"), request.get("LaunchTemplateData")
+    if not name:
+        raise missing_parameter("LaunchTemplateName")
+    if not NAME.fullmatch(name):
+        raise AwsError("InvalidLaunchTemplateName.MalformedException", f"The launch template name {name} is invalid.")
+    if data is None:
+        raise missing_parameter("LaunchTemplateData")
+    check_user_data(data.get("UserData"))
+    tags = read_specifications(request.get("TagSpecifications"))
+    if set(tags) - {"launch-template"}:
+        raise invalid_value("Tag specification resource type must be launch-template")
+    call.permit_create("CreateLaunchTemplate", "launch-template", tags.get("launch-template", {}))
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    return once(world, "CreateLaunchTemplate", request, lambda: _create(call, name, data, tags))
+
+
+def _create(call: Call, name: str, data: dict[str, Any], tags: dict[str, dict[str, str]]) -> dict[str, Any]:
+    world = call.world
+    if name in world.template_names:
+        raise AwsError("InvalidLaunchTemplateName.AlreadyExistsException", "Launch template name already in use.")
+    template = LaunchTemplate(
+        id=new_id("lt"),
+        name=name,
+        created=world.now().replace(microsecond=0),
+        created_by=f"arn:aws:iam::{world.account}:root",
+        tags=tags.get("launch-template", {}),
+        versions=[],
+        visible_at=world.clock.now() + world.settings.template_visibility_seconds,
+    )
+    template.versions.append(_version(template, 1, data, call.params.get("VersionDescription")))
+    world.templates[template.id] = template
+    world.template_names[name] = template.id
+    return {"LaunchTemplate": _view(template)}
+
+
+def _version(template: LaunchTemplate, number: int, data: dict[str, Any], text: str | None) -> dict[str, Any]:
+    return {
+        "LaunchTemplateId": template.id,
+        "LaunchTemplateName": template.name,
+        "VersionNumber": number,
+        "VersionDescription": text,
+        "CreateTime": template.created,
+        "CreatedBy": template.created_by,
+        "LaunchTemplateData": data,
+        "Operator": {"Managed": False},
+    }
+
+
+def create_launch_template_version(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    template = find_template(world, request)
+    data = request.get("LaunchTemplateData")
+    if data is None:
+        raise missing_parameter("LaunchTemplateData")
+    check_user_data(data.get("UserData"))
+    call.permit_each("CreateLaunchTemplateVersion", "launch-template", {template.id: template.tags})
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    source = request.get("SourceVersion")
+    base = find_version(template, source)["LaunchTemplateData"] if source else {}
+    number = template.versions[-1]["VersionNumber"] + 1
+    version = _version(template, number, {**base, **data}, request.get("VersionDescription"))
+    template.versions.append(version)
+    return {"LaunchTemplateVersion": {**version, "DefaultVersion": number == template.default_version}}
+
+
+def modify_launch_template(call: Call) -> dict[str, Any]:
+    template = find_template(call.world, call.params)
+    call.permit_each("ModifyLaunchTemplate", "launch-template", {template.id: template.tags})
+    wanted = call.params.get("DefaultVersion")
+    if wanted:
+        template.default_version = find_version(template, wanted)["VersionNumber"]
+    return {"LaunchTemplate": _view(template)}
+
+
+def describe_launch_templates(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    ids, names = request.get("LaunchTemplateIds") or [], request.get("LaunchTemplateNames") or []
+    if ids and names:
+        raise bad_combination("Only one of launch template IDs or launch template names may be specified.")
+    filters = compile_filters(request.get("Filters"), FILTERS)
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    chosen = [t for t in _chosen(world, ids, names) if accepts(filters, _facts(t))]
+    chosen.sort(key=_order)
+    shown, token = page(chosen, request, _order, low=1, high=200, unpaged=200)
+    return {"LaunchTemplates": [_view(t) for t in shown], "NextToken": token}
+
+
+def _chosen(world: World, ids: list[str], names: list[str]) -> list[LaunchTemplate]:
+    require_well_formed(ids, "lt")
+    known = {one.id: one for one in world.templates.values() if is_known(world, one)}
+    if any(one not in known for one in ids):
+        raise missing_id()
+    if any(world.template_names.get(one) not in known for one in names):
+        raise missing_name()
+    wanted = ids or [world.template_names[name] for name in names]
+    return [known[one] for one in dict.fromkeys(wanted)] if wanted else list(known.values())
+
+
+def _order(template: LaunchTemplate) -> tuple[str, str]:
+    return template.name, template.id
+
+
+def _facts(template: LaunchTemplate) -> dict[str, list[str]]:
+    created = template.created.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    return {"launch-template-name": [template.name], "create-time": [created], **tag_facts(template.tags)}
+
+
+def _view(template: LaunchTemplate) -> dict[str, Any]:
+    return {
+        "LaunchTemplateId": template.id,
+        "LaunchTemplateName": template.name,
+        "CreateTime": template.created,
+        "CreatedBy": template.created_by,
+        "DefaultVersionNumber": template.default_version,
+        "LatestVersionNumber": template.versions[-1]["VersionNumber"],
+        "Tags": tag_list(template.tags),
+        "Operator": {"Managed": False},
+    }
+
+
+def describe_launch_template_versions(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    filters = compile_filters(request.get("Filters"), VERSION_FILTERS)
+    wanted = request.get("Versions") or []
+    if request.get("LaunchTemplateId") or request.get("LaunchTemplateName"):
+        templates = [find_template(world, request)]
+    elif set(wanted) <= {"$Latest", "$Default"} and wanted:
+        templates = sorted(world.templates.values(), key=_order)
+    else:
+        raise missing_parameter("LaunchTemplateId")
+    found = [version for t in templates for version in _versions(t, wanted)]
+    shown, token = page(found, request, _version_order, low=1, high=200, unpaged=200)
+    views = [_version_view(world, version) for version in shown if accepts(filters, _version_facts(world, version))]
+    return {"LaunchTemplateVersions": views, "NextToken": token}
+
+
+def _versions(template: LaunchTemplate, wanted: list[str]) -> list[dict[str, Any]]:
+    if not wanted:
+        return template.versions
+    chosen = {v["VersionNumber"]: v for v in (find_version(template, one) for one in wanted)}
+    return [chosen[number] for number in sorted(chosen)]
+
+
+def _version_order(version: dict[str, Any]) -> tuple[str, int]:
+    return version["LaunchTemplateName"], version["VersionNumber"]
+
+
+def _version_view(world: World, version: dict[str, Any]) -> dict[str, Any]:
+    default = world.templates[version["LaunchTemplateId"]].default_version
+    return {**version, "DefaultVersion": version["VersionNumber"] == default}
+
+
+def _version_facts(world: World, version: dict[str, Any]) -> dict[str, list[str]]:
+    data = version["LaunchTemplateData"]
+    return {
+        "is-default-version": [str(_version_view(world, version)["DefaultVersion"]).lower()],
+        "image-id": [data.get("ImageId", "")],
+        "instance-type": [data.get("InstanceType", "")],
+    }
+
+
+def delete_launch_template(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    template = find_template(world, request)
+    call.permit_each("DeleteLaunchTemplate", "launch-template", {template.id: template.tags})
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    del world.templates[template.id], world.template_names[template.name]
+    return {"LaunchTemplate": _view(template)}

@@ -1,0 +1,93 @@
+"""RunInstances, with or without a launch template. Karpenter asks it with DryRun only, to learn whether it would be
+allowed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from tenure.sandbox.aws.ec2.call import Call
+from tenure.sandbox.aws.ec2.fleet.launch import LaunchSpec, launch_one, once, prepare
+from tenure.sandbox.aws.ec2.fleet.launch_templates import resolve_template
+from tenure.sandbox.aws.ec2.instances.view import instance_xml
+from tenure.sandbox.aws.ec2.records import Instance
+from tenure.sandbox.aws.ec2.tags import read_specifications
+from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, missing_parameter
+
+NOT_DATA = frozenset({"LaunchTemplate", "MinCount", "MaxCount", "DryRun", "ClientToken", "TagSpecifications"})
+
+
+def run_instances(call: Call) -> dict[str, Any]:
+    request = call.params
+    low, high = request.get("MinCount"), request.get("MaxCount")
+    if low is None or high is None:
+        raise missing_parameter("MinCount" if low is None else "MaxCount")
+    if not 1 <= low <= high:
+        raise bad_combination("The value for MaxCount must be greater than or equal to MinCount")
+    made = once(call.world, "RunInstances", request, lambda: _launch(call, low, high))
+    instances = [call.world.instances[i] for i in made if i in call.world.instances]
+    return {
+        "ReservationId": instances[0].reservation_id if instances else None,
+        "OwnerId": call.world.account,
+        "Groups": [],
+        "Instances": [instance_xml(call.world, instance) for instance in instances],
+    }
+
+
+def _spec(call: Call) -> tuple[LaunchSpec, str | None]:
+    request, world = call.params, call.world
+    _require_one_level(call)
+    data = {key: value for key, value in request.items() if key not in NOT_DATA}
+    own = read_specifications(request.get("TagSpecifications"))
+    reference, template_id = request.get("LaunchTemplate"), None
+    if reference:
+        template, version = resolve_template(world, reference)
+        template_id = template.id
+        base = version["LaunchTemplateData"]
+        data = {**base, **data}
+        if data.get("NetworkInterfaces"):
+            data["NetworkInterfaces"] = _merge_interfaces(base, data["NetworkInterfaces"])
+        theirs = read_specifications(base.get("TagSpecifications"))
+        own = {kind: {**theirs.get(kind, {}), **own.get(kind, {})} for kind in {*theirs, *own}}
+        own.setdefault("instance", {})
+        own["instance"] |= {
+            "aws:ec2launchtemplate:id": template.id,
+            "aws:ec2launchtemplate:version": str(version["VersionNumber"]),
+        }
+    market = data.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
+    token = request.get("ClientToken") or str(uuid.uuid4())
+    return LaunchSpec(data, market, own, client_token=token), template_id
+
+
+def _require_one_level(call: Call) -> None:
+    """A subnet belongs to the interfaces or to the instance. Fleets are exempt: their overrides name the subnet."""
+    reference = call.params.get("LaunchTemplate")
+    base = resolve_template(call.world, reference)[1]["LaunchTemplateData"] if reference else {}
+    if call.params.get("SubnetId") and (call.params.get("NetworkInterfaces") or base.get("NetworkInterfaces")):
+        raise bad_combination(
+            "Network interfaces and an instance-level subnet ID may not be specified on the same request"
+        )
+
+
+def _merge_interfaces(base: dict[str, Any], own: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    theirs = {i.get("DeviceIndex", 0): i for i in base.get("NetworkInterfaces") or ()}
+    return [{**theirs.get(i.get("DeviceIndex", 0), {}), **i} for i in own]
+
+
+def _launch(call: Call, low: int, high: int) -> list[str]:
+    spec, template_id = _spec(call)
+    prepared = prepare(call.world, spec)
+    call.permit_launch(prepared, template_id)
+    if call.params.get("DryRun"):
+        raise dry_run_ok()
+    made: list[Instance] = []
+    try:
+        for index in range(high):
+            made.append(launch_one(call.world, prepared, index))
+    except AwsError:
+        if len(made) < low:
+            for instance in made:
+                call.world.enter(instance, "shutting-down")
+            raise
+    return [instance.id for instance in made]

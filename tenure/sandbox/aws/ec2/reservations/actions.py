@@ -1,0 +1,277 @@
+"""Capacity reservations: created, described, modified, cancelled; how many are free follows from who runs in them.
+
+When they begin and end is `reservation_life`'s, who gets in is `reserve`'s.
+
+Which capacity reservation a launch goes into: the one it targets, an open one that fits, or none.
+
+Rules from EC2's user guide: a targeted launch takes its reservation or fails; a launch without a preference is put
+into a matching `open` reservation with room, silently; spot never uses reservations; capacity blocks and interruptible
+reservations take only launches that ask for their kind of market and name them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.sandbox.aws.ec2.call import Call, new_id, not_found, require_well_formed
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
+from tenure.sandbox.aws.ec2.filters import accepts, compile_filters, page, tag_facts
+from tenure.sandbox.aws.ec2.records import Reservation
+from tenure.sandbox.aws.ec2.reservations.lifecycle import BLOCK, ENDED, close, set_times
+from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.ec2.tags import read_specifications, tag_list
+from tenure.sandbox.aws.wire.responses import AwsError, bad_combination, dry_run_ok, invalid_value, missing_parameter
+from tenure.sandbox.aws.wire.xml import iso
+
+INTERRUPTIBLE = "interruptible-capacity-reservation"
+RESERVED_MARKETS = frozenset({"capacity-block", INTERRUPTIBLE})
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a reservation and a launch must have in common."""
+
+    instance_type: str
+    zone: str
+    tenancy: str
+    platform: str
+
+    @classmethod
+    def of(cls, reservation: Reservation) -> Fit:
+        return cls(reservation.instance_type, reservation.zone, reservation.tenancy, reservation.platform)
+
+
+def choose_reservation(
+    world: World, fit: Fit, *, market: str, specification: dict[str, Any] | None
+) -> Reservation | None:
+    """Raises ReservationCapacityExceeded when the launch insists on a reservation that has no room."""
+    specification = specification or {}
+    target = specification.get("CapacityReservationTarget", {}).get("CapacityReservationId")
+    preference = specification.get("CapacityReservationPreference", "open")
+    if market == "spot":
+        if target or preference == "capacity-reservations-only":
+            raise bad_combination("Spot Instances cannot be launched into a Capacity Reservation.")
+        return None
+    if target:
+        return _targeted(world, target, fit, market)
+    if market in RESERVED_MARKETS:
+        raise invalid_value(f"A Capacity Reservation must be targeted for the market type {market}")
+    if preference == "none":
+        return None
+    found = _open(world, fit)
+    if found is None and preference == "capacity-reservations-only":
+        raise _exceeded()
+    return found
+
+
+def room(reservation: Reservation) -> int:
+    return max(0, reservation.total - reservation.used) if reservation.state == "active" else 0
+
+
+def market_of(reservation: Reservation) -> str:
+    """The market that a launch into the reservation must name."""
+    if reservation.interruptible:
+        return INTERRUPTIBLE
+    return "capacity-block" if reservation.kind == "capacity-block" else "on-demand"
+
+
+def has_open_room(world: World, instance_type: str, zone: str | None) -> bool:
+    """Whether an open reservation for this type and zone has room, whatever its tenancy and platform."""
+    return any(
+        (one.instance_type, one.zone) == (instance_type, zone) and _is_open(one) and room(one)
+        for one in world.reservations.values()
+    )
+
+
+def _targeted(world: World, target: str, fit: Fit, market: str) -> Reservation:
+    require_well_formed([target], "cr")
+    reservation = world.reservations.get(target)
+    if reservation is None:
+        raise not_found([target], "cr", "Capacity Reservation")
+    if Fit.of(reservation) != fit or market_of(reservation) != market:
+        raise AwsError(
+            "ReservationCapacityIncompatible",
+            f"The attributes of the requested instance do not match Capacity Reservation {target}.",
+        )
+    if room(reservation) < 1:
+        raise _exceeded()
+    return reservation
+
+
+def _open(world: World, fit: Fit) -> Reservation | None:
+    for reservation in world.reservations.values():
+        if _is_open(reservation) and Fit.of(reservation) == fit and room(reservation) > 0:
+            return reservation
+    return None
+
+
+def _is_open(reservation: Reservation) -> bool:
+    return reservation.match_criteria == "open" and market_of(reservation) == "on-demand"
+
+
+def _exceeded() -> AwsError:
+    return AwsError(
+        "ReservationCapacityExceeded",
+        "The requested reservation does not have sufficient compatible and available capacity for this request.",
+    )
+
+
+PATHS = {
+    "instance-type": "InstanceType",
+    "owner-id": "OwnerId",
+    "instance-platform": "InstancePlatform",
+    "availability-zone": "AvailabilityZone",
+    "tenancy": "Tenancy",
+    "state": "State",
+    "end-date-type": "EndDateType",
+    "instance-match-criteria": "InstanceMatchCriteria",
+}
+FILTERS = frozenset(PATHS) | {"start-date", "end-date", "tag-key", "tag-value", "outpost-arn", "placement-group-arn"}
+
+
+def create_capacity_reservation(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    for name in ("InstanceType", "InstancePlatform", "InstanceCount"):
+        if request.get(name) is None:
+            raise missing_parameter(name)
+    if request["InstanceType"] not in all_types():
+        raise invalid_value(f"Invalid value '{request['InstanceType']}' for InstanceType.")
+    zone, zone_id = zone_of(world, request)
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    reservation = make(world, request, zone=zone, zone_id=zone_id)
+    set_times(world, reservation, start=reservation.start, end=_moment(request.get("EndDate")))
+    return {"CapacityReservation": view(world, reservation)}
+
+
+def make(world: World, request: dict[str, Any], *, zone: str, zone_id: str) -> Reservation:
+    """A reservation from CreateCapacityReservation's members, active from now on and without an end."""
+    now = world.now().replace(microsecond=0)
+    reservation = Reservation(
+        id=new_id("cr"),
+        instance_type=request["InstanceType"],
+        zone=zone,
+        zone_id=zone_id,
+        platform=request["InstancePlatform"],
+        tenancy=request.get("Tenancy", "default"),
+        total=request["InstanceCount"],
+        owner=world.account,
+        created=now,
+        start=now,
+        end=None,
+        match_criteria=request.get("InstanceMatchCriteria", "open"),
+        kind="default",
+        tags=read_specifications(request.get("TagSpecifications")).get("capacity-reservation", {}),
+    )
+    world.reservations[reservation.id] = reservation
+    return reservation
+
+
+def zone_of(world: World, request: dict[str, Any]) -> tuple[str, str]:
+    for subnet in world.network.subnets():
+        pair: tuple[str, str] = (subnet.availability_zone, subnet.availability_zone_id)
+        if request.get("AvailabilityZone") == pair[0] or request.get("AvailabilityZoneId") == pair[1]:
+            return pair
+    raise invalid_value(f"Invalid availability zone: [{request.get('AvailabilityZone')}]")
+
+
+def _moment(text: str | None) -> dt.datetime | None:
+    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+
+
+def describe_capacity_reservations(call: Call) -> dict[str, Any]:
+    request, world = call.params, call.world
+    ids = request.get("CapacityReservationIds") or []
+    if ids and "MaxResults" in request:
+        raise bad_combination("The parameter CapacityReservationIds cannot be used with the parameter MaxResults")
+    filters = compile_filters(request.get("Filters"), FILTERS)
+    if request.get("DryRun"):
+        raise dry_run_ok()
+    chosen = [r for r in _chosen(world, ids) if accepts(filters, _facts(world, r))]
+    chosen.sort(key=_order)
+    shown, token = page(chosen, request, _order, low=1, high=1000)
+    return {"CapacityReservations": [view(world, r) for r in shown], "NextToken": token}
+
+
+def _order(reservation: Reservation) -> str:
+    return reservation.id
+
+
+def _chosen(world: World, ids: list[str]) -> list[Reservation]:
+    require_well_formed(ids, "cr")
+    missing = [one for one in ids if one not in world.reservations]
+    if missing:
+        raise not_found(missing, "cr", "Capacity Reservation")
+    return [world.reservations[one] for one in dict.fromkeys(ids)] if ids else list(world.reservations.values())
+
+
+def _facts(world: World, reservation: Reservation) -> dict[str, list[str]]:
+    shown = view(world, reservation)
+    facts = {name: [str(shown[path])] for name, path in PATHS.items()}
+    facts["start-date"] = [iso(reservation.start)]
+    facts["end-date"] = [iso(reservation.end)] if reservation.end else []
+    return {**facts, **tag_facts(reservation.tags)}
+
+
+def view(world: World, reservation: Reservation) -> dict[str, Any]:
+    return {
+        "CapacityReservationId": reservation.id,
+        "CapacityReservationArn": world.arn("capacity-reservation", reservation.id, reservation.owner),
+        "OwnerId": reservation.owner,
+        "AvailabilityZone": reservation.zone,
+        "AvailabilityZoneId": reservation.zone_id,
+        "InstanceType": reservation.instance_type,
+        "InstancePlatform": reservation.platform,
+        "Tenancy": reservation.tenancy,
+        "TotalInstanceCount": reservation.total,
+        "AvailableInstanceCount": room(reservation),
+        "EbsOptimized": False,
+        "EphemeralStorage": False,
+        "State": reservation.state,
+        "StartDate": reservation.start,
+        "EndDate": reservation.end,
+        "EndDateType": "limited" if reservation.end else "unlimited",
+        "InstanceMatchCriteria": reservation.match_criteria,
+        "CreateDate": reservation.created,
+        "ReservationType": reservation.kind,
+        "Interruptible": reservation.interruptible,
+        "CapacityBlockId": reservation.id.replace("cr-", "cb-") if reservation.kind == BLOCK else None,
+        "Tags": tag_list(reservation.tags),
+    }
+
+
+def modify_capacity_reservation(call: Call) -> dict[str, Any]:
+    reservation, request = _modifiable(call), call.params
+    if request.get("InstanceCount") is not None:
+        reservation.total = request["InstanceCount"]
+    if request.get("EndDate"):
+        set_times(call.world, reservation, start=reservation.start, end=_moment(request["EndDate"]))
+    if request.get("EndDateType") == "unlimited":
+        set_times(call.world, reservation, start=reservation.start, end=None)
+    if request.get("InstanceMatchCriteria"):
+        reservation.match_criteria = request["InstanceMatchCriteria"]
+    return {"Return": True}
+
+
+def cancel_capacity_reservation(call: Call) -> dict[str, Any]:
+    reservation = _modifiable(call)
+    if reservation.kind == BLOCK:
+        raise AwsError("UnsupportedOperation", f"The capacity block {reservation.id} cannot be cancelled.")
+    close(call.world, reservation, "cancelled")
+    return {"Return": True}
+
+
+def _modifiable(call: Call) -> Reservation:
+    """The named one. Raises InvalidCapacityReservationState for one that has ended."""
+    reservation_id = call.params.get("CapacityReservationId")
+    if not reservation_id:
+        raise missing_parameter("CapacityReservationId")
+    (reservation,) = _chosen(call.world, [reservation_id])
+    if reservation.state in ENDED:
+        text = f"The Capacity Reservation {reservation.id} is in the state {reservation.state}."
+        raise AwsError("InvalidCapacityReservationState", text)
+    if call.params.get("DryRun"):
+        raise dry_run_ok()
+    return reservation

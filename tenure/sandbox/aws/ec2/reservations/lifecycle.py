@@ -1,0 +1,81 @@
+"""What becomes of capacity reservations in time: they begin, their end comes, and what then befalls their instances.
+
+Rules from EC2's user guide: instances of an on-demand reservation run on without it, those of a capacity block are
+shut down half an hour before the block's end.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from tenure.sandbox.aws.ec2.records import Instance, Reservation
+
+if TYPE_CHECKING:
+    from tenure.sandbox.aws.ec2.state import World
+
+BLOCK = "capacity-block"
+BLOCK_RECLAIM_SECONDS = 1800.0
+ENDED = frozenset({"expired", "cancelled"})
+GONE = frozenset({"shutting-down", "terminated"})
+
+
+def set_times(world: World, reservation: Reservation, *, start: dt.datetime, end: dt.datetime | None) -> None:
+    """Fix start and end as stamps, and as readings of the clock that `advance` moves."""
+    now = world.now()
+    reservation.start, reservation.end = start, end
+    reservation.starts_at = world.clock.now() + max(0.0, (start - now).total_seconds())
+    reservation.ends_at = None if end is None else world.clock.now() + (end - now).total_seconds()
+    reservation.state = "scheduled" if start > now else "active"
+
+
+def settle_reservations(world: World) -> None:
+    """Let begin and end whatever is due."""
+    now = world.clock.now()
+    for reservation in world.reservations.values():
+        if reservation.state == "scheduled" and reservation.starts_at <= now:
+            reservation.state = "active"
+        if reservation.state != "active" or reservation.ends_at is None:
+            continue
+        if reservation.kind == BLOCK and reservation.ends_at - BLOCK_RECLAIM_SECONDS <= now:
+            _reclaim(world, reservation)
+        if reservation.ends_at <= now or (reservation.end is not None and reservation.end <= world.now()):
+            close(world, reservation, "expired")
+
+
+def next_reservation_due(world: World) -> float | None:
+    """The clock's reading at which a reservation changes by itself."""
+    return min((due for one in world.reservations.values() for due in _dues(one)), default=None)
+
+
+def _dues(reservation: Reservation) -> list[float]:
+    if reservation.state == "scheduled":
+        return [reservation.starts_at]
+    if reservation.state != "active" or reservation.ends_at is None:
+        return []
+    early = reservation.kind == BLOCK and not reservation.reclaimed
+    return [reservation.ends_at - (BLOCK_RECLAIM_SECONDS if early else 0.0)]
+
+
+def members(world: World, reservation: Reservation) -> list[Instance]:
+    """The instances that run in the reservation, shut-down ones left out."""
+    found = world.instances.values()
+    return [one for one in found if one.capacity_reservation_id == reservation.id and one.state not in GONE]
+
+
+def close(world: World, reservation: Reservation, state: str) -> None:
+    """End a reservation. Its instances lose it; those of a capacity block are shut down besides."""
+    reservation.state = state
+    if reservation.kind == BLOCK:
+        _reclaim(world, reservation)
+    for instance in world.instances.values():
+        if instance.capacity_reservation_id == reservation.id:
+            instance.capacity_reservation_id = None
+            instance.changed()
+    reservation.used = 0
+
+
+def _reclaim(world: World, reservation: Reservation) -> None:
+    reservation.reclaimed = True
+    for instance in members(world, reservation):
+        world.take(instance, "Server.CapacityBlockExpired", "The capacity block of the instance ends")

@@ -1,0 +1,178 @@
+"""All that EC2 remembers of one region, its lock, and the timers that move instances from state to state.
+
+Every handler calls `settle` first (the dispatcher does it), so that a state that is due is a state that is seen.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tenure.sandbox.aws.ec2.fleet import capacity
+from tenure.sandbox.aws.ec2.fleet.capacity import CapacityPools
+from tenure.sandbox.aws.ec2.network.vpc import PREFIX_ADDRESSES, Network
+from tenure.sandbox.aws.ec2.records import Fleet, Image, Instance, LaunchTemplate, PlacementGroup, Reservation
+from tenure.sandbox.aws.ec2.reservations.lifecycle import next_reservation_due, settle_reservations
+from tenure.sandbox.aws.settings import SimSettings
+from tenure.sandbox.aws.state.clock import SimClock
+
+NEXT_STATE = {"pending": "running", "shutting-down": "terminated", "stopping": "stopped", "terminated": None}
+StateListener = Callable[[Instance], None]
+# Why AWS itself takes an instance, by its lifecycle: code and text.
+TAKEN = {
+    "spot": ("Server.SpotInstanceTermination", "Spot instance termination"),
+    "interruptible-capacity-reservation": ("Server.CapacityReservationInterruption", "The capacity was reclaimed"),
+}
+# How many vanished instances the control API can still name to one who asks what changed.
+GONE_KEPT = 20000
+
+
+class World:
+    def __init__(self, settings: SimSettings, clock: SimClock, region: str) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.region = region
+        self.account = settings.account
+        self.lock = threading.RLock()
+        self.moved = threading.Condition(self.lock)
+        self.network = Network(settings.account, region)
+        # Told of every change of state, under the lock.
+        self.listeners: list[StateListener] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything; moto's part is reset elsewhere."""
+        self.instances: dict[str, Instance] = {}
+        self.fleets: dict[str, Fleet] = {}
+        self.templates: dict[str, LaunchTemplate] = {}
+        self.template_names: dict[str, str] = {}
+        self.images: dict[str, Image] = {}
+        self.reservations: dict[str, Reservation] = {}
+        self.placement_groups: dict[str, PlacementGroup] = {}
+        self.tokens: dict[tuple[str, str], tuple[str, Any]] = {}
+        self.pools = CapacityPools()
+        # vCPUs by quota code: those that differ from the default, and those in use.
+        self.quotas: dict[str, int] = {}
+        self.vcpus_used: dict[str, int] = {}
+        # Instance profiles by name: the clock's reading from which EC2 knows them.
+        self.profiles_from: dict[str, float] = {}
+        # Placement groups that have no room: id, zone or `*`, partition or None for all.
+        self.full_groups: set[tuple[str, str, int | None]] = set()
+        self.launched = 0
+        self.terminated = 0
+        self.sequence = 0
+        self.revision = 0
+        self.network.forget()
+        self.gone: deque[tuple[int, str]] = deque(maxlen=GONE_KEPT)
+        self._timers: list[tuple[float, int, str]] = []
+        self._timer_serial = 0
+        self._dooms: list[tuple[float, str]] = []
+
+    def arn(self, kind: str, name: str, owner: str | None = None) -> str:
+        return f"arn:aws:ec2:{self.region}:{owner or self.account}:{kind}/{name}"
+
+    def start_timer(self, instance: Instance, due: float) -> None:
+        """Move the instance to the state that follows its present one when the clock reads `due`."""
+        self._timer_serial += 1
+        instance.timer = self._timer_serial
+        heapq.heappush(self._timers, (due, self._timer_serial, instance.id))
+
+    def next_due(self) -> float | None:
+        """The clock's reading at which something will change by itself."""
+        dues = [heap[0][0] for heap in (self._timers, self._dooms) if heap]
+        reservation = next_reservation_due(self)
+        return min(dues if reservation is None else [*dues, reservation], default=None)
+
+    def doom(self, instance: Instance, seconds: float) -> None:
+        """Have AWS itself take the instance so many seconds from now, as after a spot interruption's notice."""
+        heapq.heappush(self._dooms, (self.clock.now() + seconds, instance.id))
+        self.moved.notify_all()
+
+    def settle(self) -> None:
+        """Let every transition happen whose time has come."""
+        while self._timers and self._timers[0][0] <= self.clock.now():
+            due, serial, instance_id = heapq.heappop(self._timers)
+            instance = self.instances.get(instance_id)
+            if instance is not None and instance.timer == serial:
+                self._advance(instance, due)
+        while self._dooms and self._dooms[0][0] <= self.clock.now():
+            instance = self.instances.get(heapq.heappop(self._dooms)[1])
+            if instance is not None:
+                self.take(instance, *TAKEN.get(instance.lifecycle, TAKEN["spot"]))
+        settle_reservations(self)
+
+    def take(self, instance: Instance, code: str, text: str) -> None:
+        """AWS shuts the instance down, for this reason. One that is going already is left alone."""
+        if instance.state not in ("shutting-down", "terminated"):
+            instance.reason_code = code
+            instance.reason_message = f"{code}: {text}"
+            instance.reason = f"{code} ({self.now():%Y-%m-%d %H:%M:%S} GMT)"
+            self.enter(instance, "shutting-down")
+
+    def enter(self, instance: Instance, state: str, at: float | None = None) -> None:
+        """Put an instance into a state, start what follows from it, and tell the listeners.
+
+        `at` is the clock's reading when it happened, so that one great leap of the clock passes through several states.
+        """
+        instance.state = state
+        instance.changed()
+        settings = self.settings
+        delay = {
+            "pending": settings.pending_seconds,
+            "shutting-down": settings.shutting_down_seconds,
+            "stopping": settings.stopping_seconds,
+            "terminated": settings.terminated_visible_seconds,
+        }.get(state)
+        capacity.count(self, instance, running=state not in ("terminated", "stopped"))
+        if state == "terminated":
+            self._release(instance)
+        if delay is not None:
+            self.start_timer(instance, (self.clock.now() if at is None else at) + delay)
+        self._tell(instance)
+
+    def reboot(self, instance: Instance) -> None:
+        """It runs on as far as EC2 tells; its machine begins anew."""
+        instance.reboots += 1
+        self.bump()
+        instance.revision = self.revision
+
+    def _advance(self, instance: Instance, due: float) -> None:
+        following = NEXT_STATE.get(instance.state)
+        if instance.state == "pending" and instance.failure is not None:
+            self.take(instance, *instance.failure)
+        elif following is not None:
+            self.enter(instance, following, due)
+        elif instance.state == "terminated":
+            del self.instances[instance.id]
+            self.bump()
+            self.gone.append((self.revision, instance.id))
+
+    def _release(self, instance: Instance) -> None:
+        self.terminated += 1
+        self.pools.give_back(instance.pools)
+        book = self.network.book(instance.subnet_id)
+        for interface in instance.interfaces:
+            if interface.private_ip:
+                book.give_back(interface.private_ip)
+            book.held -= PREFIX_ADDRESSES * len(interface.ipv4_prefixes)
+        reservation = self.reservations.get(instance.capacity_reservation_id or "")
+        if reservation is not None:
+            reservation.used -= 1
+
+    def _tell(self, instance: Instance) -> None:
+        self.bump()
+        instance.revision = self.revision
+        for listener in self.listeners:
+            listener(instance)
+
+    def bump(self) -> None:
+        """Say that something changed: the revision grows and whoever waits wakes up."""
+        self.revision += 1
+        self.moved.notify_all()
+
+    def now(self) -> dt.datetime:
+        return self.clock.wall()

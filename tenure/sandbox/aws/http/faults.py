@@ -1,0 +1,156 @@
+"""Fault rules: which calls fail, how, how often, and whether the work was done before the answer was lost.
+
+A rule is tried in the order it was added; the first that applies decides, except that latency adds up and goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenure.sandbox.aws.wire.responses import AwsError
+
+KINDS = frozenset({"throttle", "5xx", "no-capacity", "latency", "answer-lost", "error"})
+THROTTLE_CODES = {"ec2": "RequestLimitExceeded", "iam": "Throttling", "sts": "Throttling"}
+
+
+@dataclass
+class FaultRule:
+    """`match` holds parameters that must occur somewhere in the request, by name and value; values may have `*`.
+
+    `skip` lets so many matching calls pass first, `times` ends the rule after so many hits, `probability` is per call.
+    `latency` is in real seconds, before the work is done.
+    """
+
+    id: str
+    service: str = "*"
+    action: str = "*"
+    match: dict[str, str] = field(default_factory=dict)
+    probability: float = 1.0
+    times: int | None = None
+    skip: int = 0
+    kind: str = "error"
+    code: str | None = None
+    message: str | None = None
+    http: int | None = None
+    latency: float = 0.0
+    seen: int = 0
+    hits: int = 0
+
+    def error(self, service: str) -> AwsError:
+        if self.kind == "throttle":
+            usual = throttled(service)
+            return AwsError(self.code or usual.code, self.message or usual.message, self.http or usual.http)
+        if self.kind == "5xx":
+            return AwsError(
+                self.code or "InternalError", self.message or "An internal error has occurred", self.http or 500
+            )
+        if self.kind == "no-capacity":
+            text = "There is no capacity available that matches your request."
+            return AwsError(self.code or "InsufficientInstanceCapacity", self.message or text, self.http)
+        return AwsError(self.code or "InternalError", self.message or "Injected fault", self.http)
+
+
+def throttled(service: str) -> AwsError:
+    """What a service says to those who call too often."""
+    code = THROTTLE_CODES.get(service, "ThrottlingException")
+    return AwsError(code, "Request limit exceeded.", 503 if service == "ec2" else 400)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the rules decided: wait first, then fail with `error`, or do the work and lose the answer."""
+
+    latency: float = 0.0
+    error: AwsError | None = None
+    lose_answer: bool = False
+    empty_pools: bool = False
+
+
+class Faults:
+    def __init__(self, seed: int = 1) -> None:
+        self._lock = threading.Lock()
+        self._seed = seed
+        self.clear()
+
+    def clear(self) -> None:
+        self._rules: dict[str, FaultRule] = {}
+        self._ids = itertools.count(1)
+        self._random = random.Random(self._seed)
+
+    def seed(self, seed: int) -> None:
+        """Start the dice again from a seed, so that a run can be repeated."""
+        with self._lock:
+            self._random = random.Random(seed)
+
+    def add(self, rule: dict[str, Any]) -> FaultRule:
+        """Raises ValueError for a kind or a field that does not exist."""
+        if rule.get("kind", "error") not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(sorted(KINDS))}")
+        try:
+            made = FaultRule(id=f"fault-{next(self._ids)}", **{k: v for k, v in rule.items() if v is not None})
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        with self._lock:
+            self._rules[made.id] = made
+        return made
+
+    def remove(self, rule_id: str) -> bool:
+        with self._lock:
+            return self._rules.pop(rule_id, None) is not None
+
+    def listing(self) -> list[dict[str, Any]]:
+        with self._lock:
+            return [vars(rule).copy() for rule in self._rules.values()]
+
+    def judge(self, service: str, action: str, parameters: dict[str, Any]) -> Verdict:
+        if not self._rules:
+            return Verdict()
+        latency = 0.0
+        with self._lock:
+            for rule in self._rules.values():
+                if not self._applies(rule, service, action, parameters):
+                    continue
+                latency += rule.latency
+                if rule.kind != "latency":
+                    return _verdict(rule, service, action, latency)
+        return Verdict(latency)
+
+    def _applies(self, rule: FaultRule, service: str, action: str, parameters: dict[str, Any]) -> bool:
+        if not (_like(rule.service, service) and _like(rule.action, action) and _contains(parameters, rule.match)):
+            return False
+        rule.seen += 1
+        if rule.seen <= rule.skip or (rule.times is not None and rule.hits >= rule.times):
+            return False
+        if rule.probability < 1 and self._random.random() >= rule.probability:
+            return False
+        rule.hits += 1
+        return True
+
+
+def _verdict(rule: FaultRule, service: str, action: str, latency: float) -> Verdict:
+    if rule.kind == "answer-lost":
+        return Verdict(latency, error=rule.error(service) if rule.http else None, lose_answer=True)
+    if rule.kind == "no-capacity" and action == "CreateFleet":
+        return Verdict(latency, error=rule.error(service), empty_pools=True)
+    return Verdict(latency, error=rule.error(service))
+
+
+def _like(pattern: str, text: str) -> bool:
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), text) is not None
+
+
+def _contains(parameters: dict[str, Any], wanted: dict[str, str]) -> bool:
+    """Every wanted name occurs as a parameter (or as the last part of a dotted form key) with such a value."""
+    return all(
+        any(_named(key, name) and _like(value, str(given)) for key, given in parameters.items())
+        for name, value in wanted.items()
+    )
+
+
+def _named(key: str, name: str) -> bool:
+    return key == name or name in key.split(".")

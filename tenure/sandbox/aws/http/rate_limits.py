@@ -1,0 +1,165 @@
+"""Call rates: a token bucket for each account, region and action, off until the control API turns them on.
+
+Figures are those of EC2's guide on request throttling: by kind of action, by action where it names one, and by
+instance for calls on many of them. CreateFleet has no line of its own there: it counts as a mutating action.
+
+How often each action was called and how it ended, by `service:Action` and access key; benchmark and demo read it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from dataclasses import dataclass
+
+from tenure.sandbox.aws.http.faults import throttled
+from tenure.sandbox.aws.http.request import AwsCall
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Tokens per second, and how many the bucket holds."""
+
+    refill: float
+    bucket: float
+
+
+READING = Rate(20, 100)
+READING_ALL = Rate(10, 50)
+MUTATING = Rate(5, 50)
+BY_ACTION = {
+    "RunInstances": Rate(2, 5),
+    "StartInstances": Rate(2, 5),
+    "TerminateInstances": Rate(5, 100),
+    "CreateTags": Rate(10, 100),
+    "DeleteTags": Rate(10, 100),
+}
+# Tokens for every instance that a call is about, beside the one for the call.
+BY_INSTANCE = {
+    "RunInstances": Rate(2, 1000),
+    "StartInstances": Rate(2, 1000),
+    "StopInstances": Rate(20, 1000),
+    "TerminateInstances": Rate(20, 1000),
+}
+NARROWED = re.compile(r"MaxResults|Filter\.\d+\.|\w+(Id|Name)s?\.\d+|InstanceType\.\d+")
+
+
+@dataclass
+class _Bucket:
+    tokens: float
+    read_at: float
+
+
+class CallRates:
+    """`now` is the reading of the stand-in's clock, so that `advance` refills buckets too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing is throttled any more."""
+        self._documented = False
+        self._own: dict[str, Rate] = {}
+        self._buckets: dict[tuple[str, str], _Bucket] = {}
+
+    def use_documented(self) -> None:
+        """Hold EC2's actions to the documented rates, those excepted that have one of their own."""
+        with self._lock:
+            self._documented = True
+
+    def set(self, action: str, rate: Rate | None) -> None:
+        """Fix one action's rate, from a full bucket; None takes it back. Raises ValueError for senseless numbers."""
+        if rate is not None and (rate.refill < 0 or rate.bucket < 1):
+            raise ValueError("refill must not be negative, bucket must be 1 or more")
+        name = action if ":" in action else f"ec2:{action}"
+        with self._lock:
+            self._own.pop(name, None)
+            if rate is not None:
+                self._own[name] = rate
+            self._buckets = {key: kept for key, kept in self._buckets.items() if key[1] != name}
+
+    def listing(self) -> dict[str, object]:
+        with self._lock:
+            return {"documented": self._documented, "own": {name: vars(rate) for name, rate in self._own.items()}}
+
+    def admit(self, call: AwsCall, now: float) -> None:
+        """Take the tokens of a call. Raises the service's throttling error, and takes none, when one is lacking."""
+        if not self._documented and not self._own:
+            return
+        with self._lock:
+            costs = [(self._bucket(call.region, name, rate, now), rate, cost) for name, rate, cost in self._costs(call)]
+            if any(bucket.tokens < min(cost, rate.bucket) for bucket, rate, cost in costs):
+                raise throttled(call.service)
+            for bucket, _, cost in costs:
+                bucket.tokens -= cost
+
+    def _costs(self, call: AwsCall) -> list[tuple[str, Rate, float]]:
+        name = f"{call.service}:{call.action}"
+        if name in self._own:
+            return [(name, self._own[name], 1)]
+        if not self._documented or call.service != "ec2":
+            return []
+        found: list[tuple[str, Rate, float]] = [(name, documented(call), 1)]
+        if call.action in BY_INSTANCE:
+            found.append((f"{name}/instances", BY_INSTANCE[call.action], _instances(call)))
+        return found
+
+    def _bucket(self, region: str, name: str, rate: Rate, now: float) -> _Bucket:
+        bucket = self._buckets.setdefault((region, name), _Bucket(rate.bucket, now))
+        bucket.tokens = min(rate.bucket, bucket.tokens + (now - bucket.read_at) * rate.refill)
+        bucket.read_at = now
+        return bucket
+
+
+def documented(call: AwsCall) -> Rate:
+    if call.action in BY_ACTION:
+        return BY_ACTION[call.action]
+    if not call.action.startswith(("Describe", "Get", "List", "Search")):
+        return MUTATING
+    return READING if any(NARROWED.match(key) for key in call.form) else READING_ALL
+
+
+def _instances(call: AwsCall) -> float:
+    if call.action == "RunInstances":
+        return float(call.form.get("MaxCount") or 1)
+    return float(sum(key.startswith("InstanceId.") for key in call.form))
+
+
+class Counters:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.clear()
+
+    def clear(self) -> None:
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._errors: Counter[tuple[str, str, str]] = Counter()
+
+    def called(self, name: str, access_key: str) -> None:
+        with self._lock:
+            self._calls[name, access_key] += 1
+
+    def failed(self, name: str, access_key: str, code: str) -> None:
+        with self._lock:
+            self._errors[name, access_key, code] += 1
+
+    def listing(self, access_key: str | None = None) -> dict[str, dict[str, object]]:
+        """Count, errors and error codes by action: of all callers, or of one access key."""
+        found: dict[str, Counter[str]] = {}
+        counts: Counter[str] = Counter()
+        with self._lock:
+            for (name, key), count in self._calls.items():
+                if access_key in (None, key):
+                    counts[name] += count
+            for (name, key, code), count in self._errors.items():
+                if access_key in (None, key):
+                    found.setdefault(name, Counter())[code] += count
+        return {
+            name: {
+                "count": counts[name],
+                "errors": sum(found.get(name, Counter()).values()),
+                "codes": dict(found.get(name, {})),
+            }
+            for name in sorted(counts)
+        }

@@ -1,0 +1,204 @@
+"""What a bound key's calls need permission for, asked of its policy: EC2's launches as EC2 asks for them.
+
+A fleet needs ec2:CreateFleet on the fleet and its templates; each launch needs ec2:RunInstances on everything it
+touches or makes, ec2:CreateTags for what it tags, and iam:PassRole for the profile's role. Rules from the EC2 and
+IAM user guides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenure.sandbox.aws.iam.policy import IDENTITY, Statement, Verdict, decide_layers
+from tenure.sandbox.aws.state.instance_profiles import profile_at
+from tenure.sandbox.aws.wire.responses import AwsError
+
+if TYPE_CHECKING:
+    from tenure.sandbox.aws.ec2.fleet.capacity_pools import Pool
+    from tenure.sandbox.aws.ec2.fleet.launch import Prepared
+    from tenure.sandbox.aws.ec2.state import World
+
+Tags = dict[str, str]
+Context = dict[str, list[str]]
+# Actions whose handlers ask by resource themselves.
+ASKED_BY_HANDLER = frozenset(
+    {
+        "CreateFleet",
+        "RunInstances",
+        "TerminateInstances",
+        "StopInstances",
+        "StartInstances",
+        "RebootInstances",
+        "CreateLaunchTemplate",
+        "CreateLaunchTemplateVersion",
+        "ModifyInstanceAttribute",
+        "ModifyLaunchTemplate",
+        "DeleteLaunchTemplate",
+        "CreateTags",
+        "DeleteTags",
+    }
+)
+CREATED = ("instance", "volume", "network-interface", "spot-instances-request")
+KINDS = {"i": "instance", "vol": "volume", "eni": "network-interface", "lt": "launch-template", "sg": "security-group"}
+
+
+def request_context(tags: Tags) -> Context:
+    """aws:RequestTag/… and aws:TagKeys. With no tags in the request there are no such keys at all."""
+    context = {f"aws:requesttag/{key.lower()}": [value] for key, value in tags.items()}
+    if tags:
+        context["aws:tagkeys"] = list(tags)
+    return context
+
+
+def resource_context(tags: Tags) -> Context:
+    found = {f"aws:resourcetag/{key.lower()}": [value] for key, value in tags.items()}
+    return found | {f"ec2:resourcetag/{key.lower()}": [value] for key, value in tags.items()}
+
+
+def launch_context(prepared: Prepared, kind: str) -> Context:
+    """EC2's condition keys of a launch, for the instance and for its volumes, the first of which stands for all."""
+    data = prepared.spec.data
+    if kind == "volume" and prepared.mappings:
+        ebs = prepared.mappings[0]["Ebs"]
+        encrypted = all(mapping["Ebs"].get("Encrypted") for mapping in prepared.mappings)
+        return {
+            "ec2:encrypted": [str(encrypted).lower()],
+            "ec2:volumetype": [str(ebs.get("VolumeType", "gp2"))],
+            "ec2:volumesize": [str(ebs.get("VolumeSize", 8))],
+        }
+    if kind != "instance":
+        return {}
+    found = {
+        "ec2:instancetype": [prepared.instance_type],
+        "ec2:availabilityzone": [prepared.zone],
+        "ec2:tenancy": [prepared.fit.tenancy],
+        "ec2:instancemarkettype": [prepared.spec.market],
+        "ec2:metadatahttptokens": [data.get("MetadataOptions", {}).get("HttpTokens", "optional")],
+    }
+    return found | ({"ec2:instanceprofile": [prepared.profile[0]]} if prepared.profile else {})
+
+
+class Gate:
+    def __init__(
+        self,
+        access_key: str,
+        layers: Mapping[str, Sequence[Statement]],
+        account: str,
+        region: str,
+        denials: deque[dict[str, str]],
+    ) -> None:
+        self._key = access_key
+        self._layers = layers
+        self.account = account
+        self.region = region
+        self._denials = denials
+
+    def allows(self, action: str, resource: str, context: Context) -> bool:
+        return self.verdict(action, resource, context).decision == "allow"
+
+    def verdict(self, action: str, resource: str, context: Context) -> Verdict:
+        """Ask the policies; a refusal is written down."""
+        full = {"aws:requestedregion": [self.region], "aws:principalaccount": [self.account], **context}
+        found = decide_layers(self._layers, action, resource, full)
+        if found.decision != "allow":
+            why = {"access_key": self._key, "action": action, "resource": resource, "decision": found.decision}
+            self._denials.append(why)
+        return found
+
+    def require(self, action: str, resource: str, context: Context | None = None) -> None:
+        """Raises UnauthorizedOperation, EC2's way of refusing, and names what was missing."""
+        found = self.verdict(action, resource, context or {})
+        if found.decision != "allow":
+            article = "an" if found.layer == IDENTITY else "a"
+            why = {
+                "deny": f"with an explicit deny in {article} {found.layer}",
+                "implicit-deny": f"because no {found.layer} allows the {action} action",
+            }[found.decision]
+            raise AwsError(
+                "UnauthorizedOperation",
+                f"You are not authorized to perform this operation. User: arn:aws:iam::{self.account}:user/{self._key} "
+                f"is not authorized to perform: {action} on resource: {resource} {why}.",
+            )
+
+    def arn(self, kind: str, name: str) -> str:
+        """Images and snapshots belong to no account in an ARN."""
+        owner = "" if kind in ("image", "snapshot") else self.account
+        return f"arn:aws:ec2:{self.region}:{owner}:{kind}/{name}"
+
+    def plain(self, world: World, action: str) -> None:
+        """An EC2 action without resources of its own, such as the Describe ones."""
+        if action not in ASKED_BY_HANDLER:
+            self.require(f"ec2:{action}", "*")
+
+    def create_fleet(self, world: World, fleet_tags: Tags, pools: list[Pool]) -> None:
+        self.create(world, "CreateFleet", "fleet", fleet_tags)
+        for template_id in {pool.template["LaunchTemplateId"] for pool in pools}:
+            self._template(world, "ec2:CreateFleet", template_id)
+
+    def create(self, world: World, action: str, kind: str, tags: Tags, more: Context | None = None) -> None:
+        """Something new: the action on it, and tagging it on creation. `more` are its kind's own condition keys."""
+        context = request_context(tags) | (more or {})
+        self.require(f"ec2:{action}", self.arn(kind, "*"), context)
+        if tags:
+            self.require("ec2:CreateTags", self.arn(kind, "*"), {**context, "ec2:createaction": [action]})
+
+    def run_instances(self, world: World, prepared: Prepared, template_id: str | None) -> None:
+        action = "ec2:RunInstances"
+        self.require(action, self.arn("image", prepared.image.id), resource_context(prepared.image.tags))
+        subnet_tags = world.network.tags(prepared.subnet.id)
+        self.require(action, self.arn("subnet", prepared.subnet.id), resource_context(subnet_tags))
+        for group_id, _ in prepared.groups:
+            self.require(action, self.arn("security-group", group_id), resource_context(world.network.tags(group_id)))
+        if template_id:
+            self._template(world, action, template_id)
+        self._extras(world, action, prepared)
+        self._created(world, prepared)
+        self._pass_role(prepared)
+
+    def _extras(self, world: World, action: str, prepared: Prepared) -> None:
+        data = prepared.spec.data
+        for mapping in prepared.mappings:
+            if mapping["Ebs"].get("SnapshotId"):
+                self.require(action, self.arn("snapshot", mapping["Ebs"]["SnapshotId"]))
+        target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+        reservation = world.reservations.get(target.get("CapacityReservationId", ""))
+        if reservation is not None:
+            arn = world.arn("capacity-reservation", reservation.id, reservation.owner)
+            self.require(action, arn, resource_context(reservation.tags))
+        group = prepared.placement_group
+        if group is not None:
+            self.require(action, self.arn("placement-group", group.name), resource_context(group.tags))
+        if data.get("KeyName"):
+            self.require(action, self.arn("key-pair", data["KeyName"]))
+
+    def _created(self, world: World, prepared: Prepared) -> None:
+        spec = prepared.spec
+        for kind in CREATED:
+            if kind == "spot-instances-request" and spec.market != "spot":
+                continue
+            tags = {k: v for k, v in spec.tags.get(kind, {}).items() if not k.startswith("aws:")}
+            self.create(world, "RunInstances", kind, tags, launch_context(prepared, kind))
+
+    def _pass_role(self, prepared: Prepared) -> None:
+        profile = profile_at(self.account, prepared.profile[0]) if prepared.profile else None
+        if profile is not None:
+            self.pass_role(profile.roles[0].arn)
+
+    def pass_role(self, role_arn: str) -> None:
+        self.require("iam:PassRole", role_arn, {"iam:passedtoservice": ["ec2.amazonaws.com"]})
+
+    def _template(self, world: World, action: str, template_id: str) -> None:
+        tags = world.templates[template_id].tags
+        self.require(action, self.arn("launch-template", template_id), resource_context(tags))
+
+    def each(self, world: World, action: str, kind: str, tagged: dict[str, Tags]) -> None:
+        for name, tags in tagged.items():
+            self.require(f"ec2:{action}", self.arn(kind, name), resource_context(tags))
+
+    def tagging(self, world: World, action: str, tagged: dict[str, Tags], tags: Tags) -> None:
+        for name, present in tagged.items():
+            kind = KINDS.get(name.split("-")[0], name.split("-")[0])
+            context: dict[str, Any] = {**request_context(tags), **resource_context(present)}
+            self.require(f"ec2:{action}", self.arn(kind, name), context)

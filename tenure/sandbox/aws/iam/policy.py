@@ -1,0 +1,142 @@
+"""IAM policy documents, read strictly, and the decision they come to: an explicit deny wins, then any allow, else
+denied.
+
+The IAM policies that are shipped in deploy/iam, rendered for one cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deploy.resources import IAM_FILES, render
+from tenure.sandbox.aws.iam.conditions import Context, check_operator, holds, like, wildcard
+
+Decision = Literal["allow", "deny", "implicit-deny"]
+
+
+IDENTITY = "identity-based policy"
+BOUNDARY = "permissions boundary"
+ORGANIZATION = "service control policy"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`layer` is what refused it."""
+
+    decision: Decision
+    layer: str = ""
+
+
+@dataclass(frozen=True)
+class Statement:
+    sid: str
+    allow: bool
+    actions: tuple[str, ...]
+    not_actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    not_resources: tuple[str, ...]
+    conditions: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+    def applies(self, action: str, resource: str, context: Context) -> bool:
+        return self.names(action, resource) and all(
+            holds(operator, key, wanted, context) for operator, key, wanted in self.conditions
+        )
+
+    def names(self, action: str, resource: str) -> bool:
+        """Whether it is about such a call at all, its conditions apart."""
+        return self._names(action) and self._covers(resource)
+
+    def _names(self, action: str) -> bool:
+        if self.not_actions:
+            return not any(wildcard(p, ignore_case=True).fullmatch(action) for p in self.not_actions)
+        return any(wildcard(p, ignore_case=True).fullmatch(action) for p in self.actions)
+
+    def _covers(self, resource: str) -> bool:
+        if self.not_resources:
+            return not any(like(p, resource) for p in self.not_resources)
+        return any(like(p, resource) for p in self.resources)
+
+
+def read_policy(document: Mapping[str, Any]) -> tuple[Statement, ...]:
+    """Raises ValueError for what IAM would refuse, for unknown operators, and for placeholders left in."""
+    if "${" in str(document):
+        raise ValueError("the policy still has placeholders in it; render it first")
+    statements = document.get("Statement")
+    if document.get("Version") != "2012-10-17" or not statements:
+        raise ValueError("a policy needs Version 2012-10-17 and a Statement")
+    found = [statements] if isinstance(statements, Mapping) else statements
+    return tuple(_statement(one) for one in found)
+
+
+def decide_layers(layers: Mapping[str, Sequence[Statement]], action: str, resource: str, context: Context) -> Verdict:
+    """All layers must allow: a deny in any of them wins, else the first that allows nothing decides."""
+    found = {layer: decide(policy, action, resource, context) for layer, policy in layers.items()}
+    for decision in ("deny", "implicit-deny"):
+        for layer, own in found.items():
+            if own == decision:
+                return Verdict(own, layer)
+    return Verdict("allow")
+
+
+def decide(policy: Sequence[Statement], action: str, resource: str, context: Context) -> Decision:
+    applying = [one for one in policy if one.applies(action, resource, context)]
+    if any(not one.allow for one in applying):
+        return "deny"
+    return "allow" if applying else "implicit-deny"
+
+
+def _statement(raw: Mapping[str, Any]) -> Statement:
+    unknown = set(raw) - {"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"}
+    if unknown:
+        raise ValueError(f"unknown elements in a statement: {', '.join(sorted(unknown))}")
+    if raw.get("Effect") not in ("Allow", "Deny"):
+        raise ValueError("Effect must be Allow or Deny")
+    if ("Action" in raw) == ("NotAction" in raw) or ("Resource" in raw) == ("NotResource" in raw):
+        raise ValueError("a statement needs Action or NotAction, and Resource or NotResource")
+    return Statement(
+        sid=raw.get("Sid", ""),
+        allow=raw["Effect"] == "Allow",
+        actions=_texts(raw.get("Action", ())),
+        not_actions=_texts(raw.get("NotAction", ())),
+        resources=_texts(raw.get("Resource", ())),
+        not_resources=_texts(raw.get("NotResource", ())),
+        conditions=tuple(_conditions(raw.get("Condition", {}))),
+    )
+
+
+def _conditions(raw: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, tuple[str, ...]]]:
+    found = []
+    for operator, keys in raw.items():
+        check_operator(operator)
+        found += [(operator, key, _texts(values)) for key, values in keys.items()]
+    return found
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    values = [value] if isinstance(value, (str, bool, int)) else list(value)
+    return tuple(str(one).lower() if isinstance(one, bool) else str(one) for one in values)
+
+
+def render_policy(
+    text: str, *, cluster: str, region: str, account: str, node_role: str | None = None, partition: str = "aws"
+) -> dict[str, Any]:
+    """Fill the placeholders of a policy document; the node role is KarpenterNodeRole-<cluster> unless named."""
+    values = {
+        "ClusterName": cluster,
+        "AWS::Region": region,
+        "AWS::AccountId": account,
+        "AWS::Partition": partition,
+        "NodeRoleName": node_role or f"KarpenterNodeRole-{cluster}",
+        "InterruptionQueueName": cluster,
+    }
+    return render(text, values)
+
+
+def shipped_policies(*, cluster: str, region: str, account: str, partition: str = "aws") -> dict[str, dict[str, Any]]:
+    """The documents for a cluster, by the names of their files without the ending."""
+    return {
+        file.stem: render_policy(file.read_text(), cluster=cluster, region=region, account=account, partition=partition)
+        for file in IAM_FILES
+    }

@@ -1,0 +1,96 @@
+"""Builds the stand-in from the command line's options and serves it until told to stop.
+
+Lets states change in time even when nobody asks, for those who wait for a change and for the messages that follow
+one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from pathlib import Path
+from typing import Any
+
+from tenure.sandbox.aws.ec2.records import Instance
+from tenure.sandbox.aws.ec2.state import World
+from tenure.sandbox.aws.http.application import Application
+from tenure.sandbox.aws.http.server import Server
+from tenure.sandbox.aws.iam.credentials import WORKER_KEY
+from tenure.sandbox.aws.iam.policy import render_policy
+from tenure.sandbox.aws.services.eventbridge import send_event, state_change
+from tenure.sandbox.aws.settings import DEFAULT_CA, SimSettings
+from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.state.seed import seed
+from tenure.sandbox.aws.state.snapshot import load, save
+
+IDLE_SECONDS = 5.0
+
+
+def start_ticker(world: World) -> threading.Thread:
+    """A daemon thread that sleeps until the next transition is due."""
+    thread = threading.Thread(target=_tick, args=(world,), name=f"ticker-{world.region}", daemon=True)
+    thread.start()
+    return thread
+
+
+def _tick(world: World) -> None:
+    with world.lock:
+        while True:
+            world.settle()
+            due = world.next_due()
+            world.moved.wait(IDLE_SECONDS if due is None else world.clock.seconds_until(due, IDLE_SECONDS))
+
+
+def settings_from(options: argparse.Namespace) -> SimSettings:
+    return SimSettings(
+        account=options.account,
+        region=options.region,
+        cluster_name=options.cluster_name,
+        cluster_endpoint=options.cluster_endpoint,
+        cluster_ca=options.cluster_ca or DEFAULT_CA,
+        cluster_version=options.cluster_version,
+        service_cidr=options.service_cidr,
+        pending_seconds=options.pending_seconds,
+        shutting_down_seconds=options.shutting_down_seconds,
+        terminated_visible_seconds=options.terminated_visible_seconds,
+        state_change_events=options.state_change_events,
+        clock_scale=options.clock_scale,
+    )
+
+
+def build(settings: SimSettings, state_dir: Path | None = None) -> StandIn:
+    """A stand-in that is seeded, or restored from `state_dir` if something is there, and whose time runs."""
+    standin = StandIn(settings)
+    if state_dir is None or not load(standin, state_dir):
+        seed(standin)
+    standin.home.listeners.append(lambda instance: _announce(standin, instance))
+    start_ticker(standin.home)
+    return standin
+
+
+def serve(options: argparse.Namespace, stop: threading.Event) -> None:
+    settings = settings_from(options)
+    standin = build(settings, options.state_dir)
+    if options.policy:
+        documents = [_policy(settings, file) for file in options.policy]
+        standin.keys.bind_for_good(WORKER_KEY, documents)
+    server = Server(options.host, options.port, Application(standin))
+    server.serve_in_thread()
+    print(f"AWS stand-in ready at {server.url}", flush=True)
+    stop.wait()
+    server.shutdown()
+    server.server_close()
+    if options.state_dir is not None:
+        save(standin, options.state_dir)
+
+
+def _policy(settings: SimSettings, file: Path) -> dict[str, Any]:
+    return render_policy(
+        file.read_text(), cluster=settings.cluster_name, region=settings.region, account=settings.account
+    )
+
+
+def _announce(standin: StandIn, instance: Instance) -> None:
+    settings = standin.settings
+    if settings.state_change_events:
+        send_event(settings, state_change(settings, standin.home.now(), instance.id, instance.state))

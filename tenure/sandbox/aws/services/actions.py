@@ -1,0 +1,51 @@
+"""The table of actions of other services that are ours, and small repairs of moto's answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tenure.sandbox.aws.http.request import AwsCall
+from tenure.sandbox.aws.services import iam_simulator, quotas
+from tenure.sandbox.aws.services.eks import describe_cluster, list_clusters
+from tenure.sandbox.aws.services.instance_profiles import list_instance_profiles
+from tenure.sandbox.aws.services.pricing import get_products
+from tenure.sandbox.aws.services.ssm import get_caller_identity, get_parameter
+from tenure.sandbox.aws.services.zonal_shift import get_managed_resource, list_managed_resources
+from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.wire.responses import Response
+
+MISSING_ROLE = re.compile(rb"<([Mm]essage)>Role (.*?) not found</\1>")
+NEW_PROFILE = frozenset({("iam", "CreateInstanceProfile"), ("iam", "AddRoleToInstanceProfile")})
+Handler = Callable[[StandIn, AwsCall], Response]
+
+SERVICE_ACTIONS: dict[tuple[str, str], Handler] = {
+    ("eks", "DescribeCluster"): describe_cluster,
+    ("eks", "ListClusters"): list_clusters,
+    ("pricing", "GetProducts"): get_products,
+    ("ssm", "GetParameter"): get_parameter,
+    ("arc-zonal-shift", "GetManagedResource"): get_managed_resource,
+    ("arc-zonal-shift", "ListManagedResources"): list_managed_resources,
+    ("sts", "GetCallerIdentity"): get_caller_identity,
+    ("iam", "SimulatePrincipalPolicy"): iam_simulator.simulate_principal_policy,
+    ("iam", "SimulateCustomPolicy"): iam_simulator.simulate_custom_policy,
+    ("servicequotas", "ListServiceQuotas"): quotas.list_service_quotas,
+    ("servicequotas", "GetServiceQuota"): quotas.get_service_quota,
+    ("servicequotas", "ListAWSDefaultServiceQuotas"): quotas.list_default_quotas,
+    ("servicequotas", "GetAWSDefaultServiceQuota"): quotas.get_default_quota,
+    ("iam", "ListInstanceProfiles"): list_instance_profiles,
+}
+
+
+def followed(standin: StandIn, call: AwsCall) -> None:
+    """What moto's success means for our part: EC2 does not know a fresh profile at once, if the settings say so."""
+    if (call.service, call.action) in NEW_PROFILE:
+        from_now = standin.clock.now() + standin.settings.profile_visibility_seconds
+        standin.home.profiles_from[call.form.get("InstanceProfileName", "")] = from_now
+
+
+def amend(call: AwsCall, body: bytes) -> bytes:
+    """IAM names a missing role in lower-case words, which clients look for; moto says it twice, in two elements."""
+    if call.service == "iam" and b"<Code>NoSuchEntity</Code>" in body:
+        return MISSING_ROLE.sub(rb"<\1>The role with name \2 cannot be found.</\1>", body)
+    return body

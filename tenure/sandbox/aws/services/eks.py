@@ -1,0 +1,63 @@
+"""eks:DescribeCluster for the seeded cluster, with everything a node's user data and a controller's start need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.sandbox.aws.http.request import AwsCall
+from tenure.sandbox.aws.settings import SimSettings
+from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.wire.responses import AwsError, Response, json_response
+
+
+def describe_cluster(standin: StandIn, call: AwsCall) -> Response:
+    """Raises ResourceNotFoundException for a name that is not the seeded cluster's."""
+    if call.path_argument != standin.settings.cluster_name:
+        raise AwsError("ResourceNotFoundException", f"No cluster found for name: {call.path_argument}.")
+    return json_response({"cluster": cluster(standin)})
+
+
+def list_clusters(standin: StandIn, call: AwsCall) -> Response:
+    return json_response({"clusters": [standin.settings.cluster_name]})
+
+
+def cluster(standin: StandIn) -> dict[str, Any]:
+    settings, seeds = standin.settings, standin.home.network
+    mine = [s for s in seeds.subnets() if seeds.tags(s.id).get("karpenter.sh/discovery") == settings.cluster_name]
+    groups = seeds.backend.groups.get(mine[0].vpc_id, {}).values() if mine else ()
+    tagged = [g.id for g in groups if seeds.tags(g.id).get("karpenter.sh/discovery") == settings.cluster_name]
+    return {
+        "name": settings.cluster_name,
+        "arn": settings.cluster_arn(),
+        "createdAt": 1735689600.0,
+        "version": settings.cluster_version,
+        "platformVersion": "eks.12",
+        "status": "ACTIVE",
+        "endpoint": settings.cluster_endpoint,
+        "roleArn": f"arn:aws:iam::{settings.account}:role/eks-cluster-{settings.cluster_name}",
+        "certificateAuthority": {"data": settings.cluster_ca},
+        "resourcesVpcConfig": {
+            "subnetIds": sorted(s.id for s in mine),
+            "securityGroupIds": tagged,
+            "clusterSecurityGroupId": tagged[0] if tagged else None,
+            "vpcId": mine[0].vpc_id if mine else None,
+            "endpointPublicAccess": True,
+            "endpointPrivateAccess": True,
+            "publicAccessCidrs": ["0.0.0.0/0"],
+        },
+        "kubernetesNetworkConfig": _network(settings),
+        "identity": {"oidc": {"issuer": f"https://oidc.eks.{settings.region}.amazonaws.com/id/STANDIN"}},
+        "logging": {"clusterLogging": [{"types": ["api"], "enabled": False}]},
+        "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
+        "upgradePolicy": {"supportType": "EXTENDED"},
+        "zonalShiftConfig": {"enabled": True},
+        "health": {"issues": []},
+        "tags": {},
+    }
+
+
+def _network(settings: SimSettings) -> dict[str, Any]:
+    """A cluster has services of one family alone."""
+    ipv6 = settings.ip_family == "ipv6"
+    services = {"serviceIpv6Cidr": settings.service_ipv6_cidr} if ipv6 else {"serviceIpv4Cidr": settings.service_cidr}
+    return services | {"ipFamily": settings.ip_family, "elasticLoadBalancing": {"enabled": False}}

@@ -1,0 +1,110 @@
+"""pricing:GetProducts for EC2: TERM_MATCH filters over the price table, answered as the JSON strings the real API
+sends.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from functools import cache
+from typing import Any
+
+from tenure.sandbox.aws.ec2.catalog import prices
+from tenure.sandbox.aws.ec2.catalog.instance_types import all_types
+from tenure.sandbox.aws.ec2.filters import page
+from tenure.sandbox.aws.http.request import AwsCall
+from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json
+
+METAL, VIRTUAL = "Compute Instance (bare metal)", "Compute Instance"
+DEDICATED_FACTOR = 1.06
+Product = tuple[dict[str, str], str]
+
+
+def get_products(standin: StandIn, call: AwsCall) -> Response:
+    """Raises NotFoundException for another service than AmazonEC2."""
+    request = call.parameters
+    if request.get("ServiceCode") != "AmazonEC2":
+        raise AwsError("NotFoundException", f"No service found for the code {request.get('ServiceCode')}")
+    wanted = {f["Field"]: f["Value"] for f in request.get("Filters", ()) if f.get("Type", "TERM_MATCH") == "TERM_MATCH"}
+    region = wanted.get("regionCode", standin.settings.region)
+    chosen = [p for p in _products(region) if all(p[0].get(k, "").lower() == v.lower() for k, v in wanted.items())]
+    shown, token = page(chosen, request, lambda p: p[0]["sku"], low=1, high=100, unpaged=100)
+    answer: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": [text for _, text in shown]}
+    if token:
+        answer["NextToken"] = token
+    return aws_json(answer)
+
+
+@cache
+def _products(region: str) -> tuple[Product, ...]:
+    made = []
+    for name in all_types():
+        price = prices.on_demand(name)
+        if price is not None:
+            for tenancy, factor in (("Shared", 1.0), ("Dedicated", DEDICATED_FACTOR)):
+                metal = ".metal" in name
+                made.append(_product(region, name, tenancy, price if metal else round(price * factor, 5)))
+    return tuple(sorted(made, key=lambda product: product[0]["sku"]))
+
+
+def _product(region: str, name: str, tenancy: str, price: float) -> Product:
+    facts = all_types()[name]
+    sku = f"{zlib.crc32(f'{region}/{name}/{tenancy}'.encode()):08X}{len(name):02X}{zlib.crc32(name.encode()):08X}"
+    attributes = {
+        "sku": sku,
+        "servicecode": "AmazonEC2",
+        "serviceCode": "AmazonEC2",
+        "serviceName": "Amazon Elastic Compute Cloud",
+        "regionCode": region,
+        "location": region,
+        "locationType": "AWS Region",
+        "instanceType": name,
+        "instanceFamily": "General purpose",
+        "currentGeneration": "Yes" if facts.get("CurrentGeneration") else "No",
+        "vcpu": str(facts["VCpuInfo"]["DefaultVCpus"]),
+        "memory": f"{facts['MemoryInfo']['SizeInMiB'] / 1024:g} GiB",
+        "tenancy": tenancy,
+        "operatingSystem": "Linux",
+        "operation": "RunInstances",
+        "preInstalledSw": "NA",
+        "licenseModel": "No License required",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        "usagetype": f"BoxUsage:{name}",
+        "productFamily": METAL if ".metal" in name else VIRTUAL,
+    }
+    return attributes, json.dumps(_document(sku, attributes, region, price))
+
+
+def _document(sku: str, attributes: dict[str, str], region: str, price: float) -> dict[str, Any]:
+    currency = "CNY" if region.startswith("cn-") else "USD"
+    shown = {k: v for k, v in attributes.items() if k not in ("sku", "serviceCode", "productFamily", "serviceName")}
+    rate = f"{sku}.JRTCKXETXF.6YS6EN2CT7"
+    return {
+        "product": {"productFamily": attributes["productFamily"], "attributes": shown, "sku": sku},
+        "serviceCode": "AmazonEC2",
+        "terms": {
+            "OnDemand": {
+                f"{sku}.JRTCKXETXF": {
+                    "sku": sku,
+                    "offerTermCode": "JRTCKXETXF",
+                    "effectiveDate": "2025-01-01T00:00:00Z",
+                    "termAttributes": {},
+                    "priceDimensions": {
+                        rate: {
+                            "rateCode": rate,
+                            "unit": "Hrs",
+                            "beginRange": "0",
+                            "endRange": "Inf",
+                            "description": f"${price} per On Demand Linux {attributes['instanceType']} Instance Hour",
+                            "appliesTo": [],
+                            "pricePerUnit": {currency: f"{price:.10f}"},
+                        }
+                    },
+                }
+            }
+        },
+        "version": "20250101000000",
+        "publicationDate": "2025-01-01T00:00:00Z",
+    }

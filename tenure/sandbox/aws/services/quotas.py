@@ -1,0 +1,67 @@
+"""servicequotas: EC2's quotas of running instances, as they are and as they begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.sandbox.aws.ec2.filters import page
+from tenure.sandbox.aws.ec2.fleet.capacity import BY_CODE, DEFAULT_VCPUS, QUOTAS, Quota, limit_of
+from tenure.sandbox.aws.http.request import AwsCall
+from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json
+
+
+def list_service_quotas(standin: StandIn, call: AwsCall) -> Response:
+    return _listing(standin, call, default=False)
+
+
+def list_default_quotas(standin: StandIn, call: AwsCall) -> Response:
+    return _listing(standin, call, default=True)
+
+
+def get_service_quota(standin: StandIn, call: AwsCall) -> Response:
+    return aws_json({"Quota": _view(standin, _named(call), default=False)})
+
+
+def get_default_quota(standin: StandIn, call: AwsCall) -> Response:
+    return aws_json({"Quota": _view(standin, _named(call), default=True)})
+
+
+def _listing(standin: StandIn, call: AwsCall, *, default: bool) -> Response:
+    _require_ec2(call)
+    chosen = sorted(QUOTAS, key=lambda quota: quota.code)
+    shown, token = page(chosen, call.parameters, lambda quota: quota.code, low=1, high=100, unpaged=100)
+    answer: dict[str, Any] = {"Quotas": [_view(standin, quota, default=default) for quota in shown]}
+    return aws_json({**answer, "NextToken": token} if token else answer)
+
+
+def _named(call: AwsCall) -> Quota:
+    _require_ec2(call)
+    found = BY_CODE.get(call.parameters.get("QuotaCode", ""))
+    if found is None:
+        raise _missing()
+    return found
+
+
+def _require_ec2(call: AwsCall) -> None:
+    if call.parameters.get("ServiceCode") != "ec2":
+        raise _missing()
+
+
+def _missing() -> AwsError:
+    return AwsError("NoSuchResourceException", "The specified resource does not exist.")
+
+
+def _view(standin: StandIn, quota: Quota, *, default: bool) -> dict[str, Any]:
+    settings = standin.settings
+    return {
+        "ServiceCode": "ec2",
+        "ServiceName": "Amazon Elastic Compute Cloud (Amazon EC2)",
+        "QuotaArn": f"arn:aws:servicequotas:{settings.region}:{settings.account}:ec2/{quota.code}",
+        "QuotaCode": quota.code,
+        "QuotaName": quota.name,
+        "Value": float(DEFAULT_VCPUS if default else limit_of(standin.home, quota.code)),
+        "Unit": "None",
+        "Adjustable": True,
+        "GlobalQuota": False,
+    }

@@ -1,0 +1,163 @@
+"""Makes moto's standard SQS queues quick, and safe for pollers side by side. Call `quicken` once in a process.
+
+moto looks at every message of a queue several times for each that it gives or takes back: thousands of messages take
+minutes. It also hands one message to two pollers that ask at the same moment, and keeps what is past its retention.
+
+AWS::SQS::QueuePolicy for moto's CloudFormation, which leaves the type out: a stack's queue has its policy.
+
+moto finds the types among the subclasses that there are when the first stack is made.
+
+Whether a volume can be encrypted with a key: moto's KMS keys, read in process.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from moto.core.common_models import CloudFormationModel
+from moto.core.utils import unix_time_millis
+from moto.kms.models import kms_backends
+from moto.sqs import models
+from moto.sqs.models import sqs_backends
+
+_LOOK_EVERY = 1.0
+"""Seconds between looks for messages that have become visible again; a new one wakes a poll at once."""
+
+_COUNTS = {
+    "ApproximateNumberOfMessages": "approximate_number_of_messages",
+    "ApproximateNumberOfMessagesDelayed": "approximate_number_of_messages_delayed",
+    "ApproximateNumberOfMessagesNotVisible": "approximate_number_of_messages_not_visible",
+}
+"""Attributes that take a look at every message; moto reads all attributes for each message that is sent."""
+
+_attributes = models.SQSBackend.get_queue_attributes
+_receive = models.SQSBackend.receive_message
+_delete = models.Queue.delete_message
+
+
+def quicken() -> None:
+    models.Queue.BASE_ATTRIBUTES = [one for one in models.Queue.BASE_ATTRIBUTES if one not in _COUNTS]
+    models.SQSBackend.get_queue_attributes = get_queue_attributes
+    models.SQSBackend.receive_message = receive_message
+    models.Queue.delete_message = delete_message
+
+
+def get_queue_attributes(self: Any, queue_name: str, names: Sequence[str]) -> dict[str, Any]:
+    """Counts only where they are asked for."""
+    queue = self.get_queue(queue_name)
+    found = dict(_attributes(self, queue_name, [one for one in names if one not in _COUNTS]))
+    asked = _COUNTS if "All" in names else [one for one in names if one in _COUNTS]
+    return found | {one: getattr(queue, _COUNTS[one]) for one in asked}
+
+
+def receive_message(
+    self: Any, queue_name: str, count: int, wait: int, visibility: int, names: Sequence[str] | None = None
+) -> Any:
+    """FIFO queues and those with a dead-letter queue are left to moto."""
+    queue = self.get_queue(queue_name)
+    if queue.fifo_queue or queue.dead_letter_queue is not None:
+        return _receive(self, queue_name, count, wait, visibility, names)
+    ends = time.monotonic() + wait
+    while True:
+        with queue._messages_lock:
+            found = _take(queue, count, visibility)
+            left = ends - time.monotonic()
+            if found or left <= 0:
+                break
+            queue._messages_lock.wait(min(_LOOK_EVERY, left))
+    for message in found:
+        models._filter_message_attributes(message, list(names or ()))
+    return found
+
+
+def delete_message(self: Any, receipt_handle: str) -> None:
+    """Any receipt that the message ever had will do, and one of a message that is gone does no harm."""
+    with self._messages_lock:
+        message = _receipts(self).get(receipt_handle)
+        if message is None:
+            _delete(self, receipt_handle)
+        else:
+            _drop(self, message)
+
+
+def _take(queue: Any, count: int, visibility: int) -> list[Any]:
+    """Copies of up to `count` visible messages, which are hidden from here on."""
+    now, found, expired = unix_time_millis(), [], []
+    oldest = now - 1000 * int(queue.message_retention_period)
+    for message in queue._messages:
+        if message.sent_timestamp <= oldest:
+            expired.append(message)
+        elif now > message.visible_at and now >= message.delayed_until:
+            message.mark_received(visibility_timeout=visibility)
+            queue.pending_messages.add(message)
+            _receipts(queue)[message.receipt_handle] = message
+            found.append(copy.copy(message))
+            if len(found) == count:
+                break
+    for message in expired:
+        _drop(queue, message)
+    return found
+
+
+def _drop(queue: Any, message: Any) -> None:
+    """What was read first stands in front, so that it is soon found."""
+    queue._messages.remove(message)
+    queue.pending_messages.discard(message)
+    for handle in filter(None, message.all_receipt_handles):
+        _receipts(queue).pop(handle, None)
+        queue.deleted_messages.add(handle)
+
+
+def _receipts(queue: Any) -> dict[str, Any]:
+    """Messages by every receipt that was given for them."""
+    found: dict[str, Any] = vars(queue).setdefault("receipts", {})
+    return found
+
+
+class QueuePolicy(CloudFormationModel):  # type: ignore[misc]
+    def __init__(self, queues: list[str]) -> None:
+        self.queues = queues
+        self.physical_resource_id = queues[0].rpartition("/")[2] + "-policy"
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return ""
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::SQS::QueuePolicy"
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
+    ) -> QueuePolicy:
+        said = cloudformation_json["Properties"]
+        for url in said["Queues"]:
+            queue = sqs_backends[account_id][region_name].get_queue(url.rpartition("/")[2])
+            queue.policy = json.dumps(said["PolicyDocument"])
+        return cls(list(said["Queues"]))
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> QueuePolicy:
+        return cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        """It goes with its queue."""
+
+
+def is_usable(account: str, region: str, key: str) -> bool:
+    """`key` is an id, an ARN or an alias; AWS's own `alias/aws/...` keys always are."""
+    if "alias/aws/" in key:
+        return True
+    backend = kms_backends[account][region]
+    found = backend.keys.get(backend.any_id_to_key_id(key))
+    return found is not None and found.enabled

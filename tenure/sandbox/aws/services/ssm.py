@@ -1,0 +1,54 @@
+"""ssm:GetParameter by name or ARN. AWS's own parameters belong to no account, and moto knows no such ARN.
+
+sts:GetCallerIdentity: the worker's key is a session of the controller's role, any other key a user of its name.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Final
+from xml.sax.saxutils import escape
+
+from moto.ssm.models import ssm_backends
+
+from tenure.sandbox.aws.http.request import AwsCall
+from tenure.sandbox.aws.settings import WORKER_KEY
+from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.wire.responses import AwsError, Response, aws_json, xml_response
+
+_ARN: Final = re.compile(r"arn:[\w-]+:ssm:(?P<region>[\w-]+):(?P<account>\d*):parameter(?P<name>/.+)")
+_NAME: Final = re.compile(r"[\w./:-]+")
+
+
+def get_parameter(standin: StandIn, call: AwsCall) -> Response:
+    """Raises ParameterNotFound, and ValidationException for what can be no name."""
+    settings, asked = standin.settings, str(call.parameters.get("Name", ""))
+    found = _ARN.fullmatch(asked)
+    if not found and not _NAME.fullmatch(asked):
+        raise AwsError("ValidationException", f"Invalid parameter name {asked!r}.")
+    name, region = (found["name"], found["region"]) if found else (asked, call.region)
+    if found and found["account"] not in ("", settings.account):
+        raise AwsError("ParameterNotFound", f"Parameter {asked} not found.")
+    parameter = ssm_backends[settings.account][region].get_parameter(name)
+    if parameter is None:
+        raise AwsError("ParameterNotFound", f"Parameter {asked} not found.")
+    shown = parameter.response_object(decrypt=bool(call.parameters.get("WithDecryption")), region=region)
+    return aws_json({"Parameter": shown | {"LastModifiedDate": shown["LastModifiedDate"].timestamp()}})
+
+
+NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
+
+
+def get_caller_identity(standin: StandIn, call: AwsCall) -> Response:
+    settings = standin.settings
+    if call.access_key == WORKER_KEY:
+        name = settings.controller_role()
+        arn, user = f"arn:aws:sts::{settings.account}:assumed-role/{name}/worker", "AROASTANDIN000000001:worker"
+    else:
+        arn, user = f"arn:aws:iam::{settings.account}:user/{call.access_key}", "AIDASTANDIN000000001"
+    return xml_response(
+        f'<GetCallerIdentityResponse xmlns="{NAMESPACE}"><GetCallerIdentityResult><Arn>{escape(arn)}</Arn>'
+        f"<UserId>{user}</UserId><Account>{settings.account}</Account></GetCallerIdentityResult>"
+        f"<ResponseMetadata><RequestId>{uuid.uuid4()}</RequestId></ResponseMetadata></GetCallerIdentityResponse>".encode()
+    )

@@ -1,0 +1,120 @@
+"""The world as it is at the start and after a reset: one VPC with three zones, a security group, a node role, a queue,
+images.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+from moto.events.models import events_backends
+from moto.iam.models import iam_backends
+from moto.sqs.models import sqs_backends
+from moto.ssm.models import Parameter, ssm_backends
+
+from tenure.sandbox.aws.services.eventbridge import queue_attributes, seed_rules
+from tenure.sandbox.aws.settings import SimSettings
+from tenure.sandbox.aws.stand_in import StandIn
+from tenure.sandbox.aws.state.eks_images import published_images
+
+ZONES = "abc"
+
+
+def seed(standin: StandIn) -> None:
+    """Fill an empty stand-in. Everything found by `karpenter.sh/discovery=<cluster>` is made here."""
+    settings = standin.settings
+    _seed_network(standin)
+    _seed_images(standin)
+    _seed_role(settings, settings.node_role(), "Node role", {"Service": "ec2.amazonaws.com"})
+    _seed_role(settings, settings.controller_role(), "Worker's role", {"Service": "pods.eks.amazonaws.com"})
+    sqs_backends[settings.account][settings.region].create_queue(
+        settings.cluster_name, tags={}, **queue_attributes(settings)
+    )
+    seed_rules(settings)
+
+
+def _seed_role(settings: SimSettings, name: str, text: str, principal: dict[str, str]) -> None:
+    trust = {"Effect": "Allow", "Principal": principal, "Action": "sts:AssumeRole"}
+    iam_backends[settings.account]["aws"].create_role(
+        role_name=name,
+        assume_role_policy_document=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
+        path="/",
+        permissions_boundary=None,
+        description=text,
+        tags=[],
+        max_session_duration="3600",
+    )
+
+
+def reset(standin: StandIn) -> None:
+    """Back to the seed: settings as at the start, no instances, no faults; the clock goes on."""
+    with standin.home.lock:
+        _reset(standin)
+
+
+def _reset(standin: StandIn) -> None:
+    standin.restore_settings()
+    for world in standin.worlds().values():
+        world.clear()
+        world.network.backend.reset()
+    account = standin.settings.account
+    iam_backends[account]["aws"].reset()
+    for backends in (ssm_backends, sqs_backends, events_backends):
+        for backend in backends[account].values():
+            backend.reset()
+    standin.counters.clear()
+    standin.faults.clear()
+    standin.rates.clear()
+    standin.keys.restore()
+    standin.zonal_shifts.end()
+    seed(standin)
+
+
+def _seed_network(standin: StandIn) -> None:
+    settings, backend = standin.settings, standin.home.network.backend
+    vpc = backend.create_vpc("10.0.0.0/16")
+    backend.create_tags([vpc.id], _tags(settings, f"vpc-{settings.cluster_name}", owned=True))
+    for index, letter in enumerate(ZONES):
+        zone = f"{settings.region}{letter}"
+        subnet = backend.create_subnet(vpc.id, f"10.0.{index * 64}.0/18", availability_zone=zone)
+        backend.create_tags([subnet.id], _tags(settings, f"private-{zone}", owned=False))
+    group = backend.create_security_group(f"eks-cluster-sg-{settings.cluster_name}", "Nodes and control plane", vpc.id)
+    backend.create_tags([group.id], _tags(settings, f"eks-cluster-sg-{settings.cluster_name}", owned=True))
+
+
+def _tags(settings: SimSettings, name: str, *, owned: bool) -> dict[str, str]:
+    return {
+        "Name": name,
+        "karpenter.sh/discovery": settings.cluster_name,
+        f"kubernetes.io/cluster/{settings.cluster_name}": "owned" if owned else "shared",
+    }
+
+
+def _seed_images(standin: StandIn) -> None:
+    world = standin.home
+    for published in published_images():
+        world.images[published.image.id] = published.image
+        for name in published.parameters:
+            set_parameter(standin, name, published.image.id)
+
+
+def set_parameter(standin: StandIn, name: str, value: str) -> None:
+    """Publish a new version of a parameter, also below /aws/service where PutParameter is refused."""
+    settings = standin.settings
+    stored: Any = ssm_backends[settings.account][settings.region]._parameters
+    versions = stored[name]
+    versions.append(
+        Parameter(
+            account_id=settings.account,
+            name=name,
+            value=value,
+            parameter_type="String",
+            description=None,
+            allowed_pattern=None,
+            keyid=None,
+            last_modified_date=dt.datetime.now(dt.UTC),
+            version=len(versions) + 1,
+            data_type="aws:ec2:image" if value.startswith("ami-") else "text",
+        )
+    )

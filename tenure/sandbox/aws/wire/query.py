@@ -1,0 +1,107 @@
+"""Reads the EC2 query protocol: `Filter.1.Value.2=x` and the like become the nested dictionary that boto3 users know.
+
+Before it: `app` decodes the form. After it: the handlers in `ec2`, which see members under their documented names.
+
+botocore's description of the EC2 API, loaded once: the shapes that `query` reads by and `xml` writes by.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from botocore.loaders import Loader
+from botocore.model import ListShape, OperationModel, ServiceModel, Shape, StructureShape
+
+from tenure.sandbox.aws.wire.responses import invalid_value
+
+
+@cache
+def ec2_model() -> ServiceModel:
+    return ServiceModel(Loader().load_service_model("ec2", "service-2"), service_name="ec2")
+
+
+@cache
+def ec2_operation(action: str) -> OperationModel:
+    """Raises botocore's OperationNotFoundError for an action that EC2 does not have."""
+    return ec2_model().operation_model(action)
+
+
+NUMBERS = {"integer": int, "long": int, "float": float, "double": float}
+Tree = dict[str, Any]
+
+
+def parse_form(action: str, form: dict[str, str]) -> dict[str, Any]:
+    """The input of an action. Raises AwsError InvalidParameterValue where a number or a boolean is neither."""
+    shape = ec2_operation(action).input_shape
+    if shape is None:
+        return {}
+    return _structure(shape, _tree(form))
+
+
+def _tree(form: dict[str, str]) -> Tree:
+    root: Tree = {}
+    for key, value in form.items():
+        node = root
+        *path, leaf = key.split(".")
+        for part in path:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise invalid_value(f"The parameter {key} is not valid")
+        node[leaf] = value
+    return root
+
+
+@cache
+def _members(shape: StructureShape) -> list[tuple[str, str, Shape]]:
+    return [(_wire_name(name, member), name, member) for name, member in shape.members.items()]
+
+
+def _wire_name(name: str, shape: Shape) -> str:
+    query_name = shape.serialization.get("queryName")
+    if query_name:
+        return str(query_name)
+    location = str(shape.serialization.get("name", name))
+    return location[0].upper() + location[1:]
+
+
+def _structure(shape: StructureShape, node: Tree) -> dict[str, Any]:
+    found = {}
+    for wire, name, member in _members(shape):
+        if wire in node:
+            found[name] = _value(member, node[wire], wire)
+    return found
+
+
+def _value(shape: Shape, node: Any, name: str) -> Any:
+    if isinstance(shape, StructureShape):
+        return _structure(shape, node) if isinstance(node, dict) else {}
+    if isinstance(shape, ListShape):
+        return _list(shape, node, name)
+    if isinstance(node, dict):
+        raise invalid_value(f"The parameter {name} is not valid")
+    return _scalar(shape.type_name, node, name)
+
+
+def _list(shape: ListShape, node: Any, name: str) -> list[Any]:
+    if not isinstance(node, dict):
+        return [] if node == "" else [_value(shape.member, node, name)]
+    try:
+        keys = sorted(node, key=int)
+    except ValueError:
+        raise invalid_value(f"The parameter {name} is not valid") from None
+    return [_value(shape.member, node[key], name) for key in keys]
+
+
+def _scalar(type_name: str, text: str, name: str) -> Any:
+    if type_name == "boolean":
+        if text.lower() not in ("true", "false"):
+            raise invalid_value(f"Invalid value '{text}' for {name}. Must be true or false")
+        return text.lower() == "true"
+    convert = NUMBERS.get(type_name)
+    if convert is None:
+        return text
+    try:
+        return convert(text)
+    except ValueError:
+        raise invalid_value(f"Invalid value '{text}' for {name}. Must be a number") from None

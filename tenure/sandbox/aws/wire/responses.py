@@ -1,0 +1,112 @@
+"""Turns an AwsError into the body that each protocol's SDK expects: EC2's XML, IAM's and STS's query XML, or JSON.
+
+AWS errors as exceptions, and their HTTP status. Raised by every handler, rendered by `wire.render`.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape
+
+# Codes that do not answer 400, from the EC2 API reference's common errors and seen SDK behaviour.
+HTTP_STATUS = {
+    "AuthFailure": 401,
+    "UnauthorizedOperation": 403,
+    "AccessDenied": 403,
+    "AccessDeniedException": 403,
+    "NoSuchEntity": 404,
+    "ResourceNotFoundException": 404,
+    "DryRunOperation": 412,
+    "InsufficientInstanceCapacity": 500,
+    "InternalError": 500,
+    "InternalFailure": 500,
+    "RequestLimitExceeded": 503,
+    "Unavailable": 503,
+    "ServiceUnavailable": 503,
+}
+
+
+class AwsError(Exception):
+    """An error that a client of AWS sees: its code, its text and its HTTP status."""
+
+    def __init__(self, code: str, message: str, http: int | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.http = http if http is not None else HTTP_STATUS.get(code, 400)
+
+
+def missing_parameter(name: str) -> AwsError:
+    return AwsError("MissingParameter", f"The request must contain the parameter {name}")
+
+
+def invalid_value(message: str) -> AwsError:
+    return AwsError("InvalidParameterValue", message)
+
+
+def bad_combination(message: str) -> AwsError:
+    return AwsError("InvalidParameterCombination", message)
+
+
+def dry_run_ok() -> AwsError:
+    return AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+
+
+QUERY_SERVICES = frozenset({"iam", "sts", "sns", "autoscaling", "elasticloadbalancing", "cloudformation"})
+REST_JSON_SERVICES = frozenset({"eks", "arc-zonal-shift"})
+
+
+@dataclass(frozen=True)
+class Response:
+    """What goes back on the connection. `cut` means: say nothing and close it."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    cut: bool = False
+
+
+def xml_response(body: bytes, status: int = 200) -> Response:
+    return Response(status, body, {"Content-Type": "text/xml;charset=UTF-8"})
+
+
+def json_response(value: object, status: int = 200, content_type: str = "application/json") -> Response:
+    return Response(status, json.dumps(value).encode(), {"Content-Type": content_type})
+
+
+def aws_json(value: object) -> Response:
+    return json_response(value, content_type="application/x-amz-json-1.1")
+
+
+def error_response(service: str, error: AwsError) -> Response:
+    if service == "ec2":
+        return xml_response(_ec2_body(error), error.http)
+    if service in QUERY_SERVICES:
+        return xml_response(_query_body(error), error.http)
+    return _json_error(service, error)
+
+
+def _ec2_body(error: AwsError) -> bytes:
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<Response><Errors><Error>'
+        f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
+        f"</Error></Errors><RequestID>{uuid.uuid4()}</RequestID></Response>"
+    ).encode()
+
+
+def _query_body(error: AwsError) -> bytes:
+    kind = "Receiver" if error.http >= 500 else "Sender"
+    return (
+        f"<ErrorResponse><Error><Type>{kind}</Type><Code>{escape(error.code)}</Code>"
+        f"<Message>{escape(error.message)}</Message></Error><RequestId>{uuid.uuid4()}</RequestId></ErrorResponse>"
+    ).encode()
+
+
+def _json_error(service: str, error: AwsError) -> Response:
+    body = json.dumps({"__type": error.code, "code": error.code, "message": error.message}).encode()
+    headers = {"x-amzn-ErrorType": error.code, "x-amzn-RequestId": str(uuid.uuid4())}
+    rest = service in REST_JSON_SERVICES
+    headers["Content-Type"] = "application/json" if rest else "application/x-amz-json-1.1"
+    return Response(error.http, body, headers)

@@ -1,0 +1,60 @@
+"""The order in which binaries are looked for: the user's path, the cache, a download, a build.
+
+Whatever a source gives goes into the cache binary by binary, so that an interrupted run goes on where it was.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tenure.sandbox.controlplane.build import build
+from tenure.sandbox.controlplane.download import download
+from tenure.sandbox.controlplane.progress import Progress, progress
+from tenure.sandbox.controlplane.versions import NAMES, Binaries, binaries_folder
+
+ASSETS = "KUBEBUILDER_ASSETS"
+
+
+def find_or_build(environment: Mapping[str, str] = os.environ) -> Binaries:
+    """All binaries, however long it takes; progress goes to stderr. Raises `BuildFailed` when nothing helps."""
+    cache = binaries_folder()
+    if missing(environment, cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        with progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
+            _fill(cache, environment, report)
+    return Binaries({name: _found(name, environment, cache) or cache / name for name in NAMES})
+
+
+def missing(environment: Mapping[str, str], cache: Path) -> list[str]:
+    """Those that neither the user's path nor the cache has."""
+    return [name for name in NAMES if _found(name, environment, cache) is None]
+
+
+def _found(name: str, environment: Mapping[str, str], cache: Path) -> Path | None:
+    folders = [Path(environment[ASSETS])] if environment.get(ASSETS) else []
+    for folder in (*folders, cache):
+        if os.access(folder / name, os.X_OK):
+            return folder / name
+    return None
+
+
+def _fill(cache: Path, environment: Mapping[str, str], report: Progress) -> None:
+    # Asked again under the lock: another process may have done the work meanwhile.
+    if names := missing(environment, cache):
+        download(names, cache, report)
+    if names := missing(environment, cache):
+        build(names, cache, report)
+
+
+@contextmanager
+def only_one(lock: Path, report: Progress) -> Iterator[None]:
+    """One builder per cache; the others wait and then find the work done."""
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report.say("another process is building what is wanted here; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

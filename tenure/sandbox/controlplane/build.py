@@ -1,0 +1,125 @@
+"""Builds the control plane from Go modules.
+
+`kubernetes/go.mod` pins every k8s.io staging repository to the release's own tag, which makes k8s.io/kubernetes
+buildable as a dependency; etcd is built in the same module so that what both use compiles once. kwok is made for
+another version of those libraries and has a module of its own. Go's build cache makes an interrupted build go on
+where it was.
+"""
+
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenure.sandbox.controlplane.golang import go, go_environment
+from tenure.sandbox.controlplane.progress import Progress
+from tenure.sandbox.controlplane.versions import KUBERNETES, KWOK, install_file
+from tenure.sandbox.errors import BuildFailed
+from tenure.sandbox.processes import tied_to_us
+
+HERE = Path(__file__).parent
+LAST_LINES = 15
+
+
+@dataclass(frozen=True)
+class Target:
+    """One `go build`: its module, the package of each binary, about how many packages compile, and version stamps."""
+
+    module: str
+    binaries: dict[str, str]
+    packages: int
+    versions: dict[str, str]
+
+
+_VERSION = {
+    f"{package}.{field}": value
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    for field, value in (
+        ("gitVersion", f"v{KUBERNETES}"),
+        ("gitMajor", KUBERNETES.split(".")[0]),
+        ("gitMinor", KUBERNETES.split(".")[1]),
+        ("gitTreeState", "clean"),
+    )
+}
+_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+TARGETS = (
+    Target("kubernetes", {"etcd": "go.etcd.io/etcd/server/v3"}, 560, {}),
+    Target("kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _COMMANDS}, 1880, _VERSION),
+    Target("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, 680, {"sigs.k8s.io/kwok/pkg/consts.Version": f"v{KWOK}"}),
+)
+
+
+def build(names: Sequence[str], cache: Path, report: Progress) -> None:
+    """Build those named into the cache. Raises `BuildFailed` with the compiler's last lines."""
+    compiler = go(report)
+    for left_behind in cache.glob(".build-*"):
+        shutil.rmtree(left_behind, ignore_errors=True)
+    for target in TARGETS:
+        wanted = [name for name in target.binaries if name in names]
+        if wanted:
+            build_target(compiler, target, wanted, cache, report)
+
+
+def build_target(compiler: Path, target: Target, wanted: list[str], cache: Path, report: Progress) -> None:
+    """Build some of a target's binaries into the cache. Raises `BuildFailed` with the compiler's last lines."""
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".build-") as made:
+        folder = Path(made)
+        for name in ("go.mod", "go.sum"):
+            shutil.copy(HERE / target.module / name, folder / name)
+        report.step(f"building {', '.join(wanted)}", target.packages)
+        _run(_command(compiler, target, wanted), folder, report)
+        for name in wanted:
+            install_file(folder / "out" / _output(target.binaries[name]), cache / name)
+
+
+def _command(compiler: Path, target: Target, wanted: list[str]) -> list[str]:
+    stamps = " ".join(f"-X {name}={value}" for name, value in target.versions.items())
+    # No debug information: a tenth less to compile, and a third less to write.
+    return [
+        str(compiler),
+        "build",
+        "-v",
+        "-trimpath",
+        "-buildvcs=false",
+        "-gcflags=all=-dwarf=false",
+        "-ldflags",
+        f"-s -w {stamps}".strip(),
+        "-o",
+        "out/",
+        *(target.binaries[name] for name in wanted),
+    ]
+
+
+def _output(package: str) -> str:
+    """What `go build -o folder/` calls a package's binary: its last element that is not a major version."""
+    parts = package.split("/")
+    return parts[-2] if parts[-1].startswith("v") and parts[-1][1:].isdigit() else parts[-1]
+
+
+def _run(command: list[str], folder: Path, report: Progress) -> None:
+    (folder / "out").mkdir()
+    last: deque[str] = deque(maxlen=LAST_LINES)
+    compiled = 0
+    with subprocess.Popen(
+        tied_to_us(command),
+        cwd=folder,
+        env=go_environment(),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as child:
+        assert child.stderr is not None
+        try:
+            for line in child.stderr:
+                last.append(line.rstrip())
+                compiled += not line.startswith("go: ")
+                report.advance(compiled, line.strip())
+        except BaseException:
+            child.terminate()
+            raise
+    if child.returncode:
+        raise BuildFailed(f"{' '.join(command[:2])} failed:\n" + "\n".join(last))

@@ -1,0 +1,192 @@
+"""The command lines of the control plane's parts, and the files that they read.
+
+Tuned for one small machine: no leader election, no fsync unless the state is kept, client rates out of the way, and a
+node monitor that takes the not-ready taint off within a moment of a Node's becoming Ready. Used by `kubernetes.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from tenure.sandbox.certificates import Certificates
+from tenure.sandbox.controlplane import Binaries
+from tenure.sandbox.kube_client import write_kubeconfig
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok-nodes", "kwok-pods")
+
+SERVICE_RANGE = "10.100.0.0/16"
+"""What EKS uses, and what the stand-in's eks:DescribeCluster says."""
+POD_RANGE = "10.244.0.1/16"
+RATE = 5000
+"""Requests per second that the components may make: never the limit on one machine."""
+
+NODE_MONITOR_PERIOD = "250ms"
+"""How often the taint that keeps pods off a NotReady node is revised; a real cluster's 5s would only cost time."""
+
+LEASE_SECONDS = 40
+RUNS_PODS = "sandbox.tenure.sh/runs-pods"
+KUBELET = "sandbox.tenure.sh/kubelet"
+"""Label on a Node: `stopped` lets its Lease lapse; Kubernetes finds the node Unknown after its grace period (50 s)."""
+
+UNUSED_CONTROLLERS = (
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+    "horizontal-pod-autoscaler-controller",
+    "storage-version-migrator-controller",
+    "storageversion-garbage-collector-controller",
+    "ttl-controller",
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything of one control plane is."""
+
+    folder: Path
+    certificates: Certificates
+    ports: Mapping[str, int]
+    binaries: Binaries
+    kubeconfig: Path
+    durable: bool
+
+    @property
+    def tokens(self) -> Path:
+        return self.folder / "tokens.csv"
+
+    @property
+    def scheduler_config(self) -> Path:
+        return self.folder / "scheduler.yaml"
+
+    def write_files(self, token: str, server: str) -> None:
+        self.tokens.touch(mode=0o600)
+        self.tokens.write_text(f'{token},sandbox-admin,sandbox-admin,"system:masters"\n')
+        write_kubeconfig(self.kubeconfig, server=server, token=token, authority=self.certificates.authority)
+        self.scheduler_config.write_text(_SCHEDULER.format(kubeconfig=self.kubeconfig, rate=RATE))
+
+    def health_url(self, name: str) -> str:
+        match name:
+            case "etcd":
+                return f"http://127.0.0.1:{self.ports['etcd']}/health"
+            case "kube-apiserver":
+                return f"https://127.0.0.1:{self.ports['apiserver']}/readyz"
+            case "kwok-nodes" | "kwok-pods":
+                return f"http://127.0.0.1:{self.ports[name]}/healthz"
+            case _:
+                return f"https://127.0.0.1:{self.ports[name.removeprefix('kube-')]}/healthz"
+
+
+_SCHEDULER = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {{leaderElect: false}}
+clientConnection: {{kubeconfig: "{kubeconfig}", qps: {rate}, burst: {rate}}}
+enableProfiling: false
+"""
+
+
+def command_of(name: str, layout: Layout) -> list[str]:
+    """The whole command line of one part."""
+    match name:
+        case "etcd":
+            return _etcd(layout)
+        case "kube-apiserver":
+            return _apiserver(layout)
+        case "kube-scheduler":
+            return _scheduler(layout)
+        case "kube-controller-manager":
+            return _controller_manager(layout)
+        case "kwok-nodes":
+            return _kwok(layout, name, "nodes.yaml", f"{KUBELET}!=stopped", LEASE_SECONDS)
+        case "kwok-pods":
+            return _kwok(layout, name, "pods.yaml", f"{RUNS_PODS}=true,{KUBELET}!=stopped", 0)
+        case _:
+            raise ValueError(f"no part is called {name}")
+
+
+def _etcd(layout: Layout) -> list[str]:
+    client, peer = (f"http://127.0.0.1:{layout.ports[port]}" for port in ("etcd", "etcd-peer"))
+    return [
+        str(layout.binaries["etcd"]),
+        "--name=sandbox",
+        f"--data-dir={layout.folder / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=sandbox={peer}",
+        "--log-level=warn",
+        *([] if layout.durable else ["--unsafe-no-fsync=true"]),
+    ]
+
+
+def _apiserver(layout: Layout) -> list[str]:
+    files = layout.certificates
+    return [
+        str(layout.binaries["kube-apiserver"]),
+        f"--etcd-servers=http://127.0.0.1:{layout.ports['etcd']}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={layout.ports['apiserver']}",
+        "--endpoint-reconciler-type=none",
+        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        f"--tls-cert-file={files.serving}",
+        f"--tls-private-key-file={files.serving_key}",
+        f"--client-ca-file={files.authority}",
+        f"--token-auth-file={layout.tokens}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-signing-key-file={files.service_account_key}",
+        f"--service-account-key-file={files.service_account_public}",
+        "--allow-privileged=true",
+        "--enable-priority-and-fairness=false",
+        "--max-requests-inflight=3000",
+        "--max-mutating-requests-inflight=1000",
+        "--profiling=false",
+    ]
+
+
+def _scheduler(layout: Layout) -> list[str]:
+    return [
+        str(layout.binaries["kube-scheduler"]),
+        f"--config={layout.scheduler_config}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={layout.ports['scheduler']}",
+        f"--cert-dir={layout.folder / 'scheduler'}",
+        "--authentication-skip-lookup=true",
+    ]
+
+
+def _controller_manager(layout: Layout) -> list[str]:
+    return [
+        str(layout.binaries["kube-controller-manager"]),
+        f"--kubeconfig={layout.kubeconfig}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={layout.ports['controller-manager']}",
+        f"--cert-dir={layout.folder / 'controller-manager'}",
+        "--authentication-skip-lookup=true",
+        "--leader-elect=false",
+        f"--root-ca-file={layout.certificates.authority}",
+        f"--service-account-private-key-file={layout.certificates.service_account_key}",
+        f"--controllers=*,{','.join(f'-{name}' for name in UNUSED_CONTROLLERS)}",
+        f"--node-monitor-period={NODE_MONITOR_PERIOD}",
+        f"--kube-api-qps={RATE}",
+        f"--kube-api-burst={RATE}",
+        "--concurrent-gc-syncs=10",
+        "--profiling=false",
+    ]
+
+
+def _kwok(layout: Layout, name: str, stages: str, nodes: str, lease_seconds: int) -> list[str]:
+    with resources.as_file(resources.files("tenure.sandbox") / "stages" / stages) as path:
+        config = Path(path)
+    return [
+        str(layout.binaries["kwok"]),
+        f"--kubeconfig={layout.kubeconfig}",
+        f"--config={config}",
+        f"--manage-nodes-with-label-selector={nodes}",
+        f"--node-lease-duration-seconds={lease_seconds}",
+        f"--server-address=127.0.0.1:{layout.ports[name]}",
+        f"--cidr={POD_RANGE}",
+        "--node-ip=",
+    ]

@@ -1,0 +1,104 @@
+"""Downloads the official binaries when there is internet; gives up within seconds when there is none.
+
+Each file is checked against the digest its publisher puts beside it (kwok's releases have none) and moved into the
+cache whole.
+"""
+
+import hashlib
+import io
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenure.sandbox.controlplane.progress import Progress
+from tenure.sandbox.controlplane.versions import ETCD, KUBERNETES, KWOK, install, target
+
+PROBE_SECONDS = 3.0
+READ_SECONDS = 30.0
+CHUNK = 1 << 20
+
+KUBERNETES_SITE = "https://dl.k8s.io"
+RELEASES_SITE = "https://github.com"
+
+
+def download(names: Sequence[str], cache: Path, report: Progress) -> None:
+    """Put those that can be had into the cache. No error when there is no internet: the build comes next."""
+    sites = {name: RELEASES_SITE if name in ("etcd", "kwok") else KUBERNETES_SITE for name in names}
+    there = {site: reachable(site) for site in set(sites.values())}
+    for name in names:
+        if not there[sites[name]]:
+            continue
+        try:
+            _download_one(name, cache, report)
+        except (OSError, ValueError, KeyError, tarfile.TarError) as error:
+            report.say(f"no download of {name}: {str(error) or type(error).__name__}")
+
+
+def reachable(site: str, seconds: float = PROBE_SECONDS) -> bool:
+    """Whether the site answers at all. In a thread, because no time-out covers the look-up of a name."""
+    answers: list[int] = []
+
+    def ask() -> None:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(site, method="HEAD"), timeout=seconds) as response:
+                answers.append(response.status)
+        except urllib.error.HTTPError as error:
+            # A proxy that refuses answers too: only the site's own errors count as being there.
+            answers.extend([error.code] if error.code == 404 else [])
+        except OSError:
+            return
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(seconds + 1)
+    return bool(answers)
+
+
+def _download_one(name: str, cache: Path, report: Progress) -> None:
+    system, architecture = target()
+    if name == "kwok":
+        url = f"{RELEASES_SITE}/kubernetes-sigs/kwok/releases/download/v{KWOK}/kwok-{system}-{architecture}"
+        install(_get(url, name, report), cache / name)
+    elif name == "etcd":
+        install(_etcd(system, architecture, report), cache / name)
+    else:
+        url = f"{KUBERNETES_SITE}/v{KUBERNETES}/bin/{system}/{architecture}/{name}"
+        digest = _get(f"{url}.sha256", f"{name}'s digest", report).decode().split()[0]
+        install(_checked(_get(url, name, report), digest), cache / name)
+
+
+def _etcd(system: str, architecture: str, report: Progress) -> bytes:
+    base = f"{RELEASES_SITE}/etcd-io/etcd/releases/download/v{ETCD}"
+    archive = f"etcd-v{ETCD}-{system}-{architecture}.tar.gz"
+    sums: dict[str, str] = {
+        line.split()[1]: line.split()[0]
+        for line in _get(f"{base}/SHA256SUMS", "etcd's digests", report).decode().splitlines()
+    }
+    content = _checked(_get(f"{base}/{archive}", "etcd", report), sums[archive])
+    with tarfile.open(fileobj=io.BytesIO(content)) as opened:
+        member = opened.extractfile(f"{archive.removesuffix('.tar.gz')}/etcd")
+        if member is None:
+            raise ValueError("the archive has no etcd in it")
+        return member.read()
+
+
+def _get(url: str, title: str, report: Progress) -> bytes:
+    with urllib.request.urlopen(url, timeout=READ_SECONDS) as response:
+        total = float(response.headers.get("Content-Length") or 0)
+        report.step(f"downloading {title}", total or None)
+        parts: list[bytes] = []
+        done = 0
+        while chunk := response.read(CHUNK):
+            parts.append(chunk)
+            done += len(chunk)
+            report.advance(done)
+        return b"".join(parts)
+
+
+def _checked(content: bytes, digest: str) -> bytes:
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ValueError("digest does not match")
+    return content

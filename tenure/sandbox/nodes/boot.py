@@ -1,0 +1,97 @@
+"""What a machine finds out about itself while it boots, and the reasons for which it never becomes a node.
+
+What a machine reads about itself at its boot: its user data and its hardware.
+
+Questions are repeated until they are answered; each instance type is asked for once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeVar
+
+import aiohttp
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tenure.sandbox.nodes.capacity import MIB, given_at_once, memory_bytes, resources_of
+from tenure.sandbox.nodes.fault_rules import LessMemory, NeverRegister, Trouble
+from tenure.sandbox.nodes.instances import Instance, MachineType
+from tenure.sandbox.nodes.kubelet import Body, refused_labels
+from tenure.sandbox.nodes.settings import NodesSettings
+from tenure.sandbox.nodes.userdata import Join, UserDataError, read_user_data
+
+_LOG = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.5
+_AT_A_TIME = 8
+CONNECTION_ERRORS = (BotoCoreError, ClientError, aiohttp.ClientError, TimeoutError, OSError)
+Answer = TypeVar("Answer")
+
+
+class Facts:
+    def __init__(
+        self, user_data: Callable[[str], Awaitable[str]], machine_type: Callable[[str], Awaitable[MachineType]]
+    ) -> None:
+        self._ask_user_data, self._ask_type = user_data, machine_type
+        self._types: dict[str, asyncio.Future[MachineType]] = {}
+        self._room = asyncio.Semaphore(_AT_A_TIME)
+
+    async def user_data(self, instance_id: str) -> str:
+        return await self._until_answered(self._ask_user_data, instance_id)
+
+    async def machine_type(self, name: str) -> MachineType:
+        # A task of its own: the machine that asked first may end before the answer, the others still wait for it.
+        if name not in self._types:
+            self._types[name] = asyncio.ensure_future(self._until_answered(self._ask_type, name))
+        return await asyncio.shield(self._types[name])
+
+    async def _until_answered(self, ask: Callable[[str], Awaitable[Answer]], subject: str) -> Answer:
+        while True:
+            try:
+                async with self._room:
+                    return await ask(subject)
+            except CONNECTION_ERRORS as error:
+                _LOG.warning("asking about %s: %s", subject, error)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+_DISK_GIB = 20
+"""Of a root volume whose size nobody told."""
+
+
+class NeverJoins(Exception):
+    """No Node will come of this boot; `stage` is where the machine is stuck."""
+
+    def __init__(self, stage: Literal["no-cluster", "failed", "silent"], why: str) -> None:
+        super().__init__(why)
+        self.stage: Literal["no-cluster", "failed", "silent"] = stage
+
+
+async def find_out(instance: Instance, facts: Facts, settings: NodesSettings, troubles: Sequence[Trouble]) -> Body:
+    """Raises NeverJoins."""
+    join = _read(await facts.user_data(instance.id))
+    if any(isinstance(trouble, NeverRegister) for trouble in troubles):
+        raise NeverJoins("silent", "a rule keeps it from registering")
+    machine = await facts.machine_type(instance.instance_type)
+    limits = [trouble.mebibytes * MIB for trouble in troubles if isinstance(trouble, LessMemory)]
+    memory = min([memory_bytes(machine, settings.memory_overhead), *limits])
+    resources = resources_of(machine, join, memory=memory, disk_gib=disk_gib(instance, join))
+    resources = resources.with_extended(given_at_once(instance, machine))
+    return Body(instance, machine, join, resources, settings.region)
+
+
+def disk_gib(instance: Instance, join: Join) -> int:
+    """Of the volume that pods write to; of a custom image's, the largest."""
+    sizes = instance.volumes
+    return sizes.get(join.data_device) or max(sizes.values(), default=_DISK_GIB)
+
+
+def _read(user_data: str) -> Join:
+    try:
+        join = read_user_data(user_data)
+    except UserDataError as error:
+        raise NeverJoins("failed", str(error)) from None
+    if join is None:
+        raise NeverJoins("no-cluster", "the user data names no cluster")
+    if refused := refused_labels(join.labels):
+        raise NeverJoins("failed", f"the kubelet refuses to set the labels {', '.join(refused)}")
+    return join

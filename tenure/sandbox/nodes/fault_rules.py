@@ -1,0 +1,243 @@
+"""Rules that make instances misbehave, and the book that hands them out.
+
+A rule names which instances it is for and what goes wrong with them. It is bound to an instance when that boots, and,
+if its trouble can befall a node that is already up, to those nodes at once when it is posted (`existing`).
+
+Plays a trouble that lasts a while on a node that is up: begins it, waits, ends it.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+from typing import Annotated, Literal, assert_never
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tenure.sandbox.nodes.instances import Instance
+from tenure.sandbox.nodes.kubelet import STARTING, Kubelet, Report, new_boot_id
+from tenure.sandbox.nodes.node_objects import ConditionStatus
+from tenure.sandbox.nodes.userdata.kubelet_join import Taint
+
+NODEPOOL_TAG = "karpenter.sh/nodepool"
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NeverRegister(_Frozen):
+    """The instance runs, but no Node ever comes."""
+
+    kind: Literal["never-register"] = "never-register"
+
+
+class SlowBoot(_Frozen):
+    """So much longer until the Node is registered."""
+
+    kind: Literal["slow-boot"] = "slow-boot"
+    seconds: Seconds
+
+
+class SlowReady(_Frozen):
+    """So much longer from registration to Ready."""
+
+    kind: Literal["slow-ready"] = "slow-ready"
+    seconds: Seconds
+
+
+class LessMemory(_Frozen):
+    """The operating system sees only so much memory."""
+
+    kind: Literal["less-memory"] = "less-memory"
+    mebibytes: Annotated[int, Field(gt=0)]
+
+
+class LateDevices(_Frozen):
+    """Extended resources appear so much later than usual; None: never."""
+
+    kind: Literal["late-devices"] = "late-devices"
+    seconds: Seconds | None
+
+
+class AddTaint(_Frozen):
+    """Somebody on the node, such as a network agent, taints it for a while; `for_seconds` None: for good."""
+
+    kind: Literal["add-taint"] = "add-taint"
+    taints: tuple[Taint, ...]
+    after_seconds: Seconds = 0
+    for_seconds: Seconds | None = None
+
+
+class NotReady(_Frozen):
+    """The node turns NotReady for a while, as when its kubelet is restarted; `for_seconds` None: for good.
+
+    `status` Unknown stands for a kubelet that is not heard of any more.
+    """
+
+    kind: Literal["not-ready"] = "not-ready"
+    after_seconds: Seconds = 0
+    for_seconds: Seconds | None = None
+    status: Literal["False", "Unknown"] = "False"
+    new_boot_id: bool = False
+
+
+class LoseCni(_Frozen):
+    """The network plugin goes away for a while, and the kubelet says so."""
+
+    kind: Literal["lose-cni"] = "lose-cni"
+    after_seconds: Seconds = 0
+    for_seconds: Seconds | None = None
+
+
+class SetCondition(_Frozen):
+    """An agent reports a condition of the node for a while, such as `AcceleratedHardwareReady`; a reboot puts it right
+    unless it survives that."""
+
+    kind: Literal["set-condition"] = "set-condition"
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str = "SetByRule"
+    message: str = ""
+    survives_reboot: bool = False
+    after_seconds: Seconds = 0
+    for_seconds: Seconds | None = None
+
+
+class Deregister(_Frozen):
+    """The Node object is deleted by a stranger; `for_seconds` later the kubelet registers anew, None: never."""
+
+    kind: Literal["deregister"] = "deregister"
+    after_seconds: Seconds = 0
+    for_seconds: Seconds | None = None
+
+
+AtBoot = NeverRegister | SlowBoot | SlowReady | LessMemory | LateDevices
+Lasting = AddTaint | NotReady | LoseCni | SetCondition | Deregister
+Trouble = Annotated[AtBoot | Lasting, Field(discriminator="kind")]
+
+
+class Match(_Frozen):
+    """Which instances a rule is for; what is empty matches all."""
+
+    instance_id: str = ""
+    instance_type: str = ""
+    nodepool: str = ""
+    zone: str = ""
+    node_name: str = ""
+
+    def fits(self, instance: Instance) -> bool:
+        wanted = (
+            (self.instance_id, instance.id),
+            (self.instance_type, instance.instance_type),
+            (self.nodepool, instance.tags.get(NODEPOOL_TAG, "")),
+            (self.zone, instance.zone),
+            (self.node_name, instance.node_name),
+        )
+        return all(not want or want == has for want, has in wanted)
+
+
+class Rule(_Frozen):
+    """`count` is to how many instances it happens; None: to each that matches."""
+
+    trouble: Trouble
+    match: Match = Match()
+    count: Annotated[int, Field(gt=0)] | None = None
+    existing: bool = True
+    id: str = ""
+
+
+class RuleBook:
+    """The rules in force, each with the instances that it has befallen."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, Rule] = {}
+        self._befallen: dict[str, set[str]] = {}
+        self._serial = 0
+
+    def add(self, rule: Rule) -> Rule:
+        """The rule with its id: the one it came with, or a new one."""
+        self._serial += 1
+        kept = rule.model_copy(update={"id": rule.id or f"rule-{self._serial}"})
+        self._rules[kept.id] = kept
+        self._befallen.setdefault(kept.id, set())
+        return kept
+
+    def remove(self, rule_id: str) -> bool:
+        """Whether there was such a rule. What it has done already stays done."""
+        self._befallen.pop(rule_id, None)
+        return self._rules.pop(rule_id, None) is not None
+
+    def clear(self) -> None:
+        self._rules.clear()
+        self._befallen.clear()
+
+    def entries(self) -> Iterable[tuple[Rule, frozenset[str]]]:
+        """Each rule and the ids of the instances that it has befallen."""
+        return [(rule, frozenset(self._befallen[rule.id])) for rule in self._rules.values()]
+
+    def draw(self, instance: Instance) -> list[Trouble]:
+        """The troubles of an instance that boots; counts them."""
+        return [rule.trouble for rule in self._rules.values() if self.befalls(rule, instance)]
+
+    def befalls(self, rule: Rule, instance: Instance) -> bool:
+        """Whether the rule is for this instance and not used up; counts it if so."""
+        befallen = self._befallen.get(rule.id)
+        if befallen is None or instance.id in befallen or not rule.match.fits(instance):
+            return False
+        if rule.count is not None and len(befallen) >= rule.count:
+            return False
+        befallen.add(instance.id)
+        return True
+
+
+_SERIAL = itertools.count()
+_LOST = Report("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+_RESTARTING = Report("False", "KubeletNotReady", "PLEG is not healthy: pleg has yet to be successful")
+
+
+async def play(trouble: Lasting, kubelet: Kubelet) -> bool:
+    """Seconds count from the call. Whether the kubelet has to register anew when it is over."""
+    await asyncio.sleep(trouble.after_seconds)
+    match trouble:
+        case AddTaint():
+            taints = [taint.to_object() for taint in trouble.taints]
+            await kubelet.add_taints(taints)
+            if await _lasts(trouble):
+                await kubelet.remove_taints(taints)
+        case NotReady():
+            await _not_ready(trouble, kubelet, _LOST if trouble.status == "Unknown" else _RESTARTING)
+        case LoseCni():
+            await _not_ready(trouble, kubelet, STARTING)
+        case SetCondition():
+            await _condition(trouble, kubelet)
+        case Deregister():
+            await kubelet.delete()
+            return await _lasts(trouble)
+        case _:
+            assert_never(trouble)
+    return False
+
+
+async def _not_ready(trouble: NotReady | LoseCni, kubelet: Kubelet, report: Report) -> None:
+    key = f"{trouble.kind}-{next(_SERIAL)}"
+    await kubelet.trouble(key, report)
+    if await _lasts(trouble):
+        rebooted = isinstance(trouble, NotReady) and trouble.new_boot_id
+        await kubelet.recover(key, boot_id=new_boot_id() if rebooted else "")
+
+
+async def _condition(trouble: SetCondition, kubelet: Kubelet) -> None:
+    report = Report(trouble.status, trouble.reason, trouble.message)
+    await kubelet.set_condition(trouble.type, report, survives=trouble.survives_reboot)
+    if await _lasts(trouble):
+        over: ConditionStatus = "False" if trouble.status == "True" else "True"
+        await kubelet.set_condition(trouble.type, Report(over, "RuleEnded", "the rule's time is over"), survives=True)
+
+
+async def _lasts(trouble: Lasting) -> bool:
+    """Wait until it is over; False at once when it never is."""
+    if trouble.for_seconds is None:
+        return False
+    await asyncio.sleep(trouble.for_seconds)
+    return True

@@ -1,0 +1,153 @@
+"""Instances, user data and instance types as any EC2 endpoint tells them, asked with boto3 in threads.
+
+Instances as the stand-in's control API tells them: only what changed, as soon as it changed.
+
+An endpoint without that API is asked the way of EC2 (`ec2.py`); which of the two it is, is found out at the first look.
+"""
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import boto3
+from botocore.config import Config
+
+from tenure.sandbox.nodes.instances import Instance, InstanceSource, MachineType
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.client import EC2Client
+
+
+_STATES = ["pending", "running", "shutting-down", "stopping", "stopped"]
+_KEY = "node-simulator"
+_PAGE = 1000
+_SLOW_POLL_FACTOR = 4
+
+
+class Ec2:
+    """What the simulator asks of EC2's own API. A call raises botocore's errors."""
+
+    def __init__(self, endpoint: str, region: str) -> None:
+        config = Config(retries={"mode": "standard", "total_max_attempts": 5}, max_pool_connections=8)
+        # A key of its own: the stand-in leaves keys alone that no policy is bound to.
+        self._client: EC2Client = boto3.client(
+            "ec2",
+            endpoint_url=endpoint,
+            region_name=region,
+            aws_access_key_id=_KEY,
+            aws_secret_access_key=_KEY,
+            config=config,
+        )
+
+    async def instances(self) -> dict[str, Instance]:
+        """All that are not terminated, by id."""
+        return await asyncio.to_thread(self._instances)
+
+    async def user_data(self, instance_id: str) -> str:
+        return await asyncio.to_thread(self._user_data, instance_id)
+
+    async def machine_type(self, name: str) -> MachineType:
+        return await asyncio.to_thread(self._machine_type, name)
+
+    def _instances(self) -> dict[str, Instance]:
+        pages = self._client.get_paginator("describe_instances").paginate(
+            Filters=[{"Name": "instance-state-name", "Values": _STATES}], PaginationConfig={"PageSize": _PAGE}
+        )
+        found = (item for page in pages for group in page["Reservations"] for item in group["Instances"])
+        return {item["InstanceId"]: Instance.from_ec2(item) for item in found}
+
+    def _user_data(self, instance_id: str) -> str:
+        answer = self._client.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
+        return base64.b64decode(answer["UserData"].get("Value", "")).decode(errors="replace")
+
+    def _machine_type(self, name: str) -> MachineType:
+        answer = self._client.describe_instance_types(InstanceTypes=[name])  # type: ignore[list-item]
+        return MachineType.from_ec2(answer["InstanceTypes"][0])
+
+
+class Ec2Source:
+    """Looks at EC2 again and again: often while some instance is on its way, more seldom while none is."""
+
+    def __init__(self, ec2: Ec2, poll_seconds: float) -> None:
+        self._ec2, self._poll_seconds = ec2, poll_seconds
+        self._moving = True
+        self._first = True
+
+    async def next(self) -> dict[str, Instance]:
+        """All instances that are not terminated, after a pause."""
+        if not self._first:
+            await asyncio.sleep(self._poll_seconds * (1 if self._moving else _SLOW_POLL_FACTOR))
+        found = await self._ec2.instances()
+        self._first = False
+        self._moving = any(instance.state not in ("running", "stopped") for instance in found.values())
+        return found
+
+
+_WAIT_SECONDS = 5.0
+# Many changes in a row are taken together: looking again at each would cost more than the delay matters.
+_GATHER_SECONDS = 0.1
+_ALL = -1
+
+
+class StandInSource:
+    """Keeps the list and asks for changes after the last revision."""
+
+    def __init__(self, session: aiohttp.ClientSession, endpoint: str, region: str) -> None:
+        self._session, self._url, self._region = session, f"{endpoint.rstrip('/')}/_sim/instances", region
+        self._revision = _ALL
+        self._instances: dict[str, Instance] = {}
+
+    async def there(self) -> bool:
+        """Whether the endpoint has the control API."""
+        async with self._session.get(self._url, params={"after": "0"}) as response:
+            return response.status == 200 and response.content_type == "application/json"
+
+    async def next(self) -> dict[str, Instance]:
+        """All instances. Returns within some seconds, changed or not."""
+        if self._revision != _ALL:
+            await asyncio.sleep(_GATHER_SECONDS)
+        answer = await self._ask(self._revision)
+        self._merge(answer)
+        if answer["revision"] < self._revision or answer["alive"] != self._alive():
+            # It was reset or started anew: what was known is of another world.
+            self._instances = {}
+            answer = await self._ask(_ALL)
+            self._merge(answer)
+        self._revision = answer["revision"]
+        return dict(self._instances)
+
+    def _merge(self, answer: dict[str, Any]) -> None:
+        for instance_id in answer.get("gone", []):
+            self._instances.pop(instance_id, None)
+        for described in answer["instances"]:
+            self._instances[described["id"]] = self._read(described)
+
+    def _alive(self) -> int:
+        return sum(instance.state not in ("shutting-down", "terminated") for instance in self._instances.values())
+
+    async def _ask(self, after: int) -> dict[str, Any]:
+        params = {"after": str(after), "wait": "0" if after == _ALL else str(_WAIT_SECONDS)}
+        async with self._session.get(self._url, params=params) as response:
+            response.raise_for_status()
+            answer: dict[str, Any] = await response.json()
+            return answer
+
+    def _read(self, described: dict[str, Any]) -> Instance:
+        address = described.get("private_ip") or ""
+        name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal" if address else ""
+        known = {key: value for key, value in described.items() if key in Instance.model_fields and value is not None}
+        return Instance.model_validate({"private_dns_name": name} | known)
+
+
+class AnySource:
+    """The stand-in's control API if there is one, the other way if not."""
+
+    def __init__(self, standin: StandInSource, other: InstanceSource) -> None:
+        self._standin, self._other = standin, other
+        self._chosen: InstanceSource | None = None
+
+    async def next(self) -> dict[str, Instance]:
+        if self._chosen is None:
+            self._chosen = self._standin if await self._standin.there() else self._other
+        return await self._chosen.next()

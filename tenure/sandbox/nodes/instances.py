@@ -1,0 +1,126 @@
+"""An EC2 instance, as far as its boot needs it.
+
+The hardware of an instance type, read from DescribeInstanceTypes, and what device plugins would find on it.
+"""
+
+from typing import Any, Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict
+
+State = Literal["pending", "running", "shutting-down", "terminated", "stopping", "stopped"]
+
+
+class Instance(BaseModel):
+    """What DescribeInstances, or the stand-in's control API, says of one instance."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    state: State
+    instance_type: str
+    zone: str
+    zone_id: str = ""
+    image_id: str = ""
+    image_name: str = ""
+    """Empty where nobody told."""
+    platform: str = ""
+    efa_interfaces: int = 0
+    private_ip: str = ""
+    private_dns_name: str = ""
+    tags: dict[str, str] = {}
+    reboots: int = 0
+    """That were asked for; EC2's own API does not tell."""
+    volumes: dict[str, int] = {}
+    """GiB by device; empty where nobody told."""
+
+    @property
+    def node_name(self) -> str:
+        """The private DNS name, which EKS's nodes are called by."""
+        return self.private_dns_name or f"{self.id}.internal"
+
+    @property
+    def provider_id(self) -> str:
+        return f"aws:///{self.zone}/{self.id}"
+
+    @classmethod
+    def from_ec2(cls, described: Any) -> Self:
+        """From one item of DescribeInstances."""
+        placement = described.get("Placement", {})
+        return cls(
+            id=described["InstanceId"],
+            state=described["State"]["Name"],
+            instance_type=described["InstanceType"],
+            zone=placement.get("AvailabilityZone", ""),
+            zone_id=placement.get("AvailabilityZoneId", ""),
+            image_id=described.get("ImageId", ""),
+            platform=described.get("Platform", ""),
+            efa_interfaces=sum(
+                one.get("InterfaceType", "").startswith("efa") for one in described.get("NetworkInterfaces", [])
+            ),
+            private_ip=described.get("PrivateIpAddress", ""),
+            private_dns_name=described.get("PrivateDnsName", ""),
+            tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},
+        )
+
+
+class InstanceSource(Protocol):
+    """Where instances are seen."""
+
+    async def next(self) -> dict[str, Instance]:
+        """All instances by id, as soon as anything may have changed. Those that are not in it are gone."""
+        ...
+
+
+_GPU_RESOURCES = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
+_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+
+
+class MachineType(BaseModel):
+    """Facts of one type. `devices` are extended resources, which appear on a Node only when their plugin runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    architecture: str
+    vcpus: int
+    memory_mib: int
+    interfaces: int
+    addresses_per_interface: int
+    local_storage_gb: int = 0
+    devices: dict[str, int] = {}
+
+    @property
+    def eni_limited_pods(self) -> int:
+        """Pods that the VPC CNI has addresses for; 0 when the type has no interface."""
+        return self.interfaces * (self.addresses_per_interface - 1) + 2 if self.interfaces else 0
+
+    @classmethod
+    def from_ec2(cls, described: Any) -> Self:
+        """From one item of DescribeInstanceTypes."""
+        network = described["NetworkInfo"]
+        cards = {card["NetworkCardIndex"]: card for card in network.get("NetworkCards", [])}
+        card = cards.get(network.get("DefaultNetworkCardIndex", 0), {})
+        architectures = described["ProcessorInfo"]["SupportedArchitectures"]
+        return cls(
+            name=described["InstanceType"],
+            architecture=next((_ARCHITECTURES[name] for name in architectures if name in _ARCHITECTURES), "amd64"),
+            vcpus=described["VCpuInfo"]["DefaultVCpus"],
+            memory_mib=described["MemoryInfo"]["SizeInMiB"],
+            interfaces=card.get("MaximumNetworkInterfaces", network.get("MaximumNetworkInterfaces", 0)),
+            addresses_per_interface=network["Ipv4AddressesPerInterface"],
+            local_storage_gb=described.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0),
+            devices=_devices(described),
+        )
+
+
+def _devices(described: Any) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for gpu in described.get("GpuInfo", {}).get("Gpus", []):
+        resource = _GPU_RESOURCES.get(gpu.get("Manufacturer", ""))
+        if resource:
+            found[resource] = found.get(resource, 0) + gpu["Count"]
+    for neuron in described.get("NeuronInfo", {}).get("NeuronDevices", []):
+        found["aws.amazon.com/neuron"] = found.get("aws.amazon.com/neuron", 0) + neuron["Count"]
+        cores = neuron["Count"] * neuron["CoreInfo"]["Count"]
+        found["aws.amazon.com/neuroncore"] = found.get("aws.amazon.com/neuroncore", 0) + cores
+    return found

@@ -1,0 +1,209 @@
+"""A machine's kubelet: registers the Node and keeps its status, given what the machine is and what troubles it.
+
+`machine.py` decides when; this says how it looks in the API.
+"""
+
+import asyncio
+import logging
+import uuid
+from dataclasses import dataclass
+
+from tenure.sandbox.controlplane.commands import KUBELET
+from tenure.sandbox.nodes import node_objects as objects
+from tenure.sandbox.nodes.api_connection import Json
+from tenure.sandbox.nodes.capacity import Resources
+from tenure.sandbox.nodes.instances import Instance, MachineType
+from tenure.sandbox.nodes.node_objects import ConditionStatus, NodesApi, Taints, together, without
+from tenure.sandbox.nodes.userdata import Join
+
+_LOG = logging.getLogger(__name__)
+_NAME_TAKEN_SECONDS = 0.5
+_OWN_DOMAINS = ("kubernetes.io", "k8s.io")
+_ALLOWED_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_ALLOWED_LABELS = frozenset(
+    {
+        "kubernetes.io/hostname",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/instance-type",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Body:
+    """All that a kubelet needs to describe its Node."""
+
+    instance: Instance
+    machine: MachineType
+    join: Join
+    resources: Resources
+    region: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the condition Ready says."""
+
+    status: ConditionStatus
+    reason: str
+    message: str
+
+
+STARTING = Report("False", "KubeletNotReady", objects.CNI_MESSAGE)
+WELL = Report("True", "KubeletReady", "kubelet is posting ready status")
+SHUTTING_DOWN = Report("False", "KubeletNotReady", "node is shutting down")
+
+
+def refused_labels(labels: dict[str, str]) -> list[str]:
+    """The labels for which a kubelet refuses to start: Kubernetes' own domains, but for a few."""
+    return sorted(key for key in labels if not _may_set(key))
+
+
+def _may_set(key: str) -> bool:
+    domain = key.partition("/")[0] if "/" in key else ""
+    owned = any(domain == own or domain.endswith("." + own) for own in _OWN_DOMAINS)
+    allowed = any(domain == one or domain.endswith("." + one) for one in _ALLOWED_DOMAINS)
+    return not owned or allowed or key in _ALLOWED_LABELS
+
+
+class Kubelet:
+    """Of one machine. `uid` is of the Node that it made or found, empty before."""
+
+    def __init__(self, api: NodesApi, name: str) -> None:
+        self._api, self.name = api, name
+        self.uid = ""
+        self.halted = False
+        """The instance was stopped, and its Node kept."""
+        self._provider_id = ""
+        self._base = STARTING
+        self._troubles: dict[str, Report] = {}
+        self._passing: dict[str, ConditionStatus] = {}
+        """Conditions that a boot puts right."""
+
+    def adopt(self, node: Json) -> None:
+        """Go on with a Node that a simulator made before."""
+        self.uid = node["metadata"]["uid"]
+        self._provider_id = node["spec"].get("providerID", "")
+        self.halted = node["metadata"]["labels"].get(KUBELET) == "stopped"
+        ready = next((found for found in node["status"]["conditions"] if found["type"] == "Ready"), None)
+        self._base = WELL if ready and ready["status"] == "True" else STARTING
+
+    @property
+    def well(self) -> bool:
+        return self._base is WELL and not self._troubles
+
+    async def register(self, body: Body, more_taints: Taints) -> None:
+        """Create the Node, or take over the one that stands for the same machine. Waits while the name is another's."""
+        self._base = STARTING
+        self._provider_id = body.instance.provider_id
+        node = objects.node_object(
+            body.instance,
+            body.machine,
+            body.join,
+            region=body.region,
+            resources=body.resources,
+            boot_id=new_boot_id(),
+        )
+        node["spec"]["taints"] = together(node["spec"]["taints"], more_taints)
+        while not self.uid:
+            created = await self._api.create(node) or await self._own()
+            if created:
+                self.uid = created["metadata"]["uid"]
+            else:
+                _LOG.info("%s: the name is taken by another machine's node", self.name)
+                await asyncio.sleep(_NAME_TAKEN_SECONDS)
+
+    async def restart(self) -> None:
+        """A boot of a machine whose Node is still there: a new boot id, not ready, no shutdown taint."""
+        self.halted = False
+        self._base = STARTING
+        self._troubles.clear()
+        await self._write({"nodeInfo": {"bootID": new_boot_id()}})
+        for kind, status in self._passing.items():
+            over: ConditionStatus = "False" if status == "True" else "True"
+            await self.set_condition(kind, Report(over, "Booted", "the machine has booted"), survives=True)
+        self._passing.clear()
+        await self._api.patch(self.name, {"metadata": {"labels": {KUBELET: None}}})
+        await self.remove_taints([objects.SHUTDOWN_TAINT])
+
+    async def report(self, base: Report) -> None:
+        """Say this of Ready, unless a trouble says otherwise."""
+        self._base = base
+        await self._write({})
+
+    async def post_again(self, node: Json) -> None:
+        """Kubernetes found the Node Unknown, since Leases came late, and its kubelet runs: it says how it is."""
+        ready = next((one for one in node["status"].get("conditions", ()) if one["type"] == "Ready"), None)
+        stopped = self.halted or node["metadata"]["labels"].get(KUBELET) == "stopped"
+        if ready is None or stopped or node["metadata"]["uid"] != self.uid:
+            return
+        if ready["status"] == "Unknown" and self._posted().status != "Unknown":
+            await self._write({})
+
+    async def trouble(self, key: str, report: Report) -> None:
+        """A trouble overrides Ready until it is over; the one that came last shows."""
+        self._troubles[key] = report
+        await self._write({})
+
+    async def recover(self, key: str, *, boot_id: str = "") -> None:
+        self._troubles.pop(key, None)
+        await self._write({"nodeInfo": {"bootID": boot_id}} if boot_id else {})
+
+    async def set_condition(self, kind: str, report: Report, *, survives: bool) -> None:
+        """A condition other than Ready. `survives`: a boot leaves it as it is."""
+        if not survives:
+            self._passing[kind] = report.status
+        await self._api.patch_status(self.name, {"conditions": [_condition(kind, report)]})
+
+    async def show_devices(self, devices: dict[str, int]) -> None:
+        amounts = {resource: str(count) for resource, count in devices.items()}
+        await self._api.patch_status(self.name, {"capacity": amounts, "allocatable": amounts})
+
+    async def add_taints(self, taints: Taints) -> None:
+        await self._api.change_taints(self.name, lambda before: together(before, taints))
+
+    async def remove_taints(self, taints: Taints) -> None:
+        await self._api.change_taints(self.name, lambda before: without(before, taints))
+
+    async def halt(self) -> None:
+        """The instance was stopped: no heartbeat, and the cloud controller's taint for it."""
+        if not self.uid:
+            return
+        self.halted = True
+        await self.report(SHUTTING_DOWN)
+        await self._api.patch(self.name, {"metadata": {"labels": {KUBELET: "stopped"}}})
+        await self.add_taints([objects.SHUTDOWN_TAINT])
+
+    async def delete(self) -> None:
+        """Also when the answer to its creation was never seen."""
+        if not self.uid and self._provider_id and (found := await self._own()):
+            self.uid = found["metadata"]["uid"]
+        if self.uid:
+            await self._api.delete(self.name, self.uid)
+        self.uid = ""
+
+    async def _own(self) -> Json | None:
+        found = await self._api.get(self.name)
+        return found if found and found["spec"].get("providerID") == self._provider_id else None
+
+    async def _write(self, status: Json) -> None:
+        await self._api.patch_status(self.name, status | {"conditions": [_condition("Ready", self._posted())]})
+
+    def _posted(self) -> Report:
+        return next(reversed(self._troubles.values()), self._base)
+
+
+def new_boot_id() -> str:
+    """Begins with a letter, so that no template takes it for a number."""
+    return f"boot-{uuid.uuid4()}"
+
+
+def _condition(kind: str, report: Report) -> Json:
+    return objects.condition(kind, report.status, report.reason, report.message, stamp=objects.now())

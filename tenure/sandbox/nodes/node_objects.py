@@ -1,0 +1,215 @@
+"""The Node objects: as registered, and the status patches that follow in a machine's life.
+
+What kubelet and cloud controller do with Node objects, as verbs over the connection.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from tenure.sandbox.nodes.api_connection import STRATEGIC_PATCH, KubeConnection, Refused
+from tenure.sandbox.nodes.api_connection import Json as nodes_api_Json
+from tenure.sandbox.nodes.capacity import Resources, labels_of_kind
+from tenure.sandbox.nodes.instances import Instance, MachineType
+from tenure.sandbox.nodes.userdata import Join
+
+Json = dict[str, Any]
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+MANAGED = "sandbox.tenure.sh/instance-id"
+"""Label by which the simulator knows its own Nodes."""
+KWOK_ANNOTATION = "kwok.x-k8s.io/node"
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+SHUTDOWN_TAINT = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+KUBELET_VERSION = "v1.34.4-eks-sandbox"
+# The message of a kubelet whose network plugin has not said that it is there.
+CNI_MESSAGE = (
+    "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
+    "message:Network plugin returns error: cni plugin not initialized"
+)
+_PRESSURES = {
+    "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    "PIDPressure": ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+}
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def labels_of(instance: Instance, machine: MachineType, join: Join, region: str) -> dict[str, str]:
+    """The user data's labels under those that kubelet and cloud provider set by themselves."""
+    own = {
+        "kubernetes.io/arch": machine.architecture,
+        "kubernetes.io/os": join.system,
+        "beta.kubernetes.io/arch": machine.architecture,
+        "beta.kubernetes.io/os": join.system,
+        "kubernetes.io/hostname": instance.node_name,
+        "node.kubernetes.io/instance-type": instance.instance_type,
+        "beta.kubernetes.io/instance-type": instance.instance_type,
+        "topology.kubernetes.io/zone": instance.zone,
+        "topology.kubernetes.io/region": region,
+        "failure-domain.beta.kubernetes.io/zone": instance.zone,
+        "failure-domain.beta.kubernetes.io/region": region,
+        MANAGED: instance.id,
+    }
+    zone_id = {"topology.k8s.aws/zone-id": instance.zone_id} if instance.zone_id else {}
+    return join.labels | own | zone_id | labels_of_kind(instance, machine)
+
+
+def node_object(
+    instance: Instance, machine: MachineType, join: Join, *, region: str, resources: Resources, boot_id: str
+) -> Json:
+    """The Node as its kubelet first writes it: not ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": instance.node_name,
+            "labels": labels_of(instance, machine, join, region),
+            "annotations": {KWOK_ANNOTATION: "fake", "volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+        },
+        "spec": {
+            "providerID": instance.provider_id,
+            "taints": [taint.to_object() for taint in join.taints if taint.key != UNINITIALIZED],
+        },
+        "status": {
+            "addresses": addresses_of(instance),
+            "capacity": resources.capacity,
+            "allocatable": resources.allocatable,
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": node_info(instance, machine, join, boot_id),
+            "conditions": conditions("False", "KubeletNotReady", CNI_MESSAGE),
+            "phase": "Running",
+        },
+    }
+
+
+def addresses_of(instance: Instance) -> list[Json]:
+    found = [{"type": "InternalIP", "address": instance.private_ip}] if instance.private_ip else []
+    named = [{"type": kind, "address": instance.node_name} for kind in ("InternalDNS", "Hostname")]
+    return [*found, *named]
+
+
+def node_info(instance: Instance, machine: MachineType, join: Join, boot_id: str) -> Json:
+    """No text may be empty or look like a number: kwok's templates read them as YAML and would fail on the type."""
+    linux = f"6.1.150-174.273.amzn2023.{machine.architecture}"
+    return {
+        "architecture": machine.architecture,
+        "operatingSystem": join.system,
+        "osImage": join.os_image,
+        "kernelVersion": "10.0.20348.2700" if join.system == "windows" else linux,
+        "kubeletVersion": KUBELET_VERSION,
+        "kubeProxyVersion": KUBELET_VERSION,
+        "containerRuntimeVersion": "containerd://2.1.4",
+        "machineID": f"ec2-{instance.id}",
+        "systemUUID": f"ec2-{instance.id}",
+        "bootID": boot_id,
+    }
+
+
+def conditions(ready: ConditionStatus, reason: str, message: str) -> list[Json]:
+    """All that a kubelet reports, with Ready last."""
+    stamp = now()
+    pressures = [condition(kind, "False", *why, stamp=stamp) for kind, why in _PRESSURES.items()]
+    return [*pressures, condition("Ready", ready, reason, message, stamp=stamp)]
+
+
+def condition(kind: str, status: ConditionStatus, reason: str, message: str, *, stamp: str) -> Json:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": stamp,
+        "lastTransitionTime": stamp,
+    }
+
+
+_ROOT = "/api/v1/nodes"
+_NOT_FOUND, _CONFLICT = 404, 409
+Taints = list[nodes_api_Json]
+
+
+class NodesApi:
+    """Every call is repeated until the API server has answered it; `Refused` is for what nobody expected."""
+
+    def __init__(self, connection: KubeConnection) -> None:
+        self._connection = connection
+
+    async def managed(self, also: str = "") -> list[nodes_api_Json]:
+        """The Nodes that a simulator made, now or before; those with another label `also`."""
+        selector = f"{MANAGED},{also}" if also else MANAGED
+        answer = await self._connection.call("GET", f"{_ROOT}?labelSelector={selector}")
+        found: list[nodes_api_Json] = answer["items"]
+        return found
+
+    async def create(self, node: nodes_api_Json) -> nodes_api_Json | None:
+        """The Node as created, or None when the name is taken."""
+        try:
+            return await self._connection.call("POST", _ROOT, node)
+        except Refused as refused:
+            if refused.status != _CONFLICT:
+                raise
+            return None
+
+    async def get(self, name: str) -> nodes_api_Json | None:
+        try:
+            return await self._connection.call("GET", f"{_ROOT}/{name}")
+        except Refused as refused:
+            if refused.status != _NOT_FOUND:
+                raise
+            return None
+
+    async def patch(self, name: str, patch: nodes_api_Json) -> bool:
+        """Metadata and spec. Whether the Node was there."""
+        return await self._patch(f"{_ROOT}/{name}", patch)
+
+    async def patch_status(self, name: str, status: nodes_api_Json) -> bool:
+        """Conditions merge by type, resources by name. Whether the Node was there."""
+        return await self._patch(f"{_ROOT}/{name}/status", {"status": status})
+
+    async def change_taints(self, name: str, change: Callable[[Taints], Taints]) -> None:
+        """Read, change and write; again when somebody else wrote in between. A Node that is gone has no taints."""
+        while node := await self.get(name):
+            before: Taints = node["spec"].get("taints", [])
+            after = change(before)
+            if after == before:
+                return
+            version = node["metadata"]["resourceVersion"]
+            try:
+                await self.patch(name, {"metadata": {"resourceVersion": version}, "spec": {"taints": after}})
+                return
+            except Refused as refused:
+                if refused.status != _CONFLICT:
+                    raise
+
+    async def delete(self, name: str, uid: str) -> None:
+        """Ask once; finalizers may hold the Node. Another Node that took the name meanwhile is left alone."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        try:
+            await self._connection.call("DELETE", f"{_ROOT}/{name}", body)
+        except Refused as refused:
+            if refused.status not in (_NOT_FOUND, _CONFLICT):
+                raise
+
+    async def _patch(self, path: str, patch: nodes_api_Json) -> bool:
+        try:
+            await self._connection.call("PATCH", path, patch, content_type=STRATEGIC_PATCH)
+        except Refused as refused:
+            if refused.status != _NOT_FOUND:
+                raise
+            return False
+        return True
+
+
+def together(taints: Taints, added: Taints) -> Taints:
+    """The taints, and those of `added` whose key and effect are not among them."""
+    return [*taints, *without(added, taints)]
+
+
+def without(taints: Taints, removed: Taints) -> Taints:
+    """The taints but for those of the same key and effect."""
+    gone = {(taint["key"], taint["effect"]) for taint in removed}
+    return [taint for taint in taints if (taint["key"], taint["effect"]) not in gone]

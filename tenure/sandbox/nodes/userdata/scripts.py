@@ -1,0 +1,114 @@
+"""AL2's bootstrap script, Windows' PowerShell form of it, and custom images that call either.
+
+Kubelet flags, as AL2's bootstrap script, PowerShell and NodeConfig's `kubelet.flags` carry them.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from tenure.sandbox.nodes.userdata.kubelet_join import Join, UserDataError, parse_pairs, parse_taints
+
+
+def split_flags(words: Iterable[str]) -> dict[str, str]:
+    """`--name=value` and `--name value` alike; a flag without a value is `true`. What is no flag is passed over."""
+    flags: dict[str, str] = {}
+    waiting = ""
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            flags[name] = value.strip("\"'") if equals else "true"
+            waiting = "" if equals else name
+        elif waiting:
+            flags[waiting] = word
+            waiting = ""
+    return flags
+
+
+def split_text(text: str) -> dict[str, str]:
+    """The flags of one line. Quotes inside values are the shell's."""
+    return split_flags(shlex.split(text))
+
+
+def settings_of(flags: dict[str, str]) -> dict[str, Any]:
+    """Those fields of `Join` that the flags set. Raises UserDataError for malformed pairs."""
+    found: dict[str, Any] = {}
+    if "node-labels" in flags:
+        found["labels"] = parse_pairs(flags["node-labels"])
+    if "register-with-taints" in flags:
+        found["taints"] = parse_taints(flags["register-with-taints"])
+    for flag, name in (("max-pods", "max_pods"), ("pods-per-core", "pods_per_core")):
+        if flag in flags:
+            found[name] = _number(flag, flags[flag])
+    for flag, name in (("kube-reserved", "kube_reserved"), ("system-reserved", "system_reserved")):
+        if flag in flags:
+            found[name] = parse_pairs(flags[flag])
+    if "eviction-hard" in flags:
+        found["eviction_hard"] = parse_pairs(flags["eviction-hard"], "<")
+    return found
+
+
+def _number(flag: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UserDataError(f"--{flag}: {text!r} is no number") from None
+
+
+_BOOTSTRAP = re.compile(r"^\s*(?:sudo\s+)?(?:exec\s+)?\S*bootstrap\.sh\s+(.*)$", re.MULTILINE)
+_POWERSHELL = re.compile(r"-(EKSClusterName|KubeletExtraArgs)\s+('[^']*'|\"[^\"]*\"|\S+)")
+# Flags of bootstrap.sh that carry the kubelet's ones in a single word.
+_KUBELET = "kubelet-extra-args"
+
+
+def read_scripts(text: str) -> Join | None:
+    """The join that the scripts would do; None when they call no bootstrap. Raises UserDataError."""
+    return _powershell(text) or _shell(text.replace("\\\n", " "))
+
+
+def _shell(text: str) -> Join | None:
+    calls = _BOOTSTRAP.findall(text)
+    if not calls:
+        return None
+    try:
+        words = shlex.split(calls[-1])
+    except ValueError as error:
+        raise UserDataError(f"bootstrap.sh: {error}") from None
+    if not words or words[0].startswith("--"):
+        raise UserDataError("bootstrap.sh: the first argument must be the cluster's name")
+    flags = _options(words[1:])
+    fields = settings_of(split_text(flags.get(_KUBELET, "")))
+    raid0 = flags.get("local-disks") == "raid0"
+    return Join(cluster=words[0], raid0=raid0, os_image="Amazon Linux 2", **fields)
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """Every option of bootstrap.sh takes a value, which may itself begin with dashes."""
+    found: dict[str, str] = {}
+    remaining = iter(words)
+    for word in remaining:
+        name, equals, value = word.removeprefix("--").partition("=")
+        found[name] = value if equals else next(remaining, "")
+    return found
+
+
+def _bare(value: str) -> str:
+    """Without the outer quotes; those within belong to the value."""
+    return value[1:-1] if value[:1] in ("'", '"') else value
+
+
+def _powershell(text: str) -> Join | None:
+    found = {name: _bare(value) for name, value in _POWERSHELL.findall(text)}
+    cluster = found.get("EKSClusterName")
+    if not cluster:
+        return None
+    fields = settings_of(split_text(found.get("KubeletExtraArgs", "")))
+    return Join(
+        cluster=cluster,
+        system="windows",
+        reserves_by_max_pods=True,
+        data_device="/dev/sda1",
+        os_image="Windows Server 2022 Datacenter",
+        **fields,
+    )

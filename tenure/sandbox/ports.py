@@ -1,0 +1,77 @@
+"""Ports for the sandbox's parts, chosen so that two sandboxes at a time never meet.
+
+A port is reserved by a file lock that lives as long as the process that holds it, and is taken from below the range the
+kernel gives to outgoing connections. Used by `world.py` and the commands that start one part alone.
+"""
+
+import fcntl
+import os
+import random
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tenure.sandbox.errors import NoPort
+
+FIRST, LAST = 20000, 32000
+
+
+class Ports:
+    """Reservations of one process. Released by `close`, or by the kernel when the process dies."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or Path(tempfile.gettempdir()) / f"tenure-ports-{os.getuid()}"
+        self._held: dict[int, int] = {}
+
+    def take(self, wanted: int | None = None, *, strict: bool = False) -> int:
+        """A free port: the wanted one when it is free, else another (`strict`: else `NoPort`)."""
+        if wanted and self._reserve(wanted):
+            return wanted
+        if wanted and strict:
+            raise NoPort(f"port {wanted} is in use")
+        for port in _candidates():
+            if self._reserve(port):
+                return port
+        raise NoPort(f"no free port between {FIRST} and {LAST}")
+
+    def close(self) -> None:
+        while self._held:
+            _, handle = self._held.popitem()
+            os.close(handle)
+
+    def _reserve(self, port: int) -> bool:
+        if port in self._held:
+            return False
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self._folder / f"{port}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        if _lock(handle) and _is_free(port):
+            self._held[port] = handle
+            return True
+        os.close(handle)
+        return False
+
+
+def _candidates() -> Iterator[int]:
+    start = random.randrange(FIRST, LAST)
+    yield from range(start, LAST)
+    yield from range(FIRST, start)
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # A listener that was just closed leaves connections in TIME_WAIT, which do not hinder the next listener.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

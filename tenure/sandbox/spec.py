@@ -1,0 +1,49 @@
+"""What a sandbox is to consist of. `world.py` takes it from its caller, `parts.py` builds it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tenure.sandbox.controlplane.tools import TEMPORAL
+from workflows.search_attributes import ALL as SEARCH_ATTRIBUTES
+
+Temporals = Literal["dev", "postgres"]
+PARTS = ("temporal", "kubernetes", "aws", "nodes")
+CRDS = Path(__file__).parents[2] / "deploy" / "crds"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`manifests` are files or folders applied at start, in order. `keep`: the data of all parts outlives the sandbox.
+
+    The cluster's name is the one that `examples/` select subnets by. The arguments for the stand-in and the node
+    simulator are passed on as they are. `kubeconfig` and `aws_endpoint` are for nodes without those parts beside them.
+    `temporal` says which: the dev server, or one on PostgreSQL, never kept, of a version that `tools.py` knows.
+    `encrypted`: what it stores is.
+    """
+
+    parts: tuple[str, ...] = PARTS
+    keep: bool = False
+    manifests: tuple[Path, ...] = (CRDS,)
+    cluster_name: str = "demo"
+    region: str = "us-west-2"
+    namespace: str = "default"
+    temporal: Temporals = "dev"
+    temporal_version: str = TEMPORAL
+    encrypted: bool = False
+    search_attributes: Mapping[str, str] = field(default_factory=lambda: SEARCH_ATTRIBUTES)
+    aws_arguments: tuple[str, ...] = ()
+    node_arguments: tuple[str, ...] = ()
+    kubeconfig: Path | None = None
+    aws_endpoint: str | None = None
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.parts) - set(PARTS):
+            raise ValueError(f"no such part: {', '.join(sorted(unknown))} (there are {', '.join(PARTS)})")
+        if self.keep and self.temporal != "dev":
+            raise ValueError("a Temporal server on PostgreSQL is not kept; only the dev server is")
+        if "nodes" in self.parts and not ("kubernetes" in self.parts or self.kubeconfig):
+            raise ValueError("nodes need kubernetes beside them, or a kubeconfig")
+        if "nodes" in self.parts and not ("aws" in self.parts or self.aws_endpoint):
+            raise ValueError("nodes need aws beside them, or its endpoint")

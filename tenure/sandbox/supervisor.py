@@ -1,0 +1,227 @@
+"""The parts of one sandbox, put together as its plan says: which are there, in what order they start and stop.
+
+`world.py` owns it and runs its coroutines in the background thread.
+
+A thread with an event loop that lives as long as the sandbox.
+
+The sandbox's children are tied to the thread that spawned them, and its proxy needs a loop that no test blocks; so both
+live here, and `world.py` can be used from plain code and from any event loop alike.
+"""
+
+import asyncio
+import base64
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tenure.controller.temporal.connection import Security
+from tenure.sandbox.controlplane import find_or_build
+from tenure.sandbox.controlplane.kubernetes import Kubernetes
+from tenure.sandbox.fault_proxy import Proxy
+from tenure.sandbox.processes import Process
+from tenure.sandbox.simulators import aws_part, nodes_part
+from tenure.sandbox.spec import Plan
+from tenure.sandbox.temporal.dev_server import Temporal
+from tenure.sandbox.temporal.server import TemporalServer
+
+T = TypeVar("T")
+
+
+class Background:
+    """Starts at once; a daemon, so that it never keeps the interpreter."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it in the thread and wait. An interrupt of the caller cancels the work, and waits for its end."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            if future.cancel():
+                asyncio.run_coroutine_threadsafe(_settle(), self._loop).result()
+            raise
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _settle() -> None:
+    """Until everything that was cancelled has cleaned up after itself."""
+    others = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}
+    cancelled = [task for task in others if task.cancelling()]
+    if cancelled:
+        await asyncio.wait(cancelled, timeout=10)
+
+
+async def together(*works: Coroutine[Any, Any, None]) -> None:
+    """All at once; the first failure cancels the rest and is raised as it is, not in a group."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(work)
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+
+
+ACCESS_KEY = "sandbox"
+
+TakePorts = Callable[..., dict[str, int]]
+"""From names to free ports."""
+
+
+class Parts:
+    """Making it takes the ports and, the first time, builds the control plane; nothing runs before `start`."""
+
+    def __init__(self, plan: Plan, directory: Path, take: TakePorts) -> None:
+        self.plan, self.directory, self.logs = plan, directory, directory / "logs"
+        self.kubernetes: Kubernetes | None = None
+        self.proxy: Proxy | None = None
+        self.temporal: Temporal | TemporalServer | None = None
+        self.aws: Process | None = None
+        self.nodes: Process | None = None
+        self.aws_endpoint, self.nodes_endpoint = plan.aws_endpoint or "", ""
+        if "kubernetes" in plan.parts:
+            self._make_kubernetes(take)
+        if "temporal" in plan.parts:
+            self._make_temporal(take)
+        if "aws" in plan.parts:
+            self._make_aws(take("aws")["aws"])
+        if "nodes" in plan.parts:
+            self._make_nodes(take("nodes")["nodes"])
+
+    @property
+    def processes(self) -> list[Process]:
+        own = [part for part in (self.nodes, self.aws) if part]
+        beside = self.temporal.processes if self.temporal else []
+        return own + beside + (self.kubernetes.parts if self.kubernetes else [])
+
+    @property
+    def security(self) -> Security:
+        """How the Temporal of this sandbox is spoken to."""
+        there = self.temporal.security if self.temporal else Security()
+        return replace(there, payload_keys=str(self._keys)) if self.plan.encrypted else there
+
+    @property
+    def _keys(self) -> Path:
+        return self.directory / "temporal" / "payload-keys"
+
+    async def start(self) -> None:
+        """All at once, the nodes last. Raises `PartFailed`."""
+        starts = [part.start for part in (self.temporal, self.aws) if part]
+        if self.kubernetes:
+            starts.append(self._start_kubernetes)
+        await together(*(start() for start in starts))
+        if self.nodes:
+            await self.nodes.start()
+
+    async def stop(self) -> None:
+        """The nodes first: they would take the others' end for trouble."""
+        if self.nodes:
+            await self.nodes.stop()
+        await self.close_proxy()
+        await asyncio.gather(*(part.stop() for part in (self.temporal, self.kubernetes, self.aws) if part))
+
+    async def close_proxy(self) -> None:
+        if self.proxy:
+            await self.proxy.stop()
+
+    async def apply(self, manifests: Sequence[Path]) -> None:
+        """Apply files or folders as admin, in the order given."""
+        if self.kubernetes:
+            async with self.kubernetes.endpoint.client() as api:
+                for path in manifests:
+                    await api.apply_files([path])
+
+    def environment(self) -> dict[str, str]:
+        """What a process needs in its environment to find the parts that are there."""
+        plan, found = self.plan, {"CLUSTER_NAME": self.plan.cluster_name}
+        if self.kubernetes:
+            found["KUBECONFIG"] = str(self.kubernetes.kubeconfig)
+        if self.temporal:
+            found |= {"TEMPORAL_ADDRESS": self.temporal.address, "TEMPORAL_NAMESPACE": plan.namespace}
+            found |= self.security.environment()
+        if self.aws:
+            found |= {"AWS_ENDPOINT_URL": self.aws_endpoint, "AWS_EC2_METADATA_DISABLED": "true"}
+            found |= {"AWS_REGION": plan.region, "AWS_DEFAULT_REGION": plan.region}
+            found |= {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": ACCESS_KEY}
+        return found
+
+    def reach(self) -> dict[str, str]:
+        """Where each part is, for people."""
+        found = {"logs": str(self.logs)}
+        if self.kubernetes and self.proxy:
+            found |= {"kubeconfig": str(self.kubernetes.kubeconfig), "apiserver": self.kubernetes.server}
+            found["apiserver by proxy"] = self.proxy.url
+        if self.temporal:
+            found |= {"temporal": self.temporal.address}
+            found |= {"temporal ui": self.temporal.ui} if self.temporal.ui else {}
+        if self.aws:
+            found["aws"] = self.aws_endpoint
+        if self.nodes:
+            found["nodes"] = self.nodes_endpoint
+        return found
+
+    async def _start_kubernetes(self) -> None:
+        if self.kubernetes and self.proxy:
+            await self.kubernetes.start()
+            await self.proxy.start()
+            await self.apply(self.plan.manifests)
+
+    def _make_kubernetes(self, take: TakePorts) -> None:
+        ports = take(*Kubernetes.PORTS, "proxy")
+        folder = self.directory / "kubernetes"
+        self.kubernetes = Kubernetes(folder, self.logs, find_or_build(), ports, durable=self.plan.keep)
+        self.proxy = Proxy(self.kubernetes.server, self.kubernetes.authority, ports["proxy"])
+
+    def _make_temporal(self, take: TakePorts) -> None:
+        folder = self.directory / "temporal"
+        if self.plan.encrypted:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._keys.touch(mode=0o600)
+            self._keys.write_text(f"sandbox {base64.b64encode(secrets.token_bytes(32)).decode()}\n")
+        if self.plan.temporal == "dev":
+            self.temporal = Temporal(
+                folder,
+                self.logs,
+                take(*Temporal.PORTS),
+                namespace=self.plan.namespace,
+                search_attributes=self.plan.search_attributes,
+            )
+        else:
+            ports, version = take(*TemporalServer.PORTS), self.plan.temporal_version
+            self.temporal = TemporalServer(folder, self.logs, ports, namespace=self.plan.namespace, version=version)
+
+    def _make_aws(self, port: int) -> None:
+        self.aws_endpoint = f"http://127.0.0.1:{port}"
+        self.aws = aws_part(
+            self.logs / "aws.log",
+            port,
+            cluster_name=self.plan.cluster_name,
+            region=self.plan.region,
+            cluster_endpoint=self.kubernetes.server if self.kubernetes else None,
+            authority=self.kubernetes.authority if self.kubernetes else None,
+            state=self.directory / "aws" if self.plan.keep else None,
+            arguments=self.plan.aws_arguments,
+        )
+
+    def _make_nodes(self, port: int) -> None:
+        kubeconfig = self.kubernetes.kubeconfig if self.kubernetes else self.plan.kubeconfig
+        assert kubeconfig is not None, "the plan checks it"
+        self.nodes_endpoint = f"http://127.0.0.1:{port}"
+        self.nodes = nodes_part(
+            self.logs / "nodes.log",
+            port,
+            kubeconfig=kubeconfig,
+            aws_endpoint=self.aws_endpoint,
+            region=self.plan.region,
+            arguments=self.plan.node_arguments,
+        )

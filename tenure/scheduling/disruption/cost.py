@@ -1,0 +1,43 @@
+"""What it costs to move pods, and what a node is paid for (reference 4.3)."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tenure.apis.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, RESERVED, ZONE
+from tenure.model.facts import PodFact
+from tenure.model.instance_types import InstanceType, Offering
+
+_PER_DELETION_COST: Final = 2.0**27
+_PER_PRIORITY: Final = 2.0**25
+_MOST: Final = 10.0
+LEAST_COST: Final = 1.0
+"""Of a node without pods that have to move."""
+
+
+def eviction_cost(pod: PodFact) -> float:
+    """Between -10 and 10; 1 for an ordinary pod."""
+    cost = 1.0 + pod.deletion_cost / _PER_DELETION_COST + pod.priority / _PER_PRIORITY
+    return max(-_MOST, min(_MOST, cost))
+
+
+def node_cost(pods: Iterable[PodFact]) -> float:
+    """Of moving these pods; at least 1."""
+    return LEAST_COST + sum(max(0.0, eviction_cost(pod)) for pod in pods)
+
+
+def price_of(labels: Mapping[str, str], kind: InstanceType | None) -> float:
+    """US dollars an hour of a node with these labels, whether its offering can be had now or not; 0: not known."""
+    found = [one.price for one in kind.offerings if _is_of(one, labels)] if kind else []
+    return found[0] if found and math.isfinite(found[0]) and found[0] > 0 else 0.0
+
+
+def _is_of(one: Offering, labels: Mapping[str, str]) -> bool:
+    if one.zone != labels.get(ZONE) or one.capacity_type != labels.get(CAPACITY_TYPE):
+        return False
+    return one.capacity_type != RESERVED or one.reservation_id == labels.get(CAPACITY_RESERVATION_ID)
+
+
+def worth_moving(price: float, cost: float) -> float:
+    """What Karpenter orders candidates by, highest first: what is paid for each unit of disruption."""
+    return price / cost if cost > 0 else price

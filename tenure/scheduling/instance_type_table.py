@@ -1,0 +1,231 @@
+"""The instance types of one NodeClass as arrays, so that a question to all of them is one operation.
+
+Built once per catalogue from `tenure/model/instance_types.py`; `tenure/scheduling/nodepool_template.py` looks at it
+through a NodePool's template.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tenure.apis.labels import (
+    INSTANCE_TYPE,
+    NODEPOOL,
+    PLACEMENT_GROUP_PARTITION,
+    RESERVATION_LABELS,
+    RESERVED,
+    WELL_KNOWN,
+)
+from tenure.apis.resources import MEMORY
+from tenure.model.discovered_capacity import Learnt
+from tenure.model.instance_types import OFFERING_KEYS, InstanceType, Offering, UnavailableOffering
+from tenure.model.requirements import Requirement, Requirements
+
+Mask = npt.NDArray[np.bool_]
+Amounts = npt.NDArray[np.int64]
+Prices = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+
+# Of these keys of offerings a type has some with a value and some with none, so that asking for none excludes no type.
+_MAY_LACK: Final = frozenset({*RESERVATION_LABELS, PLACEMENT_GROUP_PARTITION})
+# In a mark of EC2's refusal: every type, or every zone.
+ANY: Final = "*"
+# Well-known, but said by the pool and not by the instance type.
+_POOL_KEYS: Final = frozenset({NODEPOOL})
+
+
+class _Labels:
+    """Which rows may have which value of one label."""
+
+    def __init__(self, rows: Sequence[Iterable[str]]) -> None:
+        values = sorted({value for row in rows for value in row})
+        index = {value: number for number, value in enumerate(values)}
+        self.values = values
+        self.matrix: Mask = np.zeros((len(values), len(rows)), dtype=bool)
+        for number, row in enumerate(rows):
+            for value in row:
+                self.matrix[index[value], number] = True
+        self._absent: Mask = ~_in_any(self.matrix)
+
+    def satisfying(self, requirement: Requirement) -> Mask:
+        chosen = [number for number, value in enumerate(self.values) if requirement.has(value)]
+        mask = _in_any(self.matrix[chosen])
+        return mask if requirement.present else mask | self._absent
+
+
+class TypeTable:
+    """Rows are instance types sorted by name; columns of amounts are `resources`."""
+
+    def __init__(self, types: Iterable[InstanceType]) -> None:
+        self.types = tuple(sorted(types, key=lambda one: one.name))
+        self.names = [one.name for one in self.types]
+        self.rows = {name: row for row, name in enumerate(self.names)}
+        self.resources = tuple(sorted({key for one in self.types for key in one.capacity}))
+        self.columns = {key: number for number, key in enumerate(self.resources)}
+        self.capacity = self._amounts([one.capacity for one in self.types])
+        self.allocatable = self._amounts([one.allocatable() for one in self.types])
+        self._estimates: Amounts = np.array([one.capacity.get(MEMORY, 0) for one in self.types], dtype=np.int64)
+        self._memory_overhead: Amounts = np.array([one.overhead.get(MEMORY, 0) for one in self.types], dtype=np.int64)
+        self._offerings = [(row, one) for row, kind in enumerate(self.types) for one in kind.offerings]
+        self.offering_rows: Indices = np.array([row for row, _ in self._offerings], dtype=np.intp)
+        self.offering_prices: Prices = np.array([one.price for _, one in self._offerings], dtype=np.float64)
+        self.capacity_types = np.array([one.capacity_type for _, one in self._offerings], dtype=object)
+        self.zone_ids = np.array([one.zone_id for _, one in self._offerings], dtype=object)
+        self.zones = np.array([one.zone for _, one in self._offerings], dtype=object)
+        self.reservations = np.array([one.reservation_id for _, one in self._offerings], dtype=object)
+        self.partitions = np.array([one.partition for _, one in self._offerings], dtype=object)
+        self.reserved: Mask = np.asarray(self.capacity_types == RESERVED, dtype=bool).reshape(len(self._offerings))
+        self.overlaid_prices: Mask = np.array([one.overlaid for _, one in self._offerings], dtype=bool)
+        self.overlaid_capacity: Mask = np.array([one.overlaid for one in self.types], dtype=bool)
+        self.placement_group = self.types[0].placement_group if self.types else ""
+        self._listed: Mask = np.array([one.available for _, one in self._offerings], dtype=bool)
+        self._offering_labels = {
+            key: _Labels([_offered(one, key) for _, one in self._offerings]) for key in OFFERING_KEYS
+        }
+        self._labels: dict[str, _Labels] = {}
+        self._types_with: dict[Requirement, Mask] = {}
+        self._offerings_with: dict[Requirement, Mask] = {}
+        self._known = {key for one in self.types for key in one.labels}
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def heed(self, learnt: Learnt, spec_hash: str = "") -> bool:
+        """Take what nodes have shown for the estimates of memory, where there is such; True when anything changed.
+
+        Columns of memory only: labels, offerings and what was found out about them stand.
+        """
+        column = self.columns.get(MEMORY)
+        if column is None:
+            return False
+        found = [learnt.memory(one.image_id, one.name, spec_hash) for one in self.types]
+        shown = np.array([-1 if one is None else one for one in found], dtype=np.int64)
+        memory = np.where(shown >= 0, shown, self._estimates)
+        if np.array_equal(memory, self.capacity[:, column]):
+            return False
+        self.capacity[:, column] = memory
+        self.allocatable[:, column] = np.maximum(0, memory - self._memory_overhead)
+        return True
+
+    def vector(self, amounts: Mapping[str, int]) -> Amounts | None:
+        """Amounts in the order of the columns; None when something is asked for that no type has."""
+        vector = np.zeros(len(self.resources), dtype=np.int64)
+        for key, amount in amounts.items():
+            if key in self.columns:
+                vector[self.columns[key]] = amount
+            elif amount > 0:
+                return None
+        return vector
+
+    def amounts(self, vector: Amounts) -> dict[str, int]:
+        """The reverse of `vector`, without zeros."""
+        return {key: int(amount) for key, amount in zip(self.resources, vector, strict=True) if amount}
+
+    def types_with(self, requirements: Requirements) -> Mask:
+        """The types that can satisfy all of it; a label that no type knows and that is not well-known is skipped."""
+        mask: Mask = np.ones(len(self), dtype=bool)
+        for key, one in requirements.items():
+            if key in _MAY_LACK and not one.present:
+                continue
+            if key not in _POOL_KEYS and (key in self._known or key in WELL_KNOWN):
+                mask = mask & self._mask(one)
+        return mask
+
+    def offerings_with(self, requirements: Requirements) -> Mask:
+        """The offerings whose zone, capacity type and reservation satisfy all of it."""
+        mask: Mask = np.ones(len(self._offerings), dtype=bool)
+        for key in OFFERING_KEYS:
+            if key in requirements:
+                mask = mask & self._offering_mask(requirements[key])
+        return mask
+
+    def available(self, unavailable: Iterable[UnavailableOffering], now: datetime) -> Mask:
+        """The offerings that can be had now: marked available, and no mark of EC2's refusal covers them."""
+        available = self._listed.copy()
+        for mark in unavailable:
+            if now < mark.until and self._concerned(mark):
+                available &= ~self._covered(mark)
+        return available
+
+    def rows_of(self, offerings: Mask) -> Mask:
+        """The types that have at least one of these offerings."""
+        mask: Mask = np.zeros(len(self), dtype=bool)
+        mask[self.offering_rows[offerings]] = True
+        return mask
+
+    def cheapest(self, offerings: Mask) -> Prices:
+        """The lowest price of each type among these offerings; infinite where there is none."""
+        prices = np.full(len(self), np.inf)
+        np.minimum.at(prices, self.offering_rows[offerings], self.offering_prices[offerings])
+        return prices
+
+    def distinct(self, key: str, rows: Indices) -> int:
+        """How many values of a label these types can have together."""
+        return int(self._values(key).matrix[:, rows].any(axis=1).sum())
+
+    def values_of(self, key: str, types: Mask) -> set[str]:
+        """The values of a label that these types can have."""
+        labels = self._values(key)
+        return {value for value, row in zip(labels.values, labels.matrix, strict=True) if (row & types).any()}
+
+    def _concerned(self, mark: UnavailableOffering) -> bool:
+        """Of subnets nothing is known here: a launch avoids those that are full."""
+        return not mark.subnet_id and mark.placement_group in ("", self.placement_group)
+
+    def _covered(self, mark: UnavailableOffering) -> Mask:
+        covered: Mask = np.ones(len(self._offerings), dtype=bool)
+        for of, wanted in ((self.reservations, mark.reservation_id), (self.partitions, mark.partition)):
+            if wanted:
+                covered = covered & (of == wanted)
+        if mark.capacity_type != ANY:
+            covered = covered & (self.capacity_types == mark.capacity_type)
+        if mark.zone != ANY:
+            covered = covered & (self.zones == mark.zone)
+        if mark.instance_type != ANY:
+            row = self.rows.get(mark.instance_type, -1)
+            covered = covered & (self.offering_rows == row)
+        return covered
+
+    def _amounts(self, rows: Sequence[Mapping[str, int]]) -> Amounts:
+        table = [[row.get(key, 0) for key in self.resources] for row in rows]
+        return np.array(table, dtype=np.int64).reshape(len(rows), len(self.resources))
+
+    def _mask(self, requirement: Requirement) -> Mask:
+        known = self._types_with.get(requirement)
+        if known is None:
+            known = self._types_with[requirement] = self._values(requirement.key).satisfying(requirement)
+        return known
+
+    def _offering_mask(self, requirement: Requirement) -> Mask:
+        known = self._offerings_with.get(requirement)
+        if known is None:
+            labels = self._offering_labels[requirement.key]
+            known = self._offerings_with[requirement] = labels.satisfying(requirement)
+        return known
+
+    def _values(self, key: str) -> _Labels:
+        known = self._labels.get(key)
+        if known is None:
+            known = self._labels[key] = _Labels([_possible(one, key) for one in self.types])
+        return known
+
+
+def _in_any(matrix: Mask) -> Mask:
+    """The columns that are true in any row."""
+    return np.asarray(matrix.any(axis=0), dtype=bool)
+
+
+def _possible(kind: InstanceType, key: str) -> Iterable[str]:
+    if key == INSTANCE_TYPE:
+        return (kind.name,)
+    if key in kind.labels:
+        return kind.labels[key]
+    return {value for one in kind.offerings for value in _offered(one, key)} if key in OFFERING_KEYS else ()
+
+
+def _offered(offering: Offering, key: str) -> tuple[str, ...]:
+    value = offering.label(key)
+    return (value,) if value else ()

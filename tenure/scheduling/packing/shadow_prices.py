@@ -1,0 +1,90 @@
+"""What capacity is worth: the dual prices of the cheapest mix of instance types for a demand, by linear programming.
+
+`buying.py` weighs each instance type by them, so that the type that is bought is one of the mix and not the
+one that happens to take most pods.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import highspy
+import numpy as np
+
+from tenure.scheduling.instance_type_table import Amounts, Indices, Prices
+
+_LEAST: Final = 1e-9
+
+
+@dataclass(slots=True)
+class Guide:
+    """`worth` in US dollars an hour for one unit of each resource, `node` for having one more node at all."""
+
+    worth: Prices
+    node: float = 0.0
+    counts: Prices = field(default_factory=lambda: np.zeros(0))
+    """How many of each row the mix has; a plan draws them down."""
+
+    def value(self, room: Amounts, demand: Amounts, *, forced: bool) -> Prices:
+        """Per row what of its room the demand can use, in dollars; `forced`: a node by itself is of use."""
+        worth = np.minimum(room, demand) @ self.worth
+        return np.asarray(worth + self.node if forced else worth, dtype=np.float64)
+
+
+def guide(room: Amounts, prices: Prices, demand: Amounts, *, nodes: int = 0) -> Guide | None:
+    """Duals of: the cheapest multiset of rows whose room covers the demand, with at least so many nodes.
+
+    Pods are taken for divisible. None when the rows cannot cover it, or the solver has no answer.
+    """
+    asked = np.flatnonzero(demand)
+    scale = np.maximum(demand[asked], 1).astype(np.float64)
+    matrix = np.column_stack((room[:, asked] / scale, np.full(len(room), 1.0 / max(nodes, 1))))
+    solved = solve(prices, matrix, np.concatenate((np.ones(len(asked)), [1.0 if nodes else 0.0])))
+    if solved is None:
+        return None
+    counts, duals = solved
+    worth = np.zeros(len(demand))
+    worth[asked] = np.maximum(duals[:-1], 0) / scale
+    return Guide(worth, max(0.0, duals[-1]) / max(nodes, 1), np.ceil(counts - _LEAST))
+
+
+def solve(prices: Prices, matrix: Prices, least: Prices) -> tuple[Prices, Prices] | None:
+    """How much of each row at the lowest cost, and the duals of what is asked for, for the transposed `matrix`."""
+    columns, rows = matrix.shape
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = columns, rows
+    model.col_cost_, model.col_lower_ = prices, np.zeros(columns)
+    model.col_upper_ = np.full(columns, highspy.kHighsInf)
+    model.row_lower_, model.row_upper_ = least, np.full(rows, highspy.kHighsInf)
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = np.arange(0, columns * rows + 1, rows)
+    model.a_matrix_.index_ = np.tile(np.arange(rows), columns)
+    model.a_matrix_.value_ = matrix.reshape(-1)
+    return optimum(model)
+
+
+def optimum(model: highspy.HighsLp) -> tuple[Prices, Prices] | None:
+    """Columns and duals of rows; None when there is no solution, or the solver has no answer."""
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.passModel(model)
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    found = solver.getSolution()
+    return np.array(found.col_value), np.array(found.row_dual)
+
+
+def undominated(offered: Amounts | Prices, order: Indices) -> Indices:
+    """The rows, taken in this order, that no row before them equals or outdoes in everything they offer."""
+    kept: list[int] = []
+    for row in order:
+        if not kept or not (offered[kept] >= offered[row]).all(axis=1).any():
+            kept.append(int(row))
+    return np.array(kept, dtype=np.intp)
+
+
+def plain_worth(demand: Amounts) -> Prices:
+    """Each resource for the inverse of what is asked of it: where nothing better is known."""
+    asked = demand.astype(np.float64)
+    return np.divide(1.0, asked, out=np.zeros_like(asked), where=asked > 0)

@@ -1,0 +1,133 @@
+"""Which pods want a place, and which of them are alike.
+
+`tenure/scheduling/cluster_state.py` hands over its pods; alike pods are planned together, so that a thousand
+replicas cost little more
+than one.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import chain
+from typing import Final, NamedTuple
+
+from tenure.apis.durations import DurationError, parse_duration
+from tenure.apis.labels import NODEPOOL
+from tenure.model.facts import Expression, PodFact, PreferredTerm, Toleration
+from tenure.model.requirements import DOES_NOT_EXIST, RequirementError, Requirements, one_of
+
+RESPECT: Final = "Respect"
+IGNORE: Final = "Ignore"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variant:
+    """One reading of what a pod asks for; the first is the strictest, later ones give preferences up."""
+
+    requirements: Requirements
+    tolerations: tuple[Toleration, ...]
+    tolerate_preferences: bool = False
+
+
+class Constraints(NamedTuple):
+    """What a pod says about the node it wants, other than how large."""
+
+    node_selector: tuple[tuple[str, str], ...]
+    required_terms: tuple[tuple[Expression, ...], ...]
+    preferred_terms: tuple[PreferredTerm, ...]
+    tolerations: tuple[Toleration, ...]
+
+
+ANYWHERE: Final = Constraints((), (), (), ())
+
+
+def provisionable(homeless: Iterable[PodFact]) -> Iterator[PodFact]:
+    """Of pods without a node, those that need one bought: kube-scheduler found no place for them, or for their like.
+
+    It takes its time over many pods and has one answer for all that are alike, so that those it has not come to yet
+    are not waited for."""
+    refused, untried = dict[str, PodFact](), list[PodFact]()
+    for pod in homeless:
+        if is_provisionable(pod):
+            refused.setdefault(pod.owner_uid, pod)
+            yield pod
+        elif pod.untried and pod.owner_uid and _wants_a_node(pod):
+            untried.append(pod)
+    yield from (pod for pod in untried if pod.owner_uid in refused and _alike(pod, refused[pod.owner_uid]))
+
+
+def _alike(pod: PodFact, refused: PodFact) -> bool:
+    """Pods of one owner come from one template: only what is made for each of them may differ."""
+    made = ("requests", "volumes", "node_selector", "required_terms", "tolerations")
+    return all(getattr(pod, one) == getattr(refused, one) for one in made)
+
+
+def is_provisionable(pod: PodFact) -> bool:
+    """The kube-scheduler found no place for it, and nobody else provides one (reference 2.2)."""
+    return pod.unschedulable and _wants_a_node(pod)
+
+
+def _wants_a_node(pod: PodFact) -> bool:
+    placed = pod.node_name or pod.nominated_node
+    return not (placed or pod.daemonset or pod.mirror or pod.deleting or pod.finished)
+
+
+def is_reschedulable(pod: PodFact, now: datetime) -> bool:
+    """It runs on a node that goes, and will come back elsewhere (reference 2.2)."""
+    return pod.alive and not (pod.daemonset or pod.mirror or holds_its_node(pod, now))
+
+
+def holds_its_node(pod: PodFact, now: datetime) -> bool:
+    """Whether do-not-disrupt is in force: `true` for good, a duration from the pod's start on."""
+    if not pod.do_not_disrupt:
+        return False
+    until = held_until(pod)
+    return until is None or now < until
+
+
+def held_until(pod: PodFact) -> datetime | None:
+    """When its do-not-disrupt ends; None for never. What cannot be read holds nothing: the pod's creation."""
+    said = pod.do_not_disrupt
+    try:
+        lasting = None if said == "true" else parse_duration(said)
+    except DurationError:
+        return pod.created
+    return None if lasting is None else (pod.started or pod.created) + lasting
+
+
+def shuns_pools(pod: PodFact) -> bool:
+    """It asks for a node of no NodePool, so it is no business of ours."""
+    if not pod.required_terms:
+        return False
+    return all(any(e.key == NODEPOOL and e.operator == DOES_NOT_EXIST for e in term) for term in pod.required_terms)
+
+
+def invalid(pod: PodFact) -> str:
+    """Why this pod cannot be planned for at all; empty when it can."""
+    if pod.uses_match_fields:
+        return "its node affinity uses matchFields, which only existing nodes can satisfy"
+    if pod.required_terms and not any(pod.required_terms):
+        return "its node affinity has no expressions, which no node satisfies"
+    try:
+        for expressions in chain(pod.required_terms, (term.expressions for term in pod.preferred_terms)):
+            Requirements.of(expressions)
+    except RequirementError as error:
+        return f"its node affinity is not valid: {error}"
+    return ""
+
+
+def constraints_of(pod: PodFact) -> Constraints:
+    if not (pod.node_selector or pod.required_terms or pod.preferred_terms or pod.tolerations):
+        return ANYWHERE
+    selector = tuple(sorted(pod.node_selector.items()))
+    return Constraints(selector, pod.required_terms, pod.preferred_terms, pod.tolerations)
+
+
+@lru_cache(maxsize=1 << 14)
+def alternatives(constraints: Constraints) -> tuple[Requirements, ...]:
+    """Node selector and each alternative of the required affinity, preferences left out."""
+    selector = Requirements(one_of(key, value) for key, value in constraints.node_selector)
+    # A term without expressions matches no node (Kubernetes' rule), so another one has to do.
+    terms = filter(None, constraints.required_terms) if constraints.required_terms else ((),)
+    return tuple(selector.intersection(Requirements.of(term)) for term in terms)

@@ -1,0 +1,17 @@
+"""What plans are made by, whatever the cluster."""
+
+from typing import Final, Literal
+
+from tenure.model.base import Value
+
+MAX_INSTANCE_TYPES: Final = 600
+
+
+class PlanSettings(Value):
+    """Karpenter's PREFERENCE_POLICY and MIN_VALUES_POLICY, and how many instance types a claim may name."""
+
+    preference_policy: Literal["Respect", "Ignore"] = "Respect"
+    min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
+    most_instance_types: int = MAX_INSTANCE_TYPES
+    node_cost: float = 0.002
+    """US dollars an hour that a node counts for beyond its price: the more, the fewer and larger nodes."""

@@ -1,0 +1,51 @@
+"""The NodeClaim of a static pool: its template alone, without instance types or capacity types added (reference 2.12).
+
+No pod is planned onto it, so it asks for no resources: what it may become is what the pool's requirements leave.
+"""
+
+from tenure.apis import labels
+from tenure.apis.hash import HASH_VERSION, nodepool_hash
+from tenure.apis.nodeclaim import NodeClaim
+from tenure.apis.nodepool import NodePool
+from tenure.model.facts import Expression
+from tenure.model.nodeclaim_naming import pool_as_owner, written_requirement
+from tenure.model.requirements import Requirements
+
+
+def static_claim(pool: NodePool, *, name: str, plan_id: str) -> NodeClaim:
+    """With its finalizer from birth, and of no launch group: those that are alike join for one launch.
+
+    Raises RequirementError for requirements that cannot be read.
+    """
+    template = pool.spec.template
+    reference = template.spec.node_class_ref
+    own = {
+        **template.metadata.labels,
+        labels.NODEPOOL: pool.metadata.name,
+        labels.nodeclass_label(reference.group, reference.kind): reference.name,
+    }
+    requirements = Requirements.of(
+        Expression(key=one.key, operator=one.operator, values=one.values, min_values=one.min_values)
+        for one in template.spec.requirements
+    ).intersection(Requirements.of_labels(own))
+    metadata = {
+        "name": name,
+        "labels": {**requirements.custom_labels(), **own},
+        "annotations": {
+            **template.metadata.annotations,
+            labels.NODEPOOL_HASH: nodepool_hash(pool),
+            labels.NODEPOOL_HASH_VERSION: HASH_VERSION,
+            labels.NODECLAIM_MIN_VALUES_RELAXED: "false",
+            labels.PLAN: plan_id,
+            labels.WHY: f"one of spec.replicas={pool.spec.replicas}, whatever the pods need",
+        },
+        "finalizers": [labels.TERMINATION_FINALIZER],
+        "ownerReferences": [pool_as_owner(pool.metadata.name, pool.metadata.uid)],
+    }
+    spec = {
+        **template.spec.model_dump(mode="json", by_alias=True),
+        "requirements": [written_requirement(one) for one in requirements.expressions()],
+    }
+    return NodeClaim.from_object(
+        {"apiVersion": labels.NODEPOOL_API_VERSION, "kind": "NodeClaim", "metadata": metadata, "spec": spec}
+    )

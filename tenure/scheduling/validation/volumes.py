@@ -1,0 +1,95 @@
+"""Proof that a plan puts pods only where their volumes are or may be made, and where drivers can attach them.
+
+By the kube-scheduler's rules, on its own reading of them: `tenure/scheduling/validation/plan.py` calls it, and
+neither knows the
+planner. A local volume is taken to be given up with its node. Of nodes yet to be made no limit is known.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tenure.model.facts import CSINodeFact, Expression, PodFact, StorageClassFact, VolumeClaimFact, VolumeFact
+
+Matches = Callable[[Mapping[str, str], Expression], bool]
+_ZONE: Final = "topology.kubernetes.io/zone"
+_SAME: Final = {"topology.ebs.csi.aws.com/zone": _ZONE, "failure-domain.beta.kubernetes.io/zone": _ZONE}
+"""Labels that come with the node under another name."""
+_AUTO_MODE: Final = ("ebs.csi.eks.amazonaws.com", "eks.amazonaws.com/compute-type")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disks:
+    """Storage of the world that a plan was made in: claims by `namespace/name`, the others by name."""
+
+    claims: Mapping[str, VolumeClaimFact] = field(default_factory=dict)
+    volumes: Mapping[str, VolumeFact] = field(default_factory=dict)
+    classes: Mapping[str, StorageClassFact] = field(default_factory=dict)
+    csi_nodes: Mapping[str, CSINodeFact] = field(default_factory=dict)
+
+
+def unusable(pod: PodFact, disks: Disks) -> Iterator[str]:
+    """Why the kube-scheduler would not even look for a node."""
+    for name in pod.volumes:
+        claim = disks.claims.get(f"{pod.namespace}/{name}")
+        if claim is None or claim.deleting or claim.lost:
+            yield f"claim {name} is not there, goes or is lost"
+        elif claim.volume:
+            volume = disks.volumes.get(claim.volume)
+            if volume is None or volume.deleting or not claim.bound:
+                yield f"volume {claim.volume} of {name} is not there, goes or is not bound"
+            elif volume.driver in _AUTO_MODE:
+                yield f"volume {claim.volume} is for other nodes"
+        else:
+            made = disks.classes.get(claim.storage_class)
+            if made is None or not made.waits:
+                yield f"no volume waits for the node of {name}"
+            elif made.driver in _AUTO_MODE or any(one.key in _AUTO_MODE for term in made.topologies for one in term):
+                yield f"volumes of {made.name} are for other nodes"
+
+
+def out_of_reach(pod: PodFact, labels: Mapping[str, str], disks: Disks, matches: Matches) -> Iterator[str]:
+    """The claims of a pod that cannot be used on a node with these labels."""
+    known = {**{other: labels[name] for other, name in _SAME.items() if name in labels}, **labels}
+    for name in pod.volumes:
+        claim = disks.claims.get(f"{pod.namespace}/{name}")
+        terms = _terms(claim, disks) if claim else None
+        if terms is not None and not any(all(matches(known, one) for one in term) for term in terms):
+            yield name
+
+
+def over_limit(
+    node: str, running: Sequence[PodFact], planned: Sequence[PodFact], disks: Disks
+) -> Iterator[tuple[str, int, int]]:
+    """The drivers that would have to attach more than they can: how many, and how many they can."""
+    limits = disks.csi_nodes[node].limits if node in disks.csi_nodes else {}
+    before, after = _attached(running, disks), _attached([*running, *planned], disks)
+    for driver, limit in limits.items():
+        if len(after[driver]) > limit and after[driver] != before[driver]:
+            yield driver, len(after[driver]), limit
+
+
+def _terms(claim: VolumeClaimFact, disks: Disks) -> list[Sequence[Expression]] | None:
+    """Alternatives; None for any node."""
+    if claim.volume:
+        volume = disks.volumes.get(claim.volume)
+        if volume is None or volume.terms is None:
+            return None
+        stuck = {"kubernetes.io/hostname"} if volume.local else set()
+        return [[one for one in term if one.key not in stuck] for term in volume.terms if term]
+    made = disks.classes.get(claim.storage_class)
+    return list(made.topologies) if made and made.topologies else None
+
+
+def _attached(pods: Iterable[PodFact], disks: Disks) -> dict[str, set[str]]:
+    """Claims by driver."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for pod in pods:
+        for name in pod.volumes:
+            key = f"{pod.namespace}/{name}"
+            claim = disks.claims.get(key)
+            if claim is not None:
+                volume, made = disks.volumes.get(claim.volume), disks.classes.get(claim.storage_class)
+                found[volume.driver if volume else made.driver if made else ""].add(key)
+    return found

@@ -1,0 +1,79 @@
+"""The parts of the Helm charts that are written from elsewhere, so that each thing is said once.
+
+Rights come from `deploy/rbac`, kinds from `deploy/crds`, alerts from `deploy/alerts`, the dashboard from
+`dashboard.py`, and what settings may be from `tenure/settings.py`. `generate.py` writes them; everything else in the
+charts
+is written by hand.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from tools.docs.settings import settings_schema
+from tools.metrics import dashboard
+
+HERE = Path(__file__).parents[1] / "deploy"
+CHART = HERE / "charts" / "tenure"
+CRD_CHART = HERE / "charts" / "tenure-crds"
+SCHEMA = CHART / "values.schema.json"
+RIGHTS = ("bindings", "clusterrole", "roles")
+_HEADER = "# Written by `python -m tools.generate` from {source}: change that, not this file.\n"
+_ACCOUNT = """- kind: ServiceAccount
+  name: {{ include "tenure.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
+"""
+_LABELS = '  labels:\n    {{- include "tenure.labels" . | nindent 4 }}\n'
+
+
+def files(crds: Mapping[str, str]) -> dict[Path, str]:
+    """What each written file of the charts holds. `crds`: texts of `deploy/crds`, by the file's name."""
+    copied = {one: one.read_text() for one in sorted((HERE / "alerts").glob("*.yaml"))}
+    copied[dashboard.FILE] = dashboard.text()
+    return (
+        {CHART / "templates" / "rights" / f"{name}.yaml": _rights(name) for name in RIGHTS}
+        | {CHART / "files" / one.parent.name / one.name: text for one, text in copied.items()}
+        | {CRD_CHART / "templates" / name: _crd(name, text) for name, text in crds.items()}
+        | {SCHEMA: _schema()}
+    )
+
+
+def strays(crds: Mapping[str, str]) -> list[Path]:
+    """Files in folders of written ones that nothing stands behind any more."""
+    written = files(crds)
+    folders = {path.parent for path in written} - {CHART}
+    return sorted(path for folder in folders for path in folder.iterdir() if path not in written)
+
+
+def _rights(name: str) -> str:
+    source = HERE / "rbac" / f"{name}.yaml"
+    text = source.read_text().replace("- kind: ServiceAccount\n  name: tenure\n  namespace: tenure\n", _ACCOUNT)
+    text = re.sub(r"^  name: tenure(-[a-z-]+)?$", r'  name: {{ include "tenure.fullname" . }}\1', text, flags=re.M)
+    text = re.sub(r"^  namespace: tenure$", "  namespace: {{ .Release.Namespace }}", text, flags=re.M)
+    text = text.replace("resourceNames: [tenure]", "resourceNames: [{{ .Release.Namespace }}]")
+    documents = [_labelled(one) for one in text.split("---\n")]
+    header = _HEADER.format(source=f"deploy/rbac/{source.name}")
+    return "{{- if .Values.rbac.create }}\n" + header + "---\n".join(documents) + "{{- end }}\n"
+
+
+def _labelled(document: str) -> str:
+    if "\n  labels:\n" in document:
+        return document.replace("\n  labels:\n", f"\n{_LABELS}", 1)
+    return document.replace("\nmetadata:\n", f"\nmetadata:\n{_LABELS}", 1)
+
+
+def _crd(name: str, text: str) -> str:
+    """The kind as it is, kept when the chart goes."""
+    kept = "\nmetadata:\n{{- if .Values.keep }}\n  annotations:\n    helm.sh/resource-policy: keep\n{{- end }}\n"
+    if "{{" in text:
+        raise ValueError(f"deploy/crds/{name} holds '{{{{', which Helm would read as a template: write it otherwise")
+    body = text.partition("\n")[2]
+    return _HEADER.format(source=f"deploy/crds/{name}") + body.replace("\nmetadata:\n", kept, 1)
+
+
+def _schema() -> str:
+    """The schema with its settings put in place; the rest stays as it was written."""
+    schema = json.loads(SCHEMA.read_text())
+    schema["properties"]["settings"] = settings_schema()
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,197 @@
+"""The worker's role as a CloudFormation stack, deploy/cloudformation/role.yaml: the policies of deploy/iam, each as a
+managed policy, and who may take the role on.
+
+A policy's text goes through Fn::Sub as a whole, since placeholders stand in the names of its condition keys too.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from deploy.resources import HERE, IAM_FILES
+
+FILE: Final = HERE / "cloudformation" / "role.yaml"
+_ROLE: Final = "WorkerRole"
+_CLUSTER: Final = "arn:${AWS::Partition}:eks:${AWS::Region}:${AWS::AccountId}:cluster/${ClusterName}"
+_HEADER: Final = """\
+# Written by `python -m tools.generate` from deploy/iam: change the policies there, or tools/cloudformation_role.py.
+#
+# The role of Tenure's worker, with the policies of deploy/iam, for EKS Pod Identity and for IRSA.
+#
+#   aws cloudformation deploy --template-file role.yaml --stack-name tenure-role-CLUSTER \\
+#     --capabilities CAPABILITY_IAM --parameter-overrides ClusterName=CLUSTER
+#
+# One stack for each cluster, in the cluster's region. What is not needed is left out by its parameter.
+"""
+OPTIONAL: Final = {
+    "interruption": ("Interruption", "true", "Read the queue of what AWS says of instances."),
+    "zonal-shift": ("ZonalShift", "true", "See zonal shifts of the cluster, for ENABLE_ZONAL_SHIFT."),
+    "node-repair": ("NodeRepair", "false", "Reboot instances, where a LifecyclePolicy says repair.steps reboot."),
+    "stop-start": ("StopStart", "false", "Stop and start instances, where a LifecyclePolicy says action stopStart."),
+}
+"""Policies that one may leave away: the parameter, its default, and what it lets the worker do."""
+_USUAL_NAMES: Final[Mapping[str, Any]] = {
+    "NodeRoleName": {"Fn::Sub": "KarpenterNodeRole-${ClusterName}"},
+    "InterruptionQueueName": {"Ref": "ClusterName"},
+}
+"""What a placeholder stands for where its parameter is left empty."""
+_PARAMETERS: Final[dict[str, dict[str, Any]]] = {
+    "ClusterName": {
+        "Type": "String",
+        "Description": "The EKS cluster, as CLUSTER_NAME has it.",
+        "AllowedPattern": "^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$",
+        "ConstraintDescription": "a name of EKS, such as prod; letters, digits, - and _, at most 100",
+    },
+    "NodeRoleName": {
+        "Type": "String",
+        "Default": "",
+        "Description": "The role of the nodes, as EC2NodeClasses name it. Empty - KarpenterNodeRole-CLUSTER.",
+        "AllowedPattern": "^[0-9A-Za-z+=,.@_/-]{0,128}$",
+        "ConstraintDescription": "a name of IAM, such as KarpenterNodeRole-prod, with its path if it has one",
+    },
+    "InterruptionQueueName": {
+        "Type": "String",
+        "Default": "",
+        "Description": "The queue, as INTERRUPTION_QUEUE has it. Empty - the cluster's name.",
+        "AllowedPattern": "^[0-9A-Za-z_-]{0,80}$",
+        "ConstraintDescription": "a name of SQS, such as prod; letters, digits, - and _, at most 80",
+    },
+    "Namespace": {
+        "Type": "String",
+        "Default": "tenure",
+        "Description": "Where the worker runs.",
+        "AllowedPattern": "^[0-9a-z][0-9a-z-]{0,62}$",
+    },
+    "ServiceAccount": {
+        "Type": "String",
+        "Default": "tenure",
+        "Description": "The worker's service account.",
+        "AllowedPattern": "^[0-9a-z][0-9a-z.-]{0,252}$",
+    },
+    "OidcProvider": {
+        "Type": "String",
+        "Default": "",
+        "Description": "For IRSA - the cluster's OIDC provider without https://. Empty - EKS Pod Identity alone.",
+        "AllowedPattern": "^([0-9a-z.-]+/id/[0-9A-Z]+)?$",
+        "ConstraintDescription": "such as oidc.eks.eu-west-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF",
+    },
+}
+_POD_IDENTITY: Final = """\
+    {
+      "Sid": "AllowPodIdentity",
+      "Effect": "Allow",
+      "Principal": {"Service": "pods.eks.amazonaws.com"},
+      "Action": ["sts:AssumeRole", "sts:TagSession"],
+      "Condition": {
+        "StringEquals": {
+          "aws:RequestTag/eks-cluster-arn": "%s",
+          "aws:RequestTag/kubernetes-namespace": "${Namespace}",
+          "aws:RequestTag/kubernetes-service-account": "${ServiceAccount}"
+        }
+      }
+    }"""
+_IRSA: Final = """\
+    {
+      "Sid": "AllowServiceAccount",
+      "Effect": "Allow",
+      "Principal": {"Federated": "arn:${AWS::Partition}:iam::${AWS::AccountId}:oidc-provider/${OidcProvider}"},
+      "Action": "sts:AssumeRoleWithWebIdentity",
+      "Condition": {
+        "StringEquals": {
+          "${OidcProvider}:aud": "sts.amazonaws.com",
+          "${OidcProvider}:sub": "system:serviceaccount:${Namespace}:${ServiceAccount}"
+        }
+      }
+    }"""
+
+
+class _Text(str):
+    """Written as a block, line by line."""
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_representer(
+    _Text, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style="|")
+)
+
+
+def text() -> str:
+    return _HEADER + yaml.dump(template(), Dumper=_Dumper, width=120, sort_keys=False)
+
+
+def template() -> dict[str, Any]:
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": "Tenure - the role of its worker",
+        "Parameters": {**_PARAMETERS, **{name: _switch(*rest) for name, *rest in OPTIONAL.values()}},
+        "Conditions": {
+            **{f"Names{name}": _is_not(name, "") for name in (*_USUAL_NAMES, "OidcProvider")},
+            **{f"Wants{name}": _is_not(name, "false") for name, _, _ in OPTIONAL.values()},
+        },
+        "Resources": {_ROLE: _role(), **{_logical(file): _policy(file) for file in IAM_FILES}},
+        "Outputs": {
+            "RoleArn": {
+                "Description": "For the Pod Identity association, or serviceAccount.roleArn of the chart.",
+                "Value": {"Fn::GetAtt": [_ROLE, "Arn"]},
+            },
+            "RoleName": {"Value": {"Ref": _ROLE}},
+        },
+    }
+
+
+def _switch(default: str, description: str) -> dict[str, Any]:
+    return {"Type": "String", "Default": default, "AllowedValues": ["true", "false"], "Description": description}
+
+
+def _is_not(parameter: str, value: str) -> dict[str, Any]:
+    return {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, value]}]}
+
+
+def _role() -> dict[str, Any]:
+    pods, both = _trust(_POD_IDENTITY % _CLUSTER), _trust(_POD_IDENTITY % _CLUSTER, _IRSA)
+    return {
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "Description": {"Fn::Sub": "${ClusterName}: the worker of Tenure"},
+            "AssumeRolePolicyDocument": {"Fn::If": ["NamesOidcProvider", {"Fn::Sub": both}, {"Fn::Sub": pods}]},
+        },
+    }
+
+
+def _trust(*statements: str) -> _Text:
+    inside = ",\n".join(statements)
+    return _Text(f'{{\n  "Version": "2012-10-17",\n  "Statement": [\n{inside}\n  ]\n}}\n')
+
+
+def _policy(file: Path) -> dict[str, Any]:
+    condition = {"Condition": f"Wants{OPTIONAL[file.stem][0]}"} if file.stem in OPTIONAL else {}
+    return {
+        "Type": "AWS::IAM::ManagedPolicy",
+        **condition,
+        "Properties": {
+            "Description": {"Fn::Sub": f"${{ClusterName}}: deploy/iam/{file.name} of Tenure"},
+            "Roles": [{"Ref": _ROLE}],
+            "PolicyDocument": {"Fn::Sub": _substituted(file.read_text())},
+        },
+    }
+
+
+def _substituted(policy: str) -> Any:
+    """The text alone, or with what stands for names that may be left empty."""
+    values = {
+        name: {"Fn::If": [f"Names{name}", {"Ref": name}, usual]}
+        for name, usual in _USUAL_NAMES.items()
+        if f"${{{name}}}" in policy
+    }
+    return [_Text(policy), values] if values else _Text(policy)
+
+
+def _logical(file: Path) -> str:
+    """node-lifecycle.json: NodeLifecyclePolicy."""
+    return "".join(re.findall("[A-Za-z]+", file.stem.title())) + "Policy"

@@ -1,0 +1,182 @@
+"""Writes docs/reference/kinds: each field of each kind, with type, default and bounds, from the schemas of the CRDs."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tenure.apis import crd_schema as patterns
+from tools.crds.kinds import KINDS, Kind
+from tools.crds.schema import Schema, root_schema
+from tools.docs.reference import FOLDER, WRITTEN, table
+
+Row = tuple[str, Schema, bool]
+"""Path, schema, and whether it has to be written."""
+GUIDES: Final = {
+    "NodePool": "Karpenter's kind, with its names and meanings: [its documentation]"
+    "(https://karpenter.sh/docs/concepts/nodepools/). What Tenure makes of it: [disruption](../../disruption.md), "
+    "[expiry](../../expiry.md), [static pools](../../static-pools.md).",
+    "NodeClaim": "Karpenter's kind, with its names and meanings: [its documentation]"
+    "(https://karpenter.sh/docs/concepts/nodeclaims/). Tenure writes it; its life is told in "
+    "[concepts](../../concepts.md).",
+    "EC2NodeClass": "Karpenter's kind, with its names and meanings: [its documentation]"
+    "(https://karpenter.sh/docs/concepts/nodeclasses/). What Tenure makes of it: "
+    "[node classes](../../node-classes.md).",
+    "NodeOverlay": "Karpenter's kind, with its names and meanings: [its documentation]"
+    "(https://karpenter.sh/docs/concepts/nodeoverlays/). What Tenure makes of it: [overlays](../../overlays.md).",
+    "LifecyclePolicy": "Tenure's own kind: [how policies are chosen, and what holds without one]"
+    "(../../lifecycle-policy.md#phases). What is not written falls to a policy that selects less precisely, then to "
+    "the [settings](../../settings.md).",
+    "CapacityBuffer": "The kind of Kubernetes' autoscaling group, with its names and meanings: [its proposal]"
+    "(https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/proposals/buffers.md). What Tenure makes "
+    "of it: [buffers](../../buffers.md).",
+}
+"""Where the words of a kind are explained."""
+_PATTERNS: Final[Mapping[str, str]] = {
+    patterns.DURATION: "a duration",
+    patterns.DURATION_OR_NEVER: "a duration, or `Never`",
+    patterns.CRON: "a cron line",
+    patterns.LABEL_VALUE: "a label's value",
+    patterns.QUALIFIED_NAME: "a name such as those of labels",
+    r"^((100|[0-9]{1,2})%)$": "a percentage",
+    r"^(100|[0-9]{1,2})%$": "a percentage",
+    r"^((100|[0-9]{1,2})%|[0-9]+)$": "a number or a percentage",
+}
+_RANGES: Final = (
+    ("minimum", "maximum", ""),
+    ("minItems", "maxItems", " entries"),
+    ("minLength", "maxLength", " characters"),
+    ("minProperties", "maxProperties", " entries"),
+)
+_LONG: Final = 40
+"""Characters of a default that stands in a cell."""
+
+
+def pages() -> Mapping[Path, str]:
+    """Path to text: one page for each kind, and the list of them."""
+    return {FOLDER / "kinds.md": _list(), **{page_of(kind): _page(kind) for kind in KINDS}}
+
+
+def page_of(kind: Kind) -> Path:
+    return FOLDER / "kinds" / f"{kind.name.lower()}.md"
+
+
+def rows_of(kind: Kind) -> list[Row]:
+    """What stands below spec and status."""
+    known = root_schema(kind.model)["properties"]
+    return [row for part in ("spec", "status") if part in known for row in _below(known[part], part)]
+
+
+def _below(schema: Schema, path: str) -> Iterator[Row]:
+    for name, field in schema.get("properties", {}).items():
+        at = f"{path}.{name}"
+        yield at, field, name in schema.get("required", ())
+        yield from _below(*_innermost(field, at))
+
+
+def _innermost(schema: Schema, path: str) -> tuple[Schema, str]:
+    """Of a list or map what it holds, and how that is written."""
+    for keyword, sign in (("items", "[]"), ("additionalProperties", ".*")):
+        if isinstance(schema.get(keyword), dict):
+            return _innermost(schema[keyword], path + sign)
+    return schema, path
+
+
+def _list() -> str:
+    rows = (
+        (
+            f"[{kind.name}](kinds/{page_of(kind).name})",
+            f"`{kind.group}/{kind.version}`",
+            ", ".join(f"`{name}`" for name in (kind.plural, *kind.short_names)),
+            "a namespace" if kind.namespaced else "the cluster",
+            _cell(root_schema(kind.model)["description"]),
+        )
+        for kind in KINDS
+    )
+    return (
+        WRITTEN.format(source="tools/crds/kinds.py and tenure/apis")
+        + "# Kinds\n\nEach field of each kind, as the API server checks it. "
+        "`kubectl explain nodepool.spec.disruption --recursive` shows the same.\n\n"
+        + table(("Kind", "apiVersion", "For kubectl", "Belongs to", "What it is"), rows)
+    )
+
+
+def _page(kind: Kind) -> str:
+    rows = rows_of(kind)
+    parts: dict[str, list[Row]] = {"spec": []}
+    for row in rows:
+        parts.setdefault(_part(row[0], rows), []).append(row)
+    description = root_schema(kind.model)["description"]
+    also = "".join(f", also served as `{kind.group}/{one}`" for one in kind.also_served)
+    return (
+        WRITTEN.format(source="tenure/apis")
+        + f"# {kind.name}\n\n{description} `apiVersion: {kind.group}/{kind.version}`{also}.\n\n"
+        f"{GUIDES[kind.name]}\n\n`[]` stands for each entry of a list. The API server writes a default where the "
+        "field is left out; what is required may be left out only together with what it is part of.\n"
+        + "".join(f"\n## {name}\n{_fields(inside)}" for name, inside in parts.items() if inside)
+    )
+
+
+def _part(path: str, rows: list[Row]) -> str:
+    """The heading that a field stands under: a field of spec that has fields below has one of its own."""
+    top = ".".join(path.split(".")[:2]).removesuffix("[]")
+    if top.startswith("spec.") and any(one.startswith((f"{top}.", f"{top}[]")) for one, _, _ in rows):
+        return top
+    return path.partition(".")[0]
+
+
+def _fields(rows: list[Row]) -> str:
+    return table(
+        ("Field", "Type", "Default", "Bounds", "What it is"),
+        (
+            (f"`{path}`", _type(field), _default(field, required), _bounds(field), _cell(field.get("description", "")))
+            for path, field, required in rows
+        ),
+    )
+
+
+def _type(schema: Schema) -> str:
+    if schema.get("x-kubernetes-int-or-string"):
+        return "quantity"
+    if schema.get("format") == "date-time":
+        return "time"
+    if "items" in schema:
+        return f"list of {_type(schema['items'])}"
+    if isinstance(inner := schema.get("additionalProperties"), dict):
+        return f"map of {_type(inner)}"
+    return str(schema["type"])
+
+
+def _default(schema: Schema, required: bool) -> str:
+    """Of an object only short ones: those of its fields stand beside them."""
+    if "default" in schema:
+        said = schema["default"] if isinstance(schema["default"], str) else json.dumps(schema["default"])
+        return f"`{said}`" if len(said) <= _LONG else "those of its fields"
+    return "required" if required else ""
+
+
+def _bounds(schema: Schema) -> str:
+    said = [words for low, high, unit in _RANGES if (words := _range(schema.get(low), schema.get(high), unit))]
+    if "enum" in schema:
+        said.append(", ".join(f"`{one}`" for one in schema["enum"]))
+    if schema.get("pattern") in _PATTERNS:
+        said.append(_PATTERNS[schema["pattern"]])
+    for keyword in ("items", "additionalProperties"):
+        inner = schema.get(keyword)
+        if isinstance(inner, dict) and "properties" not in inner and (each := _bounds(inner)):
+            said.append(f"each {each}")
+    return _cell("; ".join(said))
+
+
+def _range(low: Any, high: Any, unit: str) -> str:
+    if low is None and high is None:
+        return ""
+    if high is None and low == 1 and unit:
+        return "not empty"
+    if high is None:
+        return f"at least {low}{unit}"
+    return f"at most {high}{unit}" if low is None else f"{low} to {high}{unit}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("'*'", "`*`")

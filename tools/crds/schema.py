@@ -1,0 +1,116 @@
+"""Turns the models of `tenure/apis` into the OpenAPI schemas of their CRDs.
+
+Types come from the annotations, everything else from the `Crd` notes beside them. `generate.py` wraps the result.
+"""
+
+import inspect
+import types
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from tenure.apis.crd_schema import QUANTITY_PATTERN, Crd, Rule
+from tenure.apis.meta import KubeObject, Quantities
+
+Schema = dict[str, Any]
+_PLAIN: dict[Any, Schema] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    datetime: {"type": "string", "format": "date-time"},
+}
+_QUANTITY: Schema = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "pattern": QUANTITY_PATTERN,
+    "x-kubernetes-int-or-string": True,
+}
+_ROOT: dict[str, Schema] = {
+    "apiVersion": {"type": "string", "description": "Version of the API in which this object is written."},
+    "kind": {"type": "string", "description": "The kind of this object."},
+    "metadata": {"type": "object"},
+}
+
+
+def root_schema(model: type[KubeObject]) -> Schema:
+    """The schema of a whole kind, with the API server's own fields."""
+    schema = _object_schema(model, skip=frozenset({"api_version", "kind", "metadata"}))
+    schema["properties"] = _ROOT | schema["properties"]
+    return schema
+
+
+def _object_schema(model: type[BaseModel], skip: frozenset[str] = frozenset()) -> Schema:
+    fields = {name: info for name, info in model.model_fields.items() if name not in skip}
+    schema: Schema = {
+        "type": "object",
+        "description": _first_sentences(model),
+        "properties": {_alias(name, info): _field_schema(info) for name, info in sorted(fields.items())},
+    }
+    required = sorted(_alias(name, info) for name, info in fields.items() if _note(info).required)
+    return schema | ({"required": required} if required else {})
+
+
+def _field_schema(info: FieldInfo) -> Schema:
+    return _apply(_type_schema(info.annotation), _note(info))
+
+
+def _type_schema(annotation: Any) -> Schema:
+    plain = _without_none(annotation)
+    if plain in _PLAIN:
+        return dict(_PLAIN[plain])
+    if plain == Quantities:
+        return {"type": "object", "additionalProperties": dict(_QUANTITY)}
+    if plain == dict[str, Any]:
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    if get_origin(plain) is Literal:
+        return {"type": "string", "enum": list(get_args(plain))}
+    if get_origin(plain) is dict:
+        return {"type": "object", "additionalProperties": _type_schema(get_args(plain)[1])}
+    if get_origin(plain) is tuple:
+        return {"type": "array", "items": _type_schema(get_args(plain)[0])}
+    if isinstance(plain, type) and issubclass(plain, BaseModel):
+        return _object_schema(plain)
+    raise TypeError(f"no OpenAPI type is known for {annotation!r}")
+
+
+def _apply(schema: Schema, note: Crd) -> Schema:
+    """Add a note to a schema; a keyword given as None is taken away, rules are appended."""
+    if note.doc:
+        schema["description"] = note.doc
+    schema |= note.schema
+    schema = {keyword: value for keyword, value in schema.items() if value is not None}
+    if note.rules:
+        schema["x-kubernetes-validations"] = [*schema.get("x-kubernetes-validations", []), *map(_rule, note.rules)]
+    if note.items is not None:
+        inner = "items" if schema["type"] == "array" else "additionalProperties"
+        schema[inner] = _apply(schema[inner], note.items)
+    for alias, about in note.fields.items():
+        schema["properties"][alias] = _apply(schema["properties"][alias], about)
+    return schema
+
+
+def _rule(rule: Rule) -> Mapping[str, str]:
+    return {"rule": rule.rule, "message": rule.message}
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, types.UnionType) and type(None) in get_args(annotation):
+        return next(one for one in get_args(annotation) if one is not type(None))
+    return annotation
+
+
+def _note(info: FieldInfo) -> Crd:
+    note = next((one for one in info.metadata if isinstance(one, Crd)), None)
+    if note is None:
+        raise TypeError(f"a field without a Crd note: {info!r}")
+    return note
+
+
+def _alias(name: str, info: FieldInfo) -> str:
+    return info.serialization_alias or name
+
+
+def _first_sentences(model: type[BaseModel]) -> str:
+    return " ".join((inspect.getdoc(model) or "").split("\n\n")[0].split())

@@ -1,0 +1,145 @@
+"""Writes docs/settings.md: each setting and each gate with its default, from `tenure/settings.py`.
+
+The part of the chart's values.schema.json that says what the worker's settings may be, from `tenure/settings.py`.
+
+Helm checks values with it before anything reaches the cluster: a misspelt name or a wrong value is refused by name.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from tenure.settings import AWS_GATES, CLUSTER_NAME, GATES, Settings, plain, written
+from tools.docs.reference import WRITTEN, table
+
+FILE: Final = Path(__file__).parents[2] / "docs" / "settings.md"
+OURS: Final = frozenset(
+    {
+        "node_cost",
+        "nominate_pods",
+        "log_format",
+        "launch_timeout",
+        "registration_timeout",
+        "initialization_timeout",
+        "drain_timeout",
+        "termination_timeout",
+        "not_ready_grace",
+        "prometheus_url",
+        "activity_slots",
+    }
+)
+"""Beside Temporal's; the others have Karpenter's names and meanings (reference 1.14)."""
+GATES_ARE_FOR: Final = {
+    "NodeRepair": "[replaces nodes that are broken](repair.md)",
+    "ReservedCapacity": "[capacity that is paid for already](reservations.md)",
+    "SpotToSpotConsolidation": "a spot node may be replaced by a cheaper spot node",
+    "NodeOverlay": "[what you know of instance types](overlays.md)",
+    "StaticCapacity": "[pools of a fixed size](static-pools.md)",
+    "CapacityBuffer": "[room for pods that are yet to come](buffers.md)",
+    "NodeClassCEL": "[amounts by instance type](node-classes.md#amounts-by-instance-type); of `AWS_FEATURE_GATES`",
+}
+
+
+def text() -> str:
+    """The page."""
+    settings = table(("Variable", "Default", "", "Meaning"), list(_settings()))
+    switches = [(f"`{name}`", "on" if on else "off", GATES_ARE_FOR[name]) for name, on in (GATES | AWS_GATES).items()]
+    return f"""{WRITTEN.format(source="tenure/settings.py")}
+# Settings of the worker
+
+Each is an environment variable, and a flag of the same name in lower case with hyphens: `CLUSTER_NAME=demo` or
+`--cluster-name demo`. Flags win. Durations are Go's: `10s`, `1m30s`. What is marked K has Karpenter's name and meaning.
+
+{settings}
+## Feature gates
+
+A name that is not known is an error. The defaults are Karpenter's.
+
+{table(("Gate", "Default", "For"), switches)}"""
+
+
+def _settings() -> Iterator[tuple[str, ...]]:
+    for name, field in Settings.model_fields.items():
+        karpenters = name not in OURS and not name.startswith("temporal_")
+        yield f"`{name.upper()}`", _default(field), "K" if karpenters else "", field.description or ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if isinstance(field.default, dict):
+        return "[see below](#feature-gates)"
+    said = re.sub(r"(?<=[hm])0[ms]", "", written(field.default))
+    return f"`{said}`" if said else ""
+
+
+Schema = dict[str, Any]
+REQUIRED = ("CLUSTER_NAME", "AWS_REGION", "TEMPORAL_ADDRESS")
+"""What no default can guess for a worker in a pod."""
+NOT_VALUES = frozenset(
+    {
+        "SYSTEM_NAMESPACE",
+        "TEMPORAL_API_KEY",
+        "TEMPORAL_API_KEY_PATH",
+        "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+        "TEMPORAL_TLS_CLIENT_CERT_PATH",
+        "TEMPORAL_TLS_CLIENT_KEY_PATH",
+        "TEMPORAL_WORKER_BUILD_ID",
+    }
+)
+"""The chart sets these itself: from the release's namespace, Secrets that `temporal` names, and the image."""
+_DURATION = r"^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
+_GATES = {"FEATURE_GATES": GATES, "AWS_FEATURE_GATES": AWS_GATES}
+_PLAIN: dict[Any, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_IN_A_POD: dict[str, Schema] = {
+    "CLUSTER_NAME": {"pattern": f"^{CLUSTER_NAME}$"},
+    "AWS_REGION": {"pattern": "^[a-z]{2}(-[a-z]+)+-[0-9]+$"},
+    "TEMPORAL_ADDRESS": {"pattern": "^[^:/]+:[0-9]+$"},
+    "METRICS_PORT": {"minimum": 1},
+    "HEALTH_PROBE_PORT": {"minimum": 1},
+}
+"""Narrower than the setting: a Service and probes need to know ports, and a mistake is better found before a start."""
+
+
+def settings_schema() -> Schema:
+    """For `settings` of the values: one property a setting, by its environment variable."""
+    fields = {name.upper(): field for name, field in Settings.model_fields.items()}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(REQUIRED),
+        "properties": {name: _property(name, field) for name, field in fields.items() if name not in NOT_VALUES},
+    }
+
+
+def _property(name: str, field: FieldInfo) -> Schema:
+    schema = {"description": plain(field)} | _type(name, field)
+    if name not in REQUIRED and name not in _GATES:
+        schema["default"] = written(field.default) if isinstance(field.default, timedelta) else field.default
+    return schema | _IN_A_POD.get(name, {})
+
+
+def _type(name: str, field: FieldInfo) -> Schema:
+    if gates := _GATES.get(name):
+        switches = {gate: {"type": "boolean", "default": on} for gate, on in gates.items()}
+        return {"type": "object", "additionalProperties": False, "properties": switches}
+    if get_origin(field.annotation) is Literal:
+        return {"type": "string", "enum": list(get_args(field.annotation))}
+    if field.annotation is timedelta:
+        return {"type": "string", "pattern": _DURATION}
+    return {"type": _PLAIN[field.annotation]} | _bounds(field.metadata)
+
+
+def _bounds(notes: Iterable[Any]) -> Schema:
+    """Those of annotated-types (`Ge` and the like), in JSON Schema's words."""
+    found: Schema = {}
+    for note in notes:
+        found |= {word: getattr(note, name) for name, word in _BOUNDS.items() if hasattr(note, name)}
+        if hasattr(note, "min_length"):
+            found["minLength"] = note.min_length
+    return found

@@ -1,0 +1,118 @@
+"""Writes what is said elsewhere: `python -m tools.generate`. The CRDs of `deploy/crds` come from the models, parts of
+the Helm charts from what `tools/charts.py` names; docs/reference, docs/settings.md, the dashboard and the picture from
+the code, the stack of the worker's role from deploy/iam.
+
+With `--check` nothing is written, and the exit code is 1 if a file is not what its source says.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools import charts as helm
+from tools import cloudformation_role
+from tools.crds import reference
+from tools.crds.kinds import KINDS, Kind
+from tools.crds.schema import root_schema
+from tools.docs import lifecycle_diagram, settings
+from tools.docs.reference import pages
+from tools.metrics import dashboard
+
+_HEADER = "# Written by `python -m tools.generate` from tenure/apis: change the models, not this file.\n"
+
+
+def crd(kind: Kind) -> dict[str, Any]:
+    """The CustomResourceDefinition of a kind."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "names": _names(kind),
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [_version(kind, name) for name in (kind.version, *kind.also_served)],
+        },
+    }
+
+
+def _version(kind: Kind, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "served": True,
+        "storage": name == kind.version,
+        "schema": {"openAPIV3Schema": root_schema(kind.model)},
+        "subresources": _subresources(kind),
+        "additionalPrinterColumns": [column.as_object() for column in kind.columns],
+    }
+
+
+def text_of(kind: Kind) -> str:
+    """The CRD's file."""
+    return _HEADER + yaml.dump(crd(kind), Dumper=_NoAliases, width=110, allow_unicode=True)
+
+
+def files() -> dict[Path, str]:
+    """What each written file holds."""
+    crds = {kind.file: text_of(kind) for kind in KINDS}
+    charts = helm.files({path.name: text for path, text in crds.items()})
+    return {
+        **crds,
+        **charts,
+        **pages(),
+        **reference.pages(),
+        **{one.FILE: one.text() for one in (dashboard, lifecycle_diagram, settings, cloudformation_role)},
+    }
+
+
+def outdated() -> list[Path]:
+    """Files that are missing, differ from what their source says, or have none any more."""
+    wrong = [path for path, text in files().items() if not path.exists() or path.read_text() != text]
+    return wrong + helm.strays({kind.file.name: "" for kind in KINDS})
+
+
+def write() -> None:
+    """Write all files, and remove those that have no source any more."""
+    for path, text in files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for path in helm.strays({kind.file.name: "" for kind in KINDS}):
+        path.unlink()
+
+
+def _names(kind: Kind) -> dict[str, Any]:
+    names = {
+        "kind": kind.name,
+        "listKind": f"{kind.name}List",
+        "plural": kind.plural,
+        "singular": kind.name.lower(),
+        "categories": [kind.category],
+    }
+    return names | ({"shortNames": list(kind.short_names)} if kind.short_names else {})
+
+
+def _subresources(kind: Kind) -> dict[str, Any]:
+    scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"}
+    return {"status": {}} | ({"scale": scale} if kind.scale else {})
+
+
+class _NoAliases(yaml.SafeDumper):
+    """Writes equal parts out in full: not every reader of CRDs follows YAML's anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def main(arguments: list[str]) -> int:
+    if "--check" not in arguments:
+        write()
+        return 0
+    for path in outdated():
+        print(f"{path.name} is not what its source says: run python -m tools.generate", file=sys.stderr)
+    return 1 if outdated() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,78 @@
+"""Nodes in telling states: one is ready, one waits for a startup taint, one's drain is held and overdue."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from temporalio.service import RPCError
+
+from tenure.cli.exit_codes import Failed
+from tenure.cli.nodes.workflows import NodeLife
+from tenure.cli.sandbox.environment import Stage, View
+from tenure.cli.sandbox.worker_process import RBAC, aws_arguments
+from tenure.kube.client.resources import NODE_CLAIMS
+from tenure.model.nodeclaim_history import Phase
+from tenure.sandbox.spec import CRDS, Plan
+from tools.docs.reference import QUERIES
+
+CLUSTER: Final = "demo"
+MANIFESTS: Final = (
+    Path(__file__).parents[2] / "examples" / "ec2nodeclass.yaml",
+    Path(__file__).with_name("world.yaml"),
+)
+DEPLOYMENT: Final = "shop"
+TAINT: Final = "example.com/network-agent"
+PATIENCE: Final = 240.0
+"""Seconds for an act."""
+
+
+def plan() -> Plan:
+    """The cluster's name is the one that `examples/` select subnets and groups by."""
+    return Plan(
+        cluster_name=CLUSTER,
+        manifests=(CRDS, RBAC),
+        aws_arguments=aws_arguments(),
+        node_arguments=("--boot-seconds=2",),
+    )
+
+
+@dataclass(frozen=True)
+class Nodes:
+    draining: NodeLife
+    starting: NodeLife
+    ready: NodeLife
+
+
+async def played(stage: Stage) -> Nodes:
+    """Brought to where the pictures are taken. Raises `Failed` when it does not come to that."""
+    await stage.apply(*MANIFESTS)
+    view = await stage.until(_stand, what="two nodes Ready, and one held up", seconds=PATIENCE)
+    first = min((one for one in view.lives if one.phase == Phase.READY.value), key=lambda one: one.name)
+    await stage.delete(NODE_CLAIMS.path(first.name))
+    view = await stage.until(
+        lambda now: any(one.overdue and one.name == first.name for one in now.lives),
+        what=f"the drain of {first.name} overdue",
+        seconds=PATIENCE,
+    )
+    by_phase = {one.phase: one for one in view.lives}
+    return Nodes(
+        draining=by_phase[Phase.DRAIN.value],
+        starting=by_phase[Phase.INITIALIZATION.value],
+        ready=by_phase[Phase.READY.value],
+    )
+
+
+def _stand(view: View) -> bool:
+    ready = [one for one in view.lives if one.phase == Phase.READY.value]
+    return len(ready) == 2 and any(TAINT in one.blocked_by for one in view.lives)
+
+
+async def asked(stage: Stage) -> dict[str, int]:
+    """How many workflows each query of the documents finds. Raises `Failed` for one that Temporal does not take."""
+    found = {}
+    for what, query in QUERIES:
+        try:
+            found[what] = (await stage.temporal.count_workflows(query)).count
+        except RPCError as error:
+            raise Failed(f"{what}: {query}: {error.message}") from error
+    return found

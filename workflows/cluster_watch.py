@@ -1,0 +1,50 @@
+"""Watch: keeps exactly one `watch_cluster` activity alive somewhere. Its heartbeat is the fail-over.
+
+There is no leader election beside it: when the process that watches dies, the activity's heartbeat stops, and
+Temporal hands the same activity to another replica within seconds.
+
+Showing: asks the planner's host one question for a person, and is over. `cli/` starts it and waits.
+"""
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from activities.planner_host import ShowingActivities, WatchActivities
+from tenure.model.operator_requests import ShowAsked, Shown
+from workflows import ids
+from workflows.activity_options import PLAN, WATCH, named
+
+AGAIN_IN = timedelta(seconds=5)
+
+
+@workflow.defn
+class WatchWorkflow:
+    @workflow.run
+    async def run(self, cluster: str) -> None:
+        workflow.set_current_details(f"Watches cluster **{cluster}**: one replica at a time, handed on by heartbeat.")
+        try:
+            await workflow.execute_activity_method(WatchActivities.watch_cluster, **named(WATCH, f"watch {cluster}"))
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            # A fault that no retry helps ends a run and never the watch.
+            await workflow.sleep(AGAIN_IN, summary=str(error.cause or error)[:100])
+        workflow.continue_as_new(cluster)
+
+
+PATIENCE = timedelta(seconds=60)
+
+
+@workflow.defn
+class ShowWorkflow:
+    @workflow.run
+    async def run(self, asked: ShowAsked) -> Shown:
+        about = asked.name or "what would be done"
+        workflow.set_current_details(f"Asks the host of cluster **{asked.cluster}** for {about}.")
+        options = named(PLAN, f"show {about}") | {
+            "task_queue": ids.plan_queue(asked.cluster),
+            "schedule_to_close_timeout": PATIENCE,
+        }
+        return await workflow.execute_activity_method(ShowingActivities.show_disruption, asked, **options)

@@ -1,0 +1,113 @@
+"""Which search attributes a workflow shows at its start, and in each of its states.
+
+How the workflows of one cluster are named, for activities that speak to them. Satisfies `activities.lives.Names`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from temporalio.common import SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
+
+from tenure.model.disruption.commands import CommandState
+from tenure.model.nodeclaim_state import ClaimIdentity, ClaimState, Phase
+from tenure.policy.lifecycle.deadlines import LONGEST, WAITS_FOR_A_PERSON, blocked_by
+from workflows import ids
+from workflows.search_attributes import (
+    BLOCKED_BY,
+    CAPACITY_TYPE,
+    DEADLINE,
+    INSTANCE_ID,
+    INSTANCE_TYPE,
+    NODE_NAME,
+    NODE_POOL,
+    OVERDUE,
+    PAUSED,
+    PHASE,
+    PHASE_SINCE,
+    PRICE,
+    ZONE,
+)
+
+
+def claim_start(identity: ClaimIdentity, deadline: datetime | None = None) -> TypedSearchAttributes:
+    """What is known before the first line runs; given at start they cost no event. `deadline`: that of launch."""
+    until = [SearchAttributePair(DEADLINE, deadline)] if deadline else []
+    return TypedSearchAttributes(
+        [
+            *until,
+            SearchAttributePair(NODE_POOL, identity.pool or "-"),
+            SearchAttributePair(PHASE, Phase.LAUNCH.value),
+            SearchAttributePair(PHASE_SINCE, identity.created),
+            SearchAttributePair(OVERDUE, False),
+        ]
+    )
+
+
+def of_claim(state: ClaimState) -> dict[str, SearchAttributeUpdate[Any]]:
+    """Every attribute that this state shows, by name; the caller upserts those that changed, in one batch."""
+    launched, blocked = state.launched, blocked_by(state)
+    deadline = state.deadline or state.waits_until
+    values: list[SearchAttributeUpdate[Any]] = [
+        PHASE.value_set(state.phase.value),
+        OVERDUE.value_set(state.overdue),
+        PAUSED.value_set(True) if state.pause else PAUSED.value_unset(),
+        BLOCKED_BY.value_set(blocked) if blocked else BLOCKED_BY.value_unset(),
+        NODE_NAME.value_set(state.node_name) if state.node_name else NODE_NAME.value_unset(),
+        DEADLINE.value_set(deadline) if deadline else DEADLINE.value_unset(),
+    ]
+    if state.since:
+        values.append(PHASE_SINCE.value_set(state.since))
+    if launched:
+        values += [
+            INSTANCE_TYPE.value_set(launched.instance_type),
+            ZONE.value_set(launched.zone),
+            CAPACITY_TYPE.value_set(launched.capacity_type),
+            INSTANCE_ID.value_set(launched.provider_id.rpartition("/")[2]),
+        ]
+        if launched.price:
+            values.append(PRICE.value_set(launched.price))
+    return {update.key.name: update for update in values}
+
+
+def command_start(pool: str, now: datetime) -> TypedSearchAttributes:
+    """Of a command of voluntary disruption: the NodePool of its first node."""
+    pairs = (SearchAttributePair(PHASE, "Permit"), SearchAttributePair(PHASE_SINCE, now))
+    return TypedSearchAttributes([SearchAttributePair(NODE_POOL, pool), *pairs])
+
+
+def of_rollout(overdue: bool, why: str) -> list[SearchAttributeUpdate[Any]]:
+    """Of a NodePool: a roll-out that waits for a person."""
+    blocked = BLOCKED_BY.value_set(f"{WAITS_FOR_A_PERSON}: {why}"[:LONGEST]) if overdue else BLOCKED_BY.value_unset()
+    return [OVERDUE.value_set(overdue), blocked]
+
+
+def of_command(state: CommandState) -> list[SearchAttributeUpdate[Any]]:
+    """What a step shows, as one batch."""
+    since = [PHASE_SINCE.value_set(state.since)] if state.since else []
+    return [
+        PHASE.value_set(state.step),
+        BLOCKED_BY.value_set(state.blocked_by) if state.blocked_by else BLOCKED_BY.value_unset(),
+        DEADLINE.value_set(state.deadline) if state.deadline else DEADLINE.value_unset(),
+        *since,
+    ]
+
+
+@dataclass(frozen=True)
+class Names:
+    cluster: str
+
+    def life_of(self, claim_name: str, uid: str) -> str:
+        return ids.nodeclaim(self.cluster, claim_name, uid)
+
+    def provisioning_id(self) -> str:
+        return ids.provisioning(self.cluster)
+
+    def lives_of(self, claim_name: str) -> str:
+        return ids.nodeclaim(self.cluster, claim_name, "")
+
+    def task_queue(self) -> str:
+        return ids.task_queue(self.cluster)
+
+    def attributes(self, identity: ClaimIdentity) -> TypedSearchAttributes:
+        return claim_start(identity)
