@@ -83,7 +83,8 @@ async def test_a_part_that_a_script_put_in_the_background_ends_as_well(tmp_path:
     """Without job control a shell's `&` starts it with SIGINT ignored."""
     command = (sys.executable, "-m", "tenure", "sandbox", "aws", f"--dir={tmp_path}")
     ignoring = (
-        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
     )
     part = await asyncio.create_subprocess_exec(sys.executable, "-c", ignoring, *command, cwd=ROOT, stdout=PIPE)
     await until_said(part, "Ctrl-C")
