@@ -8,6 +8,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.sandbox.temporal.dev_server import binary
+from tests.support.workflows.lost_queries import RepeatLostQueries
 from workflows.search_attributes import DEADLINE, KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, PRICE
 
 
@@ -15,6 +16,7 @@ from workflows.search_attributes import DEADLINE, KEYWORDS, OVERDUE, PAUSED, PHA
 async def served_by_temporal() -> AsyncIterator[WorkflowEnvironment]:
     """Time runs as on the wall."""
     async with await WorkflowEnvironment.start_local(
+        interceptors=[RepeatLostQueries()],
         data_converter=pydantic_data_converter,
         dev_server_existing_path=str(binary()),
         dev_server_startup_timeout=timedelta(seconds=60),

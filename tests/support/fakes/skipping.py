@@ -13,7 +13,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 
-from tests.support.workflows.lost_queries import RepeatLostQueries
+from tests.support.workflows.lost_queries import RepeatLostQueries, resume_broken_sleeps
 from workflows import search_attributes
 
 KINDS = {
@@ -39,4 +39,5 @@ async def time_skipping(converter: DataConverter = pydantic_data_converter) -> A
         await environment.client.operator_service.add_search_attributes(
             AddSearchAttributesRequest(namespace=environment.client.namespace, search_attributes=wanted)
         )
+        resume_broken_sleeps(environment)
         yield environment

@@ -1,6 +1,7 @@
-"""A client that repeats queries which the time-skipping server loses.
+"""Calls that are repeated where the time-skipping server or a worker without its history gives no answer.
 
 The server answers no query that arrives while the run continues as new. A client waits half a minute for the answer.
+A worker that loads a run for a query refuses it when unhandled events came with it, and says "ask again".
 """
 
 import time
@@ -8,12 +9,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from temporalio.client import Interceptor, OutboundInterceptor, QueryWorkflowInput
+from temporalio.client import Interceptor, OutboundInterceptor, QueryWorkflowInput, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import WorkflowEnvironment
 
 QUERY_TIMEOUT = timedelta(seconds=3)
 GIVE_UP_SECONDS = 30.0
 LOST = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
+REFUSED = "ask again"
 
 
 class RepeatLostQueries(Interceptor):
@@ -32,3 +35,24 @@ class _RepeatLostQueries(OutboundInterceptor):
             except RPCError as error:
                 if error.status not in LOST or time.monotonic() > give_up:
                     raise
+            except WorkflowQueryFailedError as error:
+                if REFUSED not in str(error) or time.monotonic() > give_up:
+                    raise
+
+
+def resume_broken_sleeps(environment: WorkflowEnvironment) -> None:
+    """Let `environment.sleep` skip the rest of its time when the connection breaks meanwhile."""
+    sleep = environment.sleep
+
+    async def resumed(duration: timedelta | float) -> None:
+        length = duration if isinstance(duration, timedelta) else timedelta(seconds=duration)
+        end = await environment.get_current_time() + length
+        try:
+            await sleep(length)
+        except RPCError as error:
+            if error.status not in LOST:
+                raise
+            if (left := end - await environment.get_current_time()) > timedelta(0):
+                await sleep(left)
+
+    environment.sleep = resumed  # type: ignore[method-assign]
