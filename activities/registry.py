@@ -12,7 +12,7 @@ from activities.disruption import CommandActivities, DisruptionActivities
 from activities.garbage_collection.aws import InstanceUpkeep, LaunchUpkeep, TagUpkeep
 from activities.garbage_collection.base import Lists, RunUpkeep
 from activities.garbage_collection.kubernetes import ClaimUpkeep, LeaseUpkeep
-from activities.interruption.activities import InterruptingInterruptionActivities
+from activities.interruption.activities import NodeInterruptionActivities
 from activities.nodeclaim.annotations import AbsenceActivities, Annotated, PauseActivities
 from activities.nodeclaim.drain import DrainActivities
 from activities.nodeclaim.eviction import FirstLooks
@@ -130,10 +130,8 @@ def _draining(ports: Ports, looks: FirstLooks) -> DrainActivities:
     return DrainActivities(ports.drained, qps=ports.qps, first_looks=looks)
 
 
-def _telling(ports: Ports, looks: FirstLooks) -> InterruptingInterruptionActivities:
-    return InterruptingInterruptionActivities(
-        claims=ports.annotated, nodes=ports.nodes, events=ports.events, first_looks=looks
-    )
+def _telling(ports: Ports, looks: FirstLooks) -> NodeInterruptionActivities:
+    return NodeInterruptionActivities(claims=ports.annotated, nodes=ports.nodes, events=ports.events, first_looks=looks)
 
 
 def _hooks(ports: Ports) -> HookActivities:

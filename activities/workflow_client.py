@@ -92,7 +92,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
 """A tag is anybody's text; only what can be a name is looked up."""
 
 
-class OpenGroupsNames(Protocol):
+class WorkflowIds(Protocol):
     """Ids of workflows, which belong to `workflows/` and are handed in."""
 
     def provisioning_id(self) -> str: ...
@@ -105,7 +105,7 @@ class OpenGroupsNames(Protocol):
 class OpenGroups:
     """Raises TryLater."""
 
-    def __init__(self, client: Client, names: OpenGroupsNames) -> None:
+    def __init__(self, client: Client, names: WorkflowIds) -> None:
         self._client, self._names = client, names
 
     async def open(self, group_ids: Set[str]) -> Set[str]:

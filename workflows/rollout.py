@@ -184,8 +184,8 @@ class Rollouts:
             why = f"its roll-out could not be looked at: {error.cause or error}"[:300]
             found = RolloutLook(state=self._state().rollout, room=0, why=why, again=workflow.now() + AFTER_A_FAULT)
             return self._keep(found)
-        # The same rules may come back. `_end` does not run for rules that were removed during this look.
-        self._anew = self._anew or self._state().seen.rollout is None
+        # A NodePool that changes during a look and changes back needs another look.
+        self._anew = self._anew or self._base != self._basis()
         found = self._decide(seen)
         if found.ask:
             answers = await asyncio.gather(*(self._ask(gate) for gate in found.ask))

@@ -104,7 +104,7 @@ async def _while_here(
     raise not_yet("this worker stops; the next host of the watch reads on", again_in=timedelta(milliseconds=100))
 
 
-class InterruptingInterruptionActivities:
+class NodeInterruptionActivities:
     def __init__(
         self, *, claims: Annotated, nodes: Nodes, events: Events, first_looks: FirstLooks | None = None
     ) -> None:

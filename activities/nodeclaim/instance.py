@@ -80,7 +80,7 @@ class TerminationActivities:
         return claim.status.provider_id if claim else ""
 
 
-CYCLING_LOOK_EVERY = 2.0
+STOP_START_POLL_SECONDS = 2.0
 """Seconds between looks; looks of all nodes are batched into one DescribeInstances."""
 _EBS: Final = "ebs"
 _NO_ROOM: Final = frozenset({"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity"})
@@ -123,4 +123,4 @@ class CyclingActivities:
             if found.state == before and not asked:
                 asked = await ask(instance)
                 continue
-            await asyncio.sleep(CYCLING_LOOK_EVERY)
+            await asyncio.sleep(STOP_START_POLL_SECONDS)

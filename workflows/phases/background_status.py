@@ -171,15 +171,15 @@ def _ended(life: Life, known: tuple[Absence, ...], seen: ClaimSeen) -> tuple[Abs
 
 async def tell_absences(life: Life) -> None:
     """For as long as the run lasts: whenever there is more to say than was written, write that."""
-    await whenever(life, _away_is_news, _away_tell, about="absences")
+    await whenever(life, _is_absence_unreported, _report_absence, about="absences")
 
 
-def _away_is_news(state: ClaimState) -> bool:
+def _is_absence_unreported(state: ClaimState) -> bool:
     stays = state.phase in _PHASES and state.seen.exists and not state.seen.deleting
     return stays and written(state.absences) != state.absences_told
 
 
-async def _away_tell(life: Life) -> None:
+async def _report_absence(life: Life) -> None:
     absences = life.state.absences
     asked = AbsencesTold(claim=ref(life), absences=absences)
     summary = "write down that it is away" if lasting(absences) else "write down that it is back"
@@ -187,22 +187,22 @@ async def _away_tell(life: Life) -> None:
     life.change(absences_told=written(absences))
 
 
-_DRIFTED_PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
+_DRIFT_PHASES = (Phase.REGISTRATION, Phase.INITIALIZATION, Phase.READY)
 
 
 async def tell_drift(life: Life) -> None:
     """For as long as the run lasts: whenever the watch says something else than what was written, write that."""
-    await whenever(life, _drifted_is_news, _drifted_tell, about="drift")
+    await whenever(life, _is_drift_unreported, _report_drift, about="drift")
 
 
-def _drifted_is_news(state: ClaimState) -> bool:
+def _is_drift_unreported(state: ClaimState) -> bool:
     """A node that is going is judged no more, so what its NodeClaim says of drift stays as it is."""
     seen = state.seen
-    stays = state.phase in _DRIFTED_PHASES and seen.exists and not seen.deleting
+    stays = state.phase in _DRIFT_PHASES and seen.exists and not seen.deleting
     return stays and (seen.drift, seen.drift_message) != (state.drift, state.drift_message)
 
 
-async def _drifted_tell(life: Life) -> None:
+async def _report_drift(life: Life) -> None:
     seen = life.state.seen
     again = seen.drift == life.state.drift
     report = Report(

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from temporalio import workflow
 
-from activities.interruption.activities import InterruptingInterruptionActivities
+from activities.interruption.activities import NodeInterruptionActivities
 from tenure.model.base import Value
 from tenure.model.disruption.drain import DrainState, PodsHeld
 from tenure.model.interruption.notices import Notice, Notices
@@ -146,9 +146,7 @@ async def _tell(life: Life) -> None:
         expected_back=expected_back(state),
     )
     if said or write:
-        await workflow.execute_activity_method(
-            InterruptingInterruptionActivities.tell_notices, asked, **_options(state)
-        )
+        await workflow.execute_activity_method(NodeInterruptionActivities.tell_notices, asked, **_options(state))
     for topic in said:
         if topic.endswith("|status"):
             metrics.count_event(state, topic.partition("|")[0].partition("@")[0])

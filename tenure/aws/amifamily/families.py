@@ -130,7 +130,7 @@ def parameters_of(alias: str, version: str, minor: int) -> tuple[AliasParameter,
         return _al2023(version, wanted)
     if family is BOTTLEROCKET:
         return _bottlerocket(version, wanted)
-    return _image_aliases_windows(family, name, version, wanted, minor)
+    return _windows_alias(family, name, version, wanted, minor)
 
 
 def _al2(version: str, wanted: str) -> tuple[AliasParameter, ...]:
@@ -180,9 +180,7 @@ def _bottlerocket(version: str, wanted: str) -> tuple[AliasParameter, ...]:
     )
 
 
-def _image_aliases_windows(
-    family: Family, name: str, version: str, wanted: str, minor: int
-) -> tuple[AliasParameter, ...]:
+def _windows_alias(family: Family, name: str, version: str, wanted: str, minor: int) -> tuple[AliasParameter, ...]:
     year = name.lower().removeprefix("windows")
     if wanted != _LATEST:
         raise AliasError(f"Windows images are published as latest alone; write {name}@latest")

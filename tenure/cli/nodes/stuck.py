@@ -129,7 +129,7 @@ def name_of(workflow_id: str, cluster: str) -> str:
     return {"nodepool": f"NodePool {name}", "nodeclaim": f"NodeClaim {name}", "cluster": "the cluster"}.get(kind, kind)
 
 
-def paused_table_of(paused: Sequence[Paused]) -> Table:
+def paused_table(paused: Sequence[Paused]) -> Table:
     table = Table(title="Paused", title_justify="left", expand=False)
     table.add_column("what", no_wrap=True)
     table.add_column("why", overflow="fold")
@@ -227,7 +227,7 @@ def show(
     if slow:
         out.print(_table("Slow, and within their deadlines", slow, now))
     if paused:
-        out.print(paused_table_of(paused))
+        out.print(paused_table(paused))
     return 1 if overdue or late else 0
 
 

@@ -225,7 +225,7 @@ class Caches:
             kind, key, fact = decoders.heard(plural, delta)
             self._dirty.pods |= self._replace(self._plain[kind], kind, key, fact) and kind == "overlay"
             return
-        stored, key, held = decoders.storage_heard(plural, delta)
+        stored, key, held = decoders.decode_storage(plural, delta)
         if self.storage.put(stored, key, held):
             self._dirty.pods = True
             if stored == "volume_claim":

@@ -56,7 +56,7 @@ _STORAGE_READERS: Final[Mapping[str, tuple[StorageKind, Callable[[Json], Storage
 }
 
 
-def storage_heard(plural: str, delta: Delta) -> tuple[StorageKind, str, StorageFact | None]:
+def decode_storage(plural: str, delta: Delta) -> tuple[StorageKind, str, StorageFact | None]:
     """The kind, the key and the fact; None for an object that is gone. Raises ValueError and KeyError."""
     kind, read = _STORAGE_READERS[plural]
     metadata = delta.object["metadata"]

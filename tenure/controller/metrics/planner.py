@@ -85,8 +85,8 @@ class ToldGauge:
 
 ALLOWED: Final = "karpenter_nodepools_allowed_disruptions"
 CONSUMING: Final = "karpenter_nodepools_nodes_consuming_budgets"
-PASS_GAUGES_DURATION: Final = "tenure_disruption_pass_duration_seconds"
-PASS_GAUGES_DURATION_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+DISRUPTION_DURATION: Final = "tenure_disruption_pass_duration_seconds"
+DISRUPTION_DURATION_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper ends, in seconds."""
 _Key = tuple[str, str]
 
@@ -95,7 +95,7 @@ class PassGauges:
     def __init__(self, meter: MetricMeter) -> None:
         self._allowed = meter.create_gauge(ALLOWED, "Nodes that budgets let go now, by NodePool and reason")
         self._consuming = meter.create_gauge(CONSUMING, "Nodes that use budgets up: NotReady, or going")
-        self._duration = meter.create_histogram_float(PASS_GAUGES_DURATION, "How long a pass over all nodes took", "s")
+        self._duration = meter.create_histogram_float(DISRUPTION_DURATION, "How long a pass over all nodes took", "s")
         self.took = 0.0
         """Seconds that the last pass took."""
         self._shown: dict[str, dict[_Key, int]] = {ALLOWED: {}, CONSUMING: {}}

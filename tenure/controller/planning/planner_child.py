@@ -20,7 +20,11 @@ def serve(pipe: Connection, settings: PlanSettings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICE)
-    state = ClusterState(settings)
+    answer_requests(pipe, ClusterState(settings))
+
+
+def answer_requests(pipe: Connection, state: ClusterState) -> None:
+    """Answer until the other end of the pipe is closed."""
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             method, args, kwargs = pickle.loads(pipe.recv_bytes())

@@ -62,7 +62,7 @@ def metrics_at(port: int) -> PrometheusConfig:
         measures.STARTUP: measures.STARTUP_BUCKETS,
         measures.CLAIM_ENDED: measures.ENDED_BUCKETS,
         measures.NODE_ENDED: measures.ENDED_BUCKETS,
-        planner.PASS_GAUGES_DURATION: planner.PASS_GAUGES_DURATION_BUCKETS,
+        planner.DISRUPTION_DURATION: planner.DISRUPTION_DURATION_BUCKETS,
         metrics.DURATION: metrics.DURATION_BUCKETS,
         planner.DURATION: planner.DURATION_BUCKETS,
         planner.AWS: planner.BUCKETS,

@@ -177,7 +177,7 @@ class RejectEvent(Message):
     reason: str = ""
 
 
-class RememberedSaid(Message):
+class EventText(Message):
     """An event of Kubernetes."""
 
     reason: str
@@ -189,7 +189,7 @@ class NoticesTold(Message):
     """What is to be said of a node's notices, and what is to be written down."""
 
     claim: ClaimRef
-    said: tuple[RememberedSaid, ...] = ()
+    said: tuple[EventText, ...] = ()
     """On the NodeClaim and on its Node."""
     write: bool = False
     text: str = ""

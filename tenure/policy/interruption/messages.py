@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from tenure.model.interruption.notices import EventKind
-from tenure.model.interruption.records import Answer, Event, EventRecord, RememberedSaid
+from tenure.model.interruption.records import Answer, Event, EventRecord, EventText
 from tenure.model.nodeclaim_state import ENDING, ClaimState
 from tenure.model.signals import Verdict
 from tenure.policy.interruption.decision import Doing, approvable, decide_event, decide_interruption, kept_until, words
@@ -42,7 +42,7 @@ _FOLLOWS: Final = {
 TERMINATING: Final = "TerminatingOnInterruption"
 
 
-def due(state: ClaimState, now: datetime) -> dict[str, RememberedSaid]:
+def due(state: ClaimState, now: datetime) -> dict[str, EventText]:
     """What is to be said now, by topic."""
     return {topic: said for topic, (word, said) in _all(state, now).items() if state.notices_told.get(topic) != word}
 
@@ -54,8 +54,8 @@ def told(state: ClaimState, now: datetime) -> dict[str, str]:
     return {**before, **{topic: word for topic, (word, _) in _all(state, now).items()}}
 
 
-def _all(state: ClaimState, now: datetime) -> dict[str, tuple[str, RememberedSaid]]:
-    found: dict[str, tuple[str, RememberedSaid]] = {}
+def _all(state: ClaimState, now: datetime) -> dict[str, tuple[str, EventText]]:
+    found: dict[str, tuple[str, EventText]] = {}
     for event in events_of(state.notices):
         ruled = rules_of(state.seen.rules, event.kind)
         if ruled.action == "ignore" and ruled.away is None:
@@ -70,13 +70,13 @@ def _all(state: ClaimState, now: datetime) -> dict[str, tuple[str, RememberedSai
     return found
 
 
-def _status(state: ClaimState, event: Event, now: datetime) -> RememberedSaid:
+def _status(state: ClaimState, event: Event, now: datetime) -> EventText:
     if event.status != "announced":
         over = "AWS withdrew it" if event.status == "withdrawn" else "it is over"
-        return RememberedSaid(reason="InterruptionWithdrawn", message=f"{words(event)}: {over}", warning=False)
+        return EventText(reason="InterruptionWithdrawn", message=f"{words(event)}: {over}", warning=False)
     moved = f", moved from {event.moved_from.isoformat(timespec='seconds')}" if event.moved_from else ""
     text = f" ({event.text[:200]})" if event.text else ""
-    return RememberedSaid(
+    return EventText(
         reason=REASONS[event.kind],
         message=f"{words(event)}{moved}: {_follows(state, event, now)}{text}",
         warning=event.kind != "rebalanceRecommendation",
@@ -91,17 +91,17 @@ def _follows(state: ClaimState, event: Event, now: datetime) -> str:
     return f"the node is kept until {until.isoformat(timespec='seconds')}" if until else verdict.what
 
 
-def _answer(event: Event) -> RememberedSaid:
+def _answer(event: Event) -> EventText:
     answer = event.answer
     assert answer is not None
     verb = "approved" if answer.approved else "rejected"
     why = f": {answer.reason}" if answer.reason else ""
     reason = "InterruptionApproved" if answer.approved else "InterruptionRejected"
-    return RememberedSaid(reason=reason, message=f"{words(event)} is {verb} by {answer.by}{why}", warning=False)
+    return EventText(reason=reason, message=f"{words(event)} is {verb} by {answer.by}{why}", warning=False)
 
 
-def _acts(event: Event) -> RememberedSaid:
-    return RememberedSaid(reason=TERMINATING, message=f"the node goes for {words(event)}")
+def _acts(event: Event) -> EventText:
+    return EventText(reason=TERMINATING, message=f"the node goes for {words(event)}")
 
 
 _WAITING: Final[frozenset[Doing]] = frozenset({"wait", "ask", "stop"})

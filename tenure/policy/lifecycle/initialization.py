@@ -109,7 +109,7 @@ def unknown(deadline: timedelta) -> timedelta:
     return max(LEAST, deadline / UNKNOWN_SHARE)
 
 
-CONSISTENCY_ENOUGH: Final = 0.9
+MIN_CAPACITY_SHARE: Final = 0.9
 
 
 def decide_lacking(requests: Mapping[str, int], expected: Mapping[str, int], has: Mapping[str, int]) -> str:
@@ -117,7 +117,7 @@ def decide_lacking(requests: Mapping[str, int], expected: Mapping[str, int], has
     lacking = []
     for resource in sorted(requests):
         wanted, found = expected.get(resource, 0), has.get(resource, 0)
-        if requests[resource] and found < wanted * CONSISTENCY_ENOUGH:
+        if requests[resource] and found < wanted * MIN_CAPACITY_SHARE:
             lacking.append(_words(resource, found, wanted))
     return "; ".join(lacking)
 

@@ -5,15 +5,13 @@ What kubelet and cloud controller do with Node objects, as verbs over the connec
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
-from tenure.sandbox.nodes.api_connection import STRATEGIC_PATCH, KubeConnection, Refused
-from tenure.sandbox.nodes.api_connection import Json as nodes_api_Json
+from tenure.sandbox.nodes.api_connection import STRATEGIC_PATCH, Json, KubeConnection, Refused
 from tenure.sandbox.nodes.capacity import Resources, labels_of_kind
 from tenure.sandbox.nodes.instances import Instance, MachineType
 from tenure.sandbox.nodes.userdata import Join
 
-Json = dict[str, Any]
 ConditionStatus = Literal["True", "False", "Unknown"]
 
 MANAGED = "sandbox.tenure.sh/instance-id"
@@ -129,7 +127,7 @@ def condition(kind: str, status: ConditionStatus, reason: str, message: str, *, 
 
 _ROOT = "/api/v1/nodes"
 _NOT_FOUND, _CONFLICT = 404, 409
-Taints = list[nodes_api_Json]
+Taints = list[Json]
 
 
 class NodesApi:
@@ -138,14 +136,14 @@ class NodesApi:
     def __init__(self, connection: KubeConnection) -> None:
         self._connection = connection
 
-    async def managed(self, also: str = "") -> list[nodes_api_Json]:
+    async def managed(self, also: str = "") -> list[Json]:
         """The Nodes that a simulator made, now or before; those with another label `also`."""
         selector = f"{MANAGED},{also}" if also else MANAGED
         answer = await self._connection.call("GET", f"{_ROOT}?labelSelector={selector}")
-        found: list[nodes_api_Json] = answer["items"]
+        found: list[Json] = answer["items"]
         return found
 
-    async def create(self, node: nodes_api_Json) -> nodes_api_Json | None:
+    async def create(self, node: Json) -> Json | None:
         """The Node as created, or None when the name is taken."""
         try:
             return await self._connection.call("POST", _ROOT, node)
@@ -154,7 +152,7 @@ class NodesApi:
                 raise
             return None
 
-    async def get(self, name: str) -> nodes_api_Json | None:
+    async def get(self, name: str) -> Json | None:
         try:
             return await self._connection.call("GET", f"{_ROOT}/{name}")
         except Refused as refused:
@@ -162,11 +160,11 @@ class NodesApi:
                 raise
             return None
 
-    async def patch(self, name: str, patch: nodes_api_Json) -> bool:
+    async def patch(self, name: str, patch: Json) -> bool:
         """Metadata and spec. Whether the Node was there."""
         return await self._patch(f"{_ROOT}/{name}", patch)
 
-    async def patch_status(self, name: str, status: nodes_api_Json) -> bool:
+    async def patch_status(self, name: str, status: Json) -> bool:
         """Conditions merge by type, resources by name. Whether the Node was there."""
         return await self._patch(f"{_ROOT}/{name}/status", {"status": status})
 
@@ -194,7 +192,7 @@ class NodesApi:
             if refused.status not in (_NOT_FOUND, _CONFLICT):
                 raise
 
-    async def _patch(self, path: str, patch: nodes_api_Json) -> bool:
+    async def _patch(self, path: str, patch: Json) -> bool:
         try:
             await self._connection.call("PATCH", path, patch, content_type=STRATEGIC_PATCH)
         except Refused as refused:

@@ -3,15 +3,13 @@
 A process takes most of a second to start. Tests that need one request the fixture `planner_in_a_process`.
 """
 
-import contextlib
 import multiprocessing
 import os
-import pickle
 import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tenure.controller.planning.planner_child import _answer
+from tenure.controller.planning.planner_child import answer_requests
 from tenure.scheduling.cluster_state import ClusterState
 from tenure.scheduling.settings import PlanSettings
 
@@ -49,7 +47,5 @@ class PlannerThread:
         self._thread.join(timeout)
 
     def _serve(self) -> None:
-        with self._pipe, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-            while True:
-                method, args, kwargs = pickle.loads(self._pipe.recv_bytes())
-                self._pipe.send_bytes(pickle.dumps(_answer(self._state, method, args, kwargs)))
+        with self._pipe:
+            answer_requests(self._pipe, self._state)

@@ -8,7 +8,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from tenure.sandbox.temporal.dev_server import binary
-from tests.support.workflows.lost_queries import RepeatLostQueries
+from tests.support.workflows.lost_calls import RepeatLostQueries
 from workflows.search_attributes import DEADLINE, KEYWORDS, OVERDUE, PAUSED, PHASE_SINCE, PRICE
 
 

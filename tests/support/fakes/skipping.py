@@ -13,7 +13,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 
-from tests.support.workflows.lost_queries import RepeatLostQueries, resume_broken_sleeps
+from tests.support.workflows.lost_calls import RepeatLostQueries, resume_broken_sleeps
 from workflows import search_attributes
 
 KINDS = {

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.interruption.activities import InterruptingInterruptionActivities
+from activities.interruption.activities import NodeInterruptionActivities
 from activities.nodeclaim.instance import CyclingActivities
 from tenure.apis.labels import EXPECTED_BACK, INTERRUPTIONS
 from tenure.model.errors import BadInput, TryLater
-from tenure.model.interruption.records import NoticesTold, RememberedSaid
+from tenure.model.interruption.records import EventText, NoticesTold
 from tenure.model.nodeclaim_requests import ClaimRef, Cycled
 from tenure.model.provider_results import InstanceFacts
 from tests.unit.activities.builders import PROVIDER, Scene, performed
 
-WORD = RememberedSaid(reason="SpotInterrupted", message="soon")
+WORD = EventText(reason="SpotInterrupted", message="soon")
 INSTANCE = PROVIDER.rpartition("/")[2]
 
 
@@ -26,7 +26,7 @@ def told(**fields: Any) -> NoticesTold:
 
 async def tell(scene: Scene, **fields: Any) -> dict[str, str]:
     """The NodeClaim's annotations after it."""
-    activities = InterruptingInterruptionActivities(claims=scene.claims, nodes=scene.nodes, events=scene.events)
+    activities = NodeInterruptionActivities(claims=scene.claims, nodes=scene.nodes, events=scene.events)
     await performed(activities.tell_notices, told(**fields))
     marks: dict[str, str] = scene.claims.found["a"]["metadata"]["annotations"]
     return marks

@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from tenure.cli.disruption.pause import Target, myself, tell, wanted_pause
 from tenure.cli.exit_codes import Refused
-from tenure.cli.nodes.stuck import Paused, name_of, paused_table_of
+from tenure.cli.nodes.stuck import Paused, name_of, paused_table
 from tenure.cli.temporal_client import Connection
 from tenure.model.signals import Pause
 from tenure.model.workflow_states import PoolState
@@ -74,7 +74,7 @@ def test_what_is_paused_is_named_with_who_until_when_and_why() -> None:
     assert found == ["the cluster", "NodePool gpu", "NodeClaim gpu-x"]
     console = Console(file=io.StringIO(), width=200)
     console.print(
-        paused_table_of([Paused("NodePool gpu", Pause(by="ann", reason="why", until=NOW)), Paused("the cluster")])
+        paused_table([Paused("NodePool gpu", Pause(by="ann", reason="why", until=NOW)), Paused("the cluster")])
     )
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "is paused by ann until 2026-06-01T12:00:00Z: why" in said and "its workflow does not answer" in said

@@ -4,7 +4,7 @@ from typing import cast
 
 from temporalio.common import MetricMeter
 
-from tenure.controller.metrics.planner import ALLOWED, CONSUMING, PASS_GAUGES_DURATION, PassGauges
+from tenure.controller.metrics.planner import ALLOWED, CONSUMING, DISRUPTION_DURATION, PassGauges
 from tenure.model.disruption.planning import Allowances, Method, Room
 from tests.unit.controller.test_offering_gauges import Meter
 
@@ -20,7 +20,7 @@ def test_what_changed_is_told_by_pool_and_reason_and_what_is_gone_is_zero() -> N
     gauges.take(rooms(web=2, gpu=0), {"gpu": 1}, 0.5)
     told = meter.news()
     assert (ALLOWED, ("web", "empty"), 2) in told and (ALLOWED, ("gpu", "drifted"), 0) in told
-    assert (CONSUMING, ("gpu", "underutilized"), 1) in told and (PASS_GAUGES_DURATION, (), 0.5) in told
+    assert (CONSUMING, ("gpu", "underutilized"), 1) in told and (DISRUPTION_DURATION, (), 0.5) in told
     gauges.take(rooms(web=1), {}, 0.25)
     told = meter.news()
     assert (ALLOWED, ("web", "drifted"), 1) in told and (CONSUMING, ("gpu", "drifted"), 0) in told

@@ -22,7 +22,18 @@ PACKAGES = ("activities", "tenure/aws", "tenure/controller", "tenure/kube", "ten
 KINDS = {"create_counter": "counter", "create_gauge": "gauge", "create_gauge_float": "gauge"}
 KINDS |= {"create_histogram": "histogram", "create_histogram_float": "histogram"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-SAYING = {"publish", "_say", "_publish", "_left", "_tell", "_away_tell", "_drifted_tell", "News", "Said", "give_up"}
+SAYING = {
+    "publish",
+    "_say",
+    "_publish",
+    "_left",
+    "_tell",
+    "_report_absence",
+    "_report_drift",
+    "News",
+    "EventText",
+    "give_up",
+}
 """What is called with the reason of an event."""
 NOT_SAID = {"Node", "NodeClaim", *labels.NODECLASS_CONDITIONS}
 """Kinds, which stand beside a reason."""

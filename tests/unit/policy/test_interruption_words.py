@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from tenure.model.interruption.notices import EventKind
-from tenure.model.interruption.records import RememberedSaid
+from tenure.model.interruption.records import EventText
 from tenure.model.nodeclaim_state import ClaimState
 from tenure.policy.interruption.messages import REASONS, due
 from tenure.policy.interruption.messages import told as told_after
@@ -17,7 +17,7 @@ IN_TWO_DAYS = notice(starts=after(hours=48), text="Your instance will retire.")
 DEFER = {"scheduledChange": {"action": "deferUntilEventStart"}}
 
 
-def said_once(state: ClaimState) -> list[RememberedSaid]:
+def said_once(state: ClaimState) -> list[EventText]:
     """And not again."""
     said = due(state, NOW)
     assert due(state.model_copy(update={"notices_told": told_after(state, NOW)}), NOW) == {}

@@ -14,7 +14,7 @@ from workflows import metrics, nodeclaim_context
 __all__ = ["plain_log"]
 
 POLL_SECONDS = {
-    "nodeclaim.instance.CYCLING_LOOK_EVERY": 0.02,
+    "nodeclaim.instance.STOP_START_POLL_SECONDS": 0.02,
     "nodeclaim.drain.LOOK_FIRST": 0.01,
     "nodeclaim.drain.LOOK_SLOWEST": 0.05,
     "nodeclaim.drain.SETTLED": 0.1,

@@ -20,7 +20,7 @@ CYCLE: dict[str, Any] = {"action": "stopStart", "away": "20m"}
 
 @pytest.fixture(autouse=True)
 def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("activities.nodeclaim.instance.CYCLING_LOOK_EVERY", 0.01)
+    monkeypatch.setattr("activities.nodeclaim.instance.STOP_START_POLL_SECONDS", 0.01)
 
 
 def in_service(fake: World) -> bool:
