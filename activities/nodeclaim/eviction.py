@@ -136,7 +136,8 @@ class Evictor:
     async def _surge(self, pod: DrainPod, known: DrainVerdict | None, now: datetime) -> Hold | None:
         """What the pod waits for while its Deployment makes another; None when it is to be evicted now."""
         began = self._asked.began
-        if began is None or not pod.ready or pod.uid in self._unsurged or not surges(self._asked.rules):
+        serves = pod.ready or pod.marked_not_ready
+        if began is None or not serves or pod.uid in self._unsurged or not surges(self._asked.rules):
             return None
         try:
             rollout = await self._rollouts.of(pod)
@@ -157,7 +158,8 @@ class Evictor:
         if now >= hold.since + SURGE:
             self._unsurged.add(pod.uid)
             return None
-        if needs_restart(rollout, began):
+        # A Deployment that restarts deletes old pods that are not Ready at once.
+        if pod.ready and needs_restart(rollout, began):
             await self._rollouts.restart(rollout, began.isoformat().replace("+00:00", "Z"))
             await self._say(
                 pod, "SurgeStarted", f"Deployment {rollout.name} is restarted, so that a new pod comes first"

@@ -116,6 +116,8 @@ class DrainPod(Value):
     owner_name: str = ""
     labels: dict[str, str] = {}
     ready: bool = True
+    marked_not_ready: bool = False
+    """The node lifecycle controller set Ready to False; the containers are ready. The kubelet sets Ready again."""
 
 
 class Eviction(Value):

@@ -1,27 +1,27 @@
 """Ports for the sandbox's parts, chosen so that two sandboxes at a time never meet.
 
 A port is reserved by a file lock that lives as long as the process that holds it, and is taken from below the range the
-kernel gives to outgoing connections. Used by `world.py` and the commands that start one part alone.
+kernel gives to outgoing connections. The locks do not follow TMPDIR, since ports belong to the machine.
 """
 
 import fcntl
 import os
 import random
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from tenure.sandbox.errors import NoPort
 
 FIRST, LAST = 20000, 32000
+LOCKS = Path("/tmp")
 
 
 class Ports:
     """Reservations of one process. Released by `close`, or by the kernel when the process dies."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or Path(tempfile.gettempdir()) / f"tenure-ports-{os.getuid()}"
+        self._folder = folder or LOCKS / f"tenure-ports-{os.getuid()}"
         self._held: dict[int, int] = {}
 
     def take(self, wanted: int | None = None, *, strict: bool = False) -> int:

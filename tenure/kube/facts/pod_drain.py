@@ -94,7 +94,8 @@ def drain_pod(pod: Mapping[str, Any], now: datetime) -> DrainPod:
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
         labels=fact.labels,
-        ready=_ready(pod),
+        ready=_is_true(pod, labels.READY),
+        marked_not_ready=_is_marked_not_ready(pod),
     )
 
 
@@ -130,9 +131,15 @@ def _why_not(fact: PodFact, waited: bool, held: bool) -> str:
     return f"annotation {labels.DO_NOT_DISRUPT}={fact.do_not_disrupt}" if held else ""
 
 
-def _ready(pod: Mapping[str, Any]) -> bool:
+def _is_marked_not_ready(pod: Mapping[str, Any]) -> bool:
+    """Without readiness gates, only the node lifecycle controller makes Ready differ from ContainersReady."""
+    gated = bool(pod["spec"].get("readinessGates"))
+    return not gated and _is_true(pod, "ContainersReady") and not _is_true(pod, labels.READY)
+
+
+def _is_true(pod: Mapping[str, Any], condition: str) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == labels.READY and one.get("status") == "True" for one in conditions)
+    return any(one.get("type") == condition and one.get("status") == "True" for one in conditions)
 
 
 def _grace(pod: Mapping[str, Any]) -> int:

@@ -139,11 +139,11 @@ def terminating(pod: DrainPod) -> Hold:
 
 
 def surging(pod: DrainPod, deployment: str, until: datetime) -> Hold:
-    """Its Deployment has been restarted, and the new pod is not Ready yet."""
+    """The Deployment restarts, and its new pod is not Ready yet."""
     return hold(
         pod,
         cause="surge",
-        what=f"goes when the new pod of Deployment {deployment}, which was restarted, is Ready",
+        what=f"goes when the new pod of Deployment {deployment} is Ready",
         passes="at",
         passes_at=until,
         hint="look at the new pod: at that time this one is evicted all the same",

@@ -352,6 +352,19 @@ async def test_a_pod_that_is_not_ready_is_no_reason_to_restart_anything(scene: S
     assert scene.pods.evicted == ["web"] and scene.rollouts.restarts == []
 
 
+async def test_a_pod_that_only_its_node_marked_not_ready_is_kept_and_restarted_once_it_is_ready(scene: Scene) -> None:
+    going(scene)
+    scene.pods.place("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5", ready=False, marked_not_ready=True)
+    scene.rollouts.add("web")
+    answer, known = await verdict(scene, asked(rules=SURGE))
+    assert "goes when the new pod of Deployment web" in answer.blockers
+    assert scene.pods.evicted == [] and scene.rollouts.restarts == []
+    scene.pods.by_node.clear()
+    scene.pods.place("node-a", "web", owner_kind="ReplicaSet", owner_name="web-5")
+    await verdict(scene, asked(rules=SURGE, known=known, known_blockers=known.line, patience=0))
+    assert scene.pods.evicted == [] and len(scene.rollouts.restarts) == 1
+
+
 async def test_a_rollout_that_may_not_be_restarted_is_said_and_the_pod_evicted(scene: Scene) -> None:
     single(scene)
     scene.rollouts.faults["restart"] = [Forbidden("deployments.apps is forbidden")]

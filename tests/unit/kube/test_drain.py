@@ -98,6 +98,25 @@ def test_a_pod_tells_its_owner_and_whether_it_is_ready() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ready", "containers_ready", "spec", "marked"),
+    [
+        ("False", "True", {}, True),
+        ("True", "True", {}, False),
+        ("False", "False", {}, False),
+        ("False", "True", {"readinessGates": [{"conditionType": "target-health"}]}, False),
+    ],
+)
+def test_ready_set_to_false_by_the_node_lifecycle_controller_is_recognized(
+    ready: str, containers_ready: str, spec: dict[str, Any], marked: bool
+) -> None:
+    raw = pod_json("p", node="n", metadata={"uid": "u", "creationTimestamp": stamp(3600)}, **spec)
+    conditions = [{"type": "Ready", "status": ready}, {"type": "ContainersReady", "status": containers_ready}]
+    raw["status"] = {"phase": "Running", "conditions": conditions}
+    pod = drain_pod(raw, NOW)
+    assert (pod.ready, pod.marked_not_ready) == (ready == "True", marked)
+
+
+@pytest.mark.parametrize(
     ("status", "metadata", "spec", "stay"),
     [
         ({"phase": "Running"}, {}, {}, False),

@@ -1,6 +1,7 @@
 """Ports that two sandboxes never share."""
 
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,16 @@ def test_a_port_that_another_sandbox_holds_is_not_given_even_before_it_listens(t
         other.take(port, strict=True)
     one.close()
     assert other.take(port, strict=True) == port
+
+
+def test_processes_with_other_temporary_directories_share_the_reservations(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one = Ports()
+    port = one.take()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert Ports().take(port) != port
+    one.close()
 
 
 def test_a_port_that_some_program_listens_on_is_not_given(tmp_path: Path) -> None:
