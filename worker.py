@@ -52,7 +52,7 @@ from tenure.model.workflow_states import BatchWindow
 from tenure.scheduling.settings import PlanSettings
 from tenure.settings import Settings, SettingsError, help_text, load
 from workflows import ids
-from workflows.runner import WORKFLOWS, runner
+from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
 from workflows.visibility import Names
 
 log = structlog.get_logger("worker")
@@ -194,7 +194,7 @@ async def serve(
         deployment_config=worker_versioning.versioned(name, build),
         workflows=WORKFLOWS,
         activities=[*activities_of(made), watch.watch_cluster],
-        workflow_runner=runner(),
+        workflow_runner=OrderedWorkflowRunner(),
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
         max_concurrent_activities=settings.activity_slots,

@@ -36,15 +36,11 @@ MOST_ATTEMPTS = 10
 GATHER = timedelta(seconds=1)
 """No further NodeClaim that no plan made came for so long, or for as long as a batch of pods is waited for: those that
 did launch."""
-BY_WINDOW = "gathered-by-window"
-"""Histories from before waited for a second at a time, whatever the window."""
 MOST_IN_GROUP = 500
 MOST_FAILURES = 20
 """About a quarter of an hour; NodeClaims are given up at their launch deadline long before."""
 PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(seconds=60)
-LEFT = "told-of-being-left-out"
-"""Histories from before let a member that was deleted before its launch wait for its launch deadline."""
 _GONE = "NodeClaimGone"
 _AT_ONCE = "LaunchTemplateNotFound"
 
@@ -91,7 +87,7 @@ class LaunchGroups:
     async def _gather(self) -> None:
         """Until none came for a moment, or the longest time that a batch may take is over, counted in moments."""
         known, window = -1, self._state().window
-        pause = window.idle if window.idle > GATHER and workflow.patched(BY_WINDOW) else GATHER
+        pause = max(window.idle, GATHER)
         for _ in range(max(1, ceil(window.longest / pause))):
             if len(self._state().joining) <= known:
                 break
@@ -195,7 +191,7 @@ class LaunchGroups:
 
     async def _leave(self, draft: LaunchDraft, members: Sequence[Member]) -> None:
         """Those that go, or have an instance, are told: they wait for the group's word, whatever else they hear."""
-        if members and workflow.patched(LEFT):
+        if members:
             left = draft.model_copy(update={"members": tuple(members)})
             await self._tell(left, LaunchRefused(reason=DELETED, message="it was deleted before its launch"))
 

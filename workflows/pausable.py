@@ -20,8 +20,6 @@ from tenure.policy.lifecycle.pauses import NEVER, ends, found_in, holds, problem
 from workflows import search_attributes
 from workflows.activity_options import PATCH, named
 
-MIRRORED: str = "pause-mirrored"
-"""Histories from before a pause was written down go on without."""
 ECHOING = timedelta(minutes=1)
 """For so long what the watch shows may be what the workflow itself wrote before its last word."""
 AGAIN_IN = timedelta(minutes=1)
@@ -119,8 +117,6 @@ class Brake:
     async def keep(self) -> None:
         """For as long as the run lasts. A life that nobody pauses has no event of this."""
         await workflow.wait_condition(self._has_news)
-        if not workflow.patched(MIRRORED):
-            return
         self._tidy()
         while True:
             self._end()

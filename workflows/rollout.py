@@ -42,8 +42,6 @@ PINNED_FOR: Final = timedelta(days=30)
 FRESH: Final = timedelta(minutes=1)
 """For so long a look that let no node go need not be repeated for every wish."""
 AFTER_A_FAULT: Final = timedelta(minutes=1)
-SHOWN: Final = "rollout-overdue-shown"
-"""Histories from before roll-outs set TenureOverdue go on without."""
 HEALTH: Final = "the health of the roll-out"
 
 
@@ -279,7 +277,7 @@ class Rollouts:
         shown = workflow.info().typed_search_attributes
         known = (bool(shown.get(search_attributes.OVERDUE)), shown.get(search_attributes.BLOCKED_BY))
         wanted = visibility.of_rollout(self.overdue, self.words)
-        if known != tuple(one.value for one in wanted) and (self.overdue or known[0]) and workflow.patched(SHOWN):
+        if known != tuple(one.value for one in wanted) and (self.overdue or known[0]):
             workflow.upsert_search_attributes(wanted)
 
     def _remember(self, rollout: RolloutState) -> None:

@@ -34,18 +34,6 @@ async def nodeclaim_repaired(fake: World, skipping: WorkflowEnvironment) -> Runs
     return {"": handle}
 
 
-async def nodeclaim_expired_by_permit(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    """It waits for its budget, and goes once that has room."""
-    handle = await ready(fake, skipping, expireAfter="2h")
-    pools = await pool(fake, budgets=[{"nodes": "0"}])
-    await fake.see(handle, **BUSY, rules=ASKS)
-    await skipping.sleep(timedelta(hours=2))
-    await in_time(skipping, lambda: blocked(handle, "budget 0"), seconds=10)
-    fake.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
-    await handle.result()
-    return {"": handle, "pool": pools}
-
-
 async def nodepool_failed_start(fake: World, skipping: WorkflowEnvironment) -> Runs:
     """Its NodeClaim never joins, and says so to the pool."""
     pools = await pool(fake)

@@ -9,29 +9,10 @@ from temporalio.testing import WorkflowEnvironment
 from tenure.model.nodeclaim_state import Phase
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import Handle, blocked, eventually, in_phase, in_time, state_of
-from tests.support.workflows.lives import BUSY, delete, launched, pool
+from tests.support.workflows.lives import BUSY, delete, launched
 from tests.support.workflows.noticed import notice, ready_under, rules
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
-
-
-async def nodeclaim_interrupted(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_under(fake, skipping)
-    await notice(fake, skipping, handle, "spotInterruption")
-    await handle.result()
-    return {"": handle}
-
-
-async def nodeclaim_recorded(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    """What AWS says, takes back and says anew stands in the memo."""
-    handle = await ready_under(fake, skipping, rebalanceRecommendation={"action": "notify"})
-    await notice(fake, skipping, handle, "rebalanceRecommendation")
-    starts = await skipping.get_current_time() + timedelta(hours=48)
-    await fake.see(handle, **BUSY, **rules(scheduledChange={"action": "deferUntilEventStart"}))
-    await notice(fake, skipping, handle, starts=starts)
-    await eventually(lambda: blocked(handle, "deferred until"))
-    await handle.result()
-    return {"": handle}
 
 
 async def nodeclaim_interrupted_early(fake: World, skipping: WorkflowEnvironment) -> Runs:
@@ -74,16 +55,6 @@ async def nodeclaim_overtaken(fake: World, skipping: WorkflowEnvironment) -> Run
     await notice(fake, skipping, handle, "instanceStatus", source="status")
     await handle.result()
     return {"": handle}
-
-
-async def nodeclaim_voluntary_event(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready_under(fake, skipping, rebalanceRecommendation={"action": "drain", "voluntary": True})
-    pools = await pool(fake, budgets=[{"nodes": "0"}])
-    await notice(fake, skipping, handle, "rebalanceRecommendation")
-    await in_time(skipping, lambda: blocked(handle, "budget 0"), seconds=10)
-    fake.pools.add("default", disruption={"budgets": [{"nodes": "1"}]})
-    await handle.result()
-    return {"": handle, "pool": pools}
 
 
 async def nodeclaim_cycled(fake: World, skipping: WorkflowEnvironment) -> Runs:

@@ -3,7 +3,6 @@
 Each plays on a world of its own and names the runs to keep: by the path's name, and a word where there are several.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
@@ -16,23 +15,18 @@ from tenure.apis.labels import LAUNCH_GROUP, NODEPOOL
 from tenure.model.errors import BadInput, TryLater
 from tenure.model.launch import Member
 from tenure.model.nodeclaim_state import Phase
-from tenure.model.observations import DemandSeen, Joining, NodeClassSeen, PoolSeen
+from tenure.model.observations import DemandSeen, Joining, NodeClassSeen
 from tenure.model.provisioning import LaunchDraft, PlanOutcome
-from tenure.model.signals import Pause, Resume
 from tenure.model.workflow_states import BatchWindow, ProvisioningState
 from tests.replay.away_path import nodeclaim_away
 from tests.replay.brake_path import nodeclaim_braked
 from tests.replay.disruption_paths import cluster_decides, disruption_done, disruption_not_permitted, disruption_undone
-from tests.replay.drain_path import nodeclaim_drain_given_up, nodeclaim_escalated
-from tests.replay.ending_paths import nodeclaim_expired_by_permit, nodeclaim_repaired, nodepool_failed_start
+from tests.replay.ending_paths import nodeclaim_repaired, nodepool_failed_start
 from tests.replay.event_paths import (
     nodeclaim_approved,
     nodeclaim_cycled,
-    nodeclaim_interrupted,
     nodeclaim_interrupted_early,
     nodeclaim_overtaken,
-    nodeclaim_recorded,
-    nodeclaim_voluntary_event,
 )
 from tests.replay.hook_path import nodeclaim_hook_gives_up, nodeclaim_hooks
 from tests.replay.interruption_path import interruption_reads
@@ -41,7 +35,7 @@ from tests.replay.permit_paths import disruption_given_up, nodepool_limited_toge
 from tests.replay.show_path import show_question
 from tests.replay.static_path import nodepool_static
 from tests.replay.upkeep_path import upkeep_run
-from tests.replay.waiting_path import nodeclaim_not_ready, nodeclaim_not_ready_long, nodepool_told, nodepool_waits
+from tests.replay.waiting_path import nodeclaim_not_ready, nodepool_told
 from tests.support.fakes.worker import World
 from tests.support.workflows.eventually import blocked, eventually, has_come, in_phase, in_time, latest, rolled
 from tests.support.workflows.lives import (
@@ -53,7 +47,6 @@ from tests.support.workflows.lives import (
     joined,
     launched,
     node_class,
-    pause_for,
     pool,
     ready,
 )
@@ -61,36 +54,10 @@ from workflows import ids
 from workflows.cluster_watch import WatchWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
-from workflows.nodepool import NodePoolWorkflow
 from workflows.provisioning import ProvisioningWorkflow
 
 Runs = dict[str, WorkflowHandle[Any, Any]]
 Path = Callable[[World, WorkflowEnvironment], Awaitable[Runs]]
-
-
-async def nodeclaim_by_hand(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping)
-    await delete(fake, handle)
-    await handle.result()
-    return {"": handle}
-
-
-async def nodeclaim_empty(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping)
-    pools = await pool(fake)
-    await emptied(fake, skipping, handle)
-    await handle.result()
-    return {"": handle, "pool": pools}
-
-
-async def nodeclaim_refused_permit(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping)
-    pools = await pool(fake, budgets=[{"nodes": "0"}])
-    await emptied(fake, skipping, handle)
-    await in_time(skipping, lambda: blocked(handle, "budget 0"), seconds=10)
-    await fake.see(handle, **BUSY, policy="WhenEmpty/30s")
-    await skipping.sleep(timedelta(minutes=1))
-    return {"": handle, "pool": pools}
 
 
 async def nodeclaim_used_after_all(fake: World, skipping: WorkflowEnvironment) -> Runs:
@@ -100,17 +67,6 @@ async def nodeclaim_used_after_all(fake: World, skipping: WorkflowEnvironment) -
     await emptied(fake, skipping, handle)
     await in_time(skipping, lambda: blocked(handle, "not empty"), seconds=10)
     fake.pods.by_node.clear()
-    await handle.result()
-    return {"": handle}
-
-
-async def nodeclaim_paused(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping)
-    await pool(fake)
-    await handle.execute_update(NodeClaimWorkflow.pause, await pause_for(skipping, hours=1))
-    await emptied(fake, skipping, handle)
-    await skipping.sleep(timedelta(minutes=30))
-    await handle.execute_update(NodeClaimWorkflow.resume, Resume())
     await handle.result()
     return {"": handle}
 
@@ -145,12 +101,6 @@ async def nodeclaim_vanished(fake: World, skipping: WorkflowEnvironment) -> Runs
 
 async def nodeclaim_no_capacity(fake: World, skipping: WorkflowEnvironment) -> Runs:
     fake.fleet.capacity = 0
-    handle = await fake.start(await born(fake, skipping))
-    await handle.result()
-    return {"": handle}
-
-
-async def nodeclaim_never_joins(fake: World, skipping: WorkflowEnvironment) -> Runs:
     handle = await fake.start(await born(fake, skipping))
     await handle.result()
     return {"": handle}
@@ -193,16 +143,6 @@ async def nodeclaim_faults(fake: World, skipping: WorkflowEnvironment) -> Runs:
     return {"": handle}
 
 
-async def nodeclaim_group(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    async with fake.planning():
-        handle = await planned(fake, skipping, "a", "b")
-        await eventually(lambda: has_instance(fake))
-        life = fake.handle((await fake.claims.list())[0])
-        await in_phase(life, Phase.REGISTRATION)
-        await skipping.sleep(timedelta(seconds=5))
-    return {"": life, "provisioning": handle}
-
-
 async def nodeclaim_group_tries_again(fake: World, skipping: WorkflowEnvironment) -> Runs:
     fake.fleet.refuse_once()
     async with fake.planning():
@@ -211,14 +151,6 @@ async def nodeclaim_group_tries_again(fake: World, skipping: WorkflowEnvironment
         life = fake.handle((await fake.claims.list())[0])
         await in_phase(life, Phase.REGISTRATION)
     return {"": life, "provisioning": handle}
-
-
-async def nodeclaim_other_offerings(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    """One that launches itself has no room in one type and gets another."""
-    fake.fleet.types, fake.fleet.room = ("m5.large", "c5.large"), {"m5.large": 0}
-    life = await fake.start(await born(fake, skipping))
-    await in_phase(life, Phase.REGISTRATION)
-    return {"": life}
 
 
 async def nodeclaim_joined(fake: World, skipping: WorkflowEnvironment) -> Runs:
@@ -238,20 +170,6 @@ async def nodeclaim_joined(fake: World, skipping: WorkflowEnvironment) -> Runs:
     return {"": lives[1], "provisioning": handle}
 
 
-async def nodeclaim_deleted_early(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    """While its group is out; the group answers all the same."""
-    async with fake.planning():
-        fake.fleet.gate = asyncio.Event()
-        handle = await planned(fake, skipping, "a")
-        life = await fake.start((await fake.claims.list())[0])
-        await fake.claims.ensure_finalizer("a", "uid-a")
-        await fake.claims.delete("a", "uid-a")
-        await fake.see(life, deleting=True)
-        fake.fleet.gate.set()
-        await life.result()
-    return {"": life, "provisioning": handle}
-
-
 async def nodeclaim_recalled(fake: World, skipping: WorkflowEnvironment) -> Runs:
     """Its workflow was lost with Temporal's store, and word comes that it is gone, which is not so."""
     first = await ready(fake, skipping)
@@ -262,15 +180,6 @@ async def nodeclaim_recalled(fake: World, skipping: WorkflowEnvironment) -> Runs
     await fake.see(second, exists=False)
     await skipping.sleep(timedelta(seconds=10))
     return {"": second}
-
-
-async def nodeclaim_grace_period(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping, terminationGracePeriod="1m")
-    fake.pods.place("node-a", "web")
-    fake.pods.blocked["web"] = "PodDisruptionBudget web"
-    await delete(fake, handle)
-    await handle.result()
-    return {"": handle}
 
 
 async def nodeclaim_drifted(fake: World, skipping: WorkflowEnvironment) -> Runs:
@@ -298,20 +207,6 @@ async def nodeclaim_continued(fake: World, skipping: WorkflowEnvironment) -> Run
     return {"first": fake.client.get_workflow_handle(first.id, run_id=first.result_run_id), "second": second}
 
 
-async def nodepool_paused(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    handle = await ready(fake, skipping)
-    pools = await pool(fake)
-    pause: Pause = await pause_for(skipping, hours=1)
-    await pools.execute_update(NodePoolWorkflow.pause, pause)
-    await emptied(fake, skipping, handle)
-    await in_time(skipping, lambda: blocked(handle, "is paused"), seconds=10)
-    await pools.signal(NodePoolWorkflow.resume_disruption, Resume())
-    await handle.result()
-    await pools.signal(NodePoolWorkflow.seen, PoolSeen(number=99, exists=False))
-    await pools.result()
-    return {"": pools}
-
-
 async def provisioning_refused(fake: World, skipping: WorkflowEnvironment) -> Runs:
     fake.node_classes.add("default", ready="False")
     async with fake.planning():
@@ -326,7 +221,8 @@ async def provisioning_left_out(fake: World, skipping: WorkflowEnvironment) -> R
         handle = await planned(fake, skipping, "a")
         fake.claims.give("a", deleting=True)
         life = await fake.start((await fake.claims.list())[0])
-        await life.result()
+        with skipping.auto_time_skipping_disabled():
+            await life.result()
         await handle.signal(ProvisioningWorkflow.window_set, BatchWindow(idle=timedelta(seconds=3)))
         fake.claims.add("b", born=await skipping.get_current_time(), labels={NODEPOOL: "default"})
         wish = Joining(name="b", uid="uid-b", pool="default", node_class="default", alike="x")
@@ -365,50 +261,32 @@ async def watch_handed_on(fake: World, skipping: WorkflowEnvironment) -> Runs:
 PATHS: dict[str, Path] = {
     path.__name__: path
     for path in (
-        nodeclaim_by_hand,
-        nodeclaim_empty,
-        nodeclaim_refused_permit,
         nodeclaim_used_after_all,
-        nodeclaim_paused,
         nodeclaim_overdue_and_rebooted,
         nodeclaim_away,
         nodeclaim_expired,
         nodeclaim_vanished,
         nodeclaim_no_capacity,
-        nodeclaim_never_joins,
         nodeclaim_kept,
         nodeclaim_faults,
-        nodeclaim_group,
         nodeclaim_group_tries_again,
-        nodeclaim_other_offerings,
         nodeclaim_joined,
-        nodeclaim_deleted_early,
         nodeclaim_recalled,
-        nodeclaim_grace_period,
         nodeclaim_drifted,
-        nodeclaim_escalated,
-        nodeclaim_drain_given_up,
         nodeclaim_braked,
-        nodeclaim_interrupted,
         nodeclaim_interrupted_early,
         nodeclaim_overtaken,
-        nodeclaim_recorded,
         nodeclaim_approved,
-        nodeclaim_voluntary_event,
         nodeclaim_cycled,
         nodeclaim_hooks,
         nodeclaim_hook_gives_up,
         nodeclaim_continued,
         nodeclaim_repaired,
-        nodeclaim_expired_by_permit,
         nodeclaim_put_back,
         nodepool_failed_start,
-        nodepool_paused,
         nodepool_static,
-        nodepool_waits,
         nodepool_told,
         nodeclaim_not_ready,
-        nodeclaim_not_ready_long,
         provisioning_refused,
         provisioning_left_out,
         provisioning_without_host,

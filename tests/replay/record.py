@@ -1,9 +1,9 @@
 """Records the histories that `test_replay.py` replays: `python -m tests.replay.record [PATH...]`.
 
-A stored history is a promise: a workflow that was begun by the code of that day goes on with the code of today. So,
-from the first release on, a file is never recorded anew because a change broke it: guard the change with
-`workflow.patched`, leave the file as it is, and record the new way under a new name. Record anew only where no such run
-can be open any more: before the first release, or when the last of the old runs has continued as new since.
+A stored history is a promise: a workflow that was started by the code of that day continues with the code of today.
+From the first release on, do not record a file again because a change broke it: guard the change with
+`workflow.patched`, and record the new path under a new name. Until then, record it again.
+The paths together execute every line of `workflows/` that any path executed when they were chosen.
 Without arguments only what is missing is recorded.
 """
 

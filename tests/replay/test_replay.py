@@ -11,7 +11,7 @@ from temporalio.worker import Replayer
 from tests.replay.paths import PATHS
 from tests.replay.record import HISTORIES, missing
 from tests.support.paths import ROOT
-from workflows.runner import WORKFLOWS, runner
+from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
 
 STORED = sorted(HISTORIES.glob("*.json"))
 
@@ -20,7 +20,10 @@ STORED = sorted(HISTORIES.glob("*.json"))
 def replayer() -> Replayer:
     """In debug mode a task may take longer than two seconds."""
     return Replayer(
-        workflows=WORKFLOWS, data_converter=pydantic_data_converter, workflow_runner=runner(), debug_mode=True
+        workflows=WORKFLOWS,
+        data_converter=pydantic_data_converter,
+        workflow_runner=OrderedWorkflowRunner(),
+        debug_mode=True,
     )
 
 
@@ -42,7 +45,7 @@ def test_every_workflow_has_a_history() -> None:
 async def test_a_history_that_the_code_would_not_have_written_is_refused(replayer: Replayer) -> None:
     """Else none of the tests here could fail."""
     with pytest.raises(workflow.NondeterminismError):
-        await replayer.replay_workflow(history("nodeclaim_by_hand", register_node="another_activity"))
+        await replayer.replay_workflow(history("nodeclaim_vanished", register_node="another_activity"))
 
 
 def test_a_stored_history_says_nothing_of_the_machine_that_recorded_it() -> None:

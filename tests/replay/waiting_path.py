@@ -16,11 +16,6 @@ from workflows.nodepool import NodePoolWorkflow
 Runs = dict[str, WorkflowHandle[Any, Any]]
 
 
-async def nodepool_waits(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    """Recorded while a budget was read every 30 s, and a refused node asked every ten minutes."""
-    return await _waits(fake, skipping)
-
-
 async def nodepool_told(fake: World, skipping: WorkflowEnvironment) -> Runs:
     """Recorded since both come ever more slowly."""
     return await _waits(fake, skipping)
@@ -28,11 +23,6 @@ async def nodepool_told(fake: World, skipping: WorkflowEnvironment) -> Runs:
 
 async def nodeclaim_not_ready(fake: World, skipping: WorkflowEnvironment) -> Runs:
     """Recorded while its instance was looked at every two minutes."""
-    return await _not_ready(fake, skipping)
-
-
-async def nodeclaim_not_ready_long(fake: World, skipping: WorkflowEnvironment) -> Runs:
-    """Recorded since looks come ever more slowly."""
     return await _not_ready(fake, skipping)
 
 

@@ -8,13 +8,11 @@ import os
 from datetime import timedelta
 
 import pytest
-from temporalio.worker import UnsandboxedWorkflowRunner
 
 from tests.scenarios.month import Month
 from tests.scenarios.vigil import Vigil
 from tests.support.fakes.skipping import time_skipping
 from tests.support.fakes.worker import World
-from workflows.runner import TimelyRunner
 
 FAULTS = int(os.environ.get("TENURE_FAULTS", "100"))
 SEED = int(os.environ.get("TENURE_SEED", "1"))
@@ -41,8 +39,7 @@ async def test_in_a_month_of_faults_no_node_is_empty_for_long_without_a_reason_t
     async with time_skipping() as skipping:
         fake = World(skipping.client)
         if RESTARTS:
-            # What the sandbox of workflows finds it finds elsewhere too, and here it would be made for every task.
-            fake = World(skipping.client, cached=0, runner=TimelyRunner(UnsandboxedWorkflowRunner()))
+            fake = World(skipping.client, cached=0)
             monkeypatch.setattr("workflows.activity_options.ROLL_AT_EVENTS", SHORT)
         month = Month(fake, skipping, seed=SEED, places=PLACES, restarts=RESTARTS)
         async with month.playing():

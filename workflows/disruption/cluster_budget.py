@@ -71,11 +71,6 @@ class Booking:
         return False
 
 
-SLOWER: Final = "budget-looks-slower"
-"""Histories from before looks came ever more slowly go on with one every 30 s, and one for each wish that is said
-again."""
-
-
 class Looks:
     def __init__(self) -> None:
         self._since = 0
@@ -105,7 +100,7 @@ class Looks:
         why, until = held
         if passing:
             self._since = 1
-        if (self._since > 1 or booked_until or is_fixed(allowances, why)) and waits and workflow.patched(SLOWER):
+        if (self._since > 1 or booked_until or is_fixed(allowances, why)) and waits:
             self.again = next_look(
                 self._since, allowances, permits, now, held=why, until=until, booked_until=booked_until
             )

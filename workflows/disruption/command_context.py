@@ -28,8 +28,6 @@ from workflows import current_details, ids, visibility
 from workflows.activity_options import COMMAND, named, roll_due
 
 Act = Callable[[Any, CommandAsked], Awaitable[CommandActed]]
-STOPPABLE = "command-stopped-while-it-deletes"
-"""Histories from before went on with deleting."""
 
 
 class RollOver(Exception):
@@ -96,7 +94,7 @@ class Command:
         )
         bound = {"schedule_to_close_timeout": max(until - workflow.now(), timedelta(seconds=1))} if until else {}
         options = {**named(COMMAND, summary), **bound}
-        if not (stoppable and workflow.patched(STOPPABLE)):
+        if not stoppable:
             acted: CommandActed = await workflow.execute_activity_method(act, asked, **options)
             return acted
         # What is put back next must not be deleted by a try that is still under way.

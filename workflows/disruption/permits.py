@@ -27,7 +27,7 @@ from tenure.policy.disruption.limits import longest_rate
 from tenure.policy.disruption.permits import Decision, after, cause_of, decide_permits, is_held_by, key_of, permit_of
 from workflows import ids
 from workflows.activity_options import PATCH, named
-from workflows.disruption.cluster_budget import NO_ANSWER, SLOWER, Booking, Looks
+from workflows.disruption.cluster_budget import NO_ANSWER, Booking, Looks
 from workflows.rollout import Rollouts
 
 
@@ -63,14 +63,6 @@ GATHER = timedelta(milliseconds=200)
 BOOKED_FOR = timedelta(minutes=2)
 """So long a place is kept while it is decided whether it is needed. Half of it is for the decision: a later one is
 none, since another NodePool may have the place by the time that is told."""
-RECALLS = "permits-recalled"
-"""Histories from before permits were called back go on without."""
-HELD_SINCE = "permits-held-since"
-"""Histories from before decided by the pause as it was before the roll-out's health was looked at."""
-CAUSES = "told-of-another-cause"
-"""Histories from before said the first cause alone, until the wish was said again."""
-BOOKS = "permits-booked"
-"""Histories from before limits of all NodePools together were kept in one book go on without."""
 
 
 class Permits:
@@ -107,7 +99,7 @@ class Permits:
             self._renew(held, wish, now + LEASE)
             return
         key = key_of(wish)
-        if self._is_known(wish) and workflow.patched(SLOWER):
+        if self._is_known(wish):
             refused = PermitAnswered(
                 granted=False, claim_uid=wish.claim_uid, reason=wish.reason, blocked_by=self._why[key]
             )
@@ -193,8 +185,7 @@ class Permits:
         while True:
             await workflow.wait_condition(lambda: bool(self._recalls))
             called = [*self._recalls]
-            if workflow.patched(RECALLS):
-                await asyncio.gather(*(self._tell(permit, why) for permit, why in called))
+            await asyncio.gather(*(self._tell(permit, why) for permit, why in called))
             del self._recalls[: len(called)]
 
     async def _tell(self, permit: Permit, why: str) -> None:
@@ -209,7 +200,7 @@ class Permits:
         self._looks.begin(anew=self._anew)
         self._anew, self._in_book, self._left = False, False, {}
         decision = await self._judge()
-        if decision.granted and self._shares_limits() and workflow.patched(BOOKS):
+        if decision.granted and self._shares_limits():
             decision = await self._judge_booked(decision)
         answers = self._keep(decision, workflow.now())
         state, booked_until = self._state(), self._booking.until if self._in_book else None
@@ -235,7 +226,7 @@ class Permits:
         if "Drifted" in allowances:
             allowances["Drifted"] = await self._rollouts.narrow(allowances["Drifted"], held=held)
             since, _ = self._held()
-            held = since if since != held and workflow.patched(HELD_SINCE) else held
+            held = since
         self._left |= allowances
         now, state = workflow.now(), self._state()
         wishes = [one for one in state.asked if only is None or key_of(one) in only]
@@ -288,7 +279,7 @@ class Permits:
     def _is_another(self, key: str, why: str) -> bool:
         """What it waits for is not what it was told: that is told again, where counts alone are not."""
         told = self._state().causes.get(key)
-        return told is not None and told != cause_of(why) and workflow.patched(CAUSES)
+        return told is not None and told != cause_of(why)
 
     def _shares_limits(self) -> bool:
         rules = self._state().seen.rules

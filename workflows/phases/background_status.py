@@ -73,15 +73,10 @@ async def _is_written(life: Life, write: Callable[[Life], Awaitable[None]]) -> b
     return True
 
 
-TOLD = "overdue-told"
-"""Histories from before this was told go on without."""
-
-
 async def tell_overdue(life: Life) -> None:
     """For as long as the run lasts: whenever it is overdue, or no more, say so."""
     await workflow.wait_condition(lambda: _is_news(life.state))
-    if workflow.patched(TOLD):
-        await whenever(life, _is_news, _tell, about="the deadline")
+    await whenever(life, _is_news, _tell, about="the deadline")
 
 
 async def keep_time(life: Life) -> None:

@@ -25,13 +25,8 @@ from workflows.nodeclaim_context import Life
 from workflows.phases.failure import ref
 from workflows.phases.hooks import run_hooks
 from workflows.phases.interruption import called_off, forced, go_on, holding, is_overtaken, overtake
-from workflows.phases.pause import BRAKED, drain_held
+from workflows.phases.pause import drain_held
 from workflows.phases.ready import withdraw
-
-TOLD_ANEW = "drain-told-anew"
-"""Histories from before let the activity go on under the rules that it began with."""
-OVERTAKEN = "drain-overtaken"
-"""Histories from before end a drain as they began it, whatever AWS says meanwhile."""
 
 
 async def drain(life: Life) -> Phase:
@@ -89,7 +84,7 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
     )
     if not asked.stoppable:
         options = {**options, **SELDOM}
-    if known and known.keep and workflow.patched(BRAKED):
+    if known and known.keep:
         # What is given up must not be taken out of service again by a look that was still under way.
         options = {**options, "cancellation_type": ActivityCancellationType.WAIT_CANCELLATION_COMPLETED}
     under_way = workflow.start_activity_method(DrainActivities.drain_node, asked, **options)
@@ -98,12 +93,7 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
         return _rules(life) != rules or holding(life) != hold or bool(drain_held(life))
 
     await workflow.wait_condition(lambda: under_way.done() or changed() or is_overtaken(life))
-    if not (under_way.done() or changed() or _is_hastened(life)):
-        await workflow.wait_condition(lambda: under_way.done() or changed())
-    told_anew = False
-    if not under_way.done():
-        by_rules = _rules(life) != rules and workflow.patched(TOLD_ANEW)
-        told_anew = by_rules or holding(life) != hold or _braked(life) is not None or _is_hastened(life)
+    told_anew = not under_way.done()
     if told_anew:
         under_way.cancel()
     try:
@@ -116,13 +106,9 @@ async def _drain(life: Life, step: DrainStep, options: Any) -> Drained | None:
         raise
 
 
-def _is_hastened(life: Life) -> bool:
-    return is_overtaken(life) and workflow.patched(OVERTAKEN)
-
-
 async def _hasten(life: Life) -> None:
     """AWS leaves less time by now than what the node was drained for."""
-    if _is_hastened(life):
+    if is_overtaken(life):
         await overtake(life)
         go_on(life)
 
@@ -130,7 +116,7 @@ async def _hasten(life: Life) -> None:
 def _braked(life: Life) -> DrainStep | None:
     """A pause came, or the permit is called back."""
     why = drain_held(life)
-    return DrainStep(do="give up", why=why) if why and workflow.patched(BRAKED) else None
+    return DrainStep(do="give up", why=why) if why else None
 
 
 def _given_up(life: Life) -> DrainStep | None:

@@ -19,18 +19,10 @@ from tenure.model.nodeclaim_state import Phase
 from tenure.model.observations import StartEnded
 from tenure.policy.disruption.commands import replacement_says
 from tenure.policy.interruption.decision import acts
-from tenure.policy.lifecycle.ready import LOOK_STEADY, look_pause
+from tenure.policy.lifecycle.ready import look_pause
 from tenure.policy.nodepool import counts
 from workflows.activity_options import PATCH, named
 from workflows.nodeclaim_context import Life
-
-POOL_TOLD = "pool-told-of-failed-start"
-"""Histories from before the NodePool was told go on without."""
-LOOKS_SLOWER = "instance-looks-slower"
-"""Histories from before looks at an instance came ever more slowly go on with one every two minutes."""
-
-CAME_MEANWHILE = "node-came-back-meanwhile"
-"""Histories from before overlooked a Node that came back while its instance was looked at, until the next look."""
 
 
 async def give_up(life: Life, *, reason: str, message: str, at_once: bool = False) -> None:
@@ -47,7 +39,7 @@ async def _tell_pool(life: Life, *, reason: str, message: str) -> None:
     workflow has nobody to tell."""
     state = life.state
     refused = state.refused.reason if state.refused else ""
-    if not state.identity.pool or not counts(state.phase, reason, refused) or not workflow.patched(POOL_TOLD):
+    if not state.identity.pool or not counts(state.phase, reason, refused):
         return
     why = (refused or labels.LAUNCH_FAILED) if state.phase is Phase.LAUNCH else labels.REGISTRATION_FAILED
     failed = StartEnded(uid=life.uid, at=life.now, reason=why, message=f"{life.name}: {message}"[:300])
@@ -69,7 +61,7 @@ async def lost(life: Life) -> bool:
     if await _ended(life, "the Node and its instance are gone"):
         return True
     await _say_lost(life)
-    if life.state.seen is not before and workflow.patched(CAME_MEANWHILE):
+    if life.state.seen is not before:
         return False
     pause = look_pause(_looked(life))
     await life.wait(news(life), until=life.now + pause, summary="the Node's return")
@@ -93,9 +85,7 @@ async def dead(life: Life) -> bool:
 
 def _looked(life: Life) -> int:
     """The instance runs; how often that was found in a row."""
-    looks = life.state.looks
-    if looks < LOOK_STEADY or workflow.patched(LOOKS_SLOWER):
-        life.change(looks=looks + 1)
+    life.change(looks=life.state.looks + 1)
     return life.state.looks
 
 

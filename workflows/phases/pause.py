@@ -27,9 +27,6 @@ from workflows.pausable import Brake
 from workflows.phases.failure import ref
 from workflows.phases.interruption import forced
 
-BRAKED = "drain-braked"
-"""Histories from before a pause ended a drain go on with it."""
-
 
 def brake_of(life: Life) -> Brake:
     return Brake(
@@ -88,8 +85,6 @@ async def _call_back(life: Life, why: str) -> None:
             await pool.signal("recall", PermitRecalled(claim_uid=life.uid, why=why))
 
 
-PUTS_BACK: Final = "marks-put-back"
-"""Histories from before such taints were taken off go on without."""
 TRIES_FOR: Final = timedelta(seconds=30)
 """At a stretch: the node may have to go for another reason meanwhile."""
 TRIES_AGAIN: Final = timedelta(minutes=1)
@@ -98,9 +93,6 @@ TRIES_AGAIN: Final = timedelta(minutes=1)
 async def put_back(life: Life) -> bool:
     """Whether it was, just now. What fails is tried again for as long as it takes."""
     if not life.state.marked:
-        return False
-    if not workflow.patched(PUTS_BACK):
-        life.change(marked=False)
         return False
     options = {**named(PATCH, "put the node back into service"), "schedule_to_close_timeout": TRIES_FOR}
     try:

@@ -44,10 +44,6 @@ _STAYS: Final = ("wait", "ask", "withdraw")
 NOT_NOW = timedelta(seconds=10)
 NOT_NOW_LONGEST = timedelta(minutes=10)
 """A live read contradicted the watch: decide again when there is news, or after so long at first and at last."""
-ASKS_SLOWER = "asks-slower"
-"""Histories from before a refused node asked ever more slowly go on asking every ten minutes."""
-STILL_BLOCKED = "asks-while-still-blocked"
-"""In histories from before nothing was said while it was waited for an answer."""
 
 
 async def ready(life: Life) -> Phase:
@@ -115,7 +111,7 @@ def _still_blocked(life: Life, verdict: Verdict) -> str:
     """Who was refused and asks again waits for what it waited for until it is answered, and that was said."""
     state = life.state
     asks_again = verdict.why == PERMIT and state.permit is None and state.asks > 0
-    return state.blocked_by if asks_again and state.blocked_by and workflow.patched(STILL_BLOCKED) else ""
+    return state.blocked_by if asks_again and state.blocked_by else ""
 
 
 async def _say_blocked(life: Life, why: str) -> None:
@@ -146,7 +142,7 @@ def _asks(life: Life, reason: DisruptionReason) -> int:
     if state.permit_asked is None or state.permit_for != reason:
         return 0
     refused = state.permit is not None and not state.permit.granted
-    return state.asks + 1 if refused and workflow.patched(ASKS_SLOWER) else state.asks
+    return state.asks + 1 if refused else state.asks
 
 
 async def withdraw(life: Life) -> None:

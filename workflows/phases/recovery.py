@@ -17,8 +17,6 @@ from workflows.phases.background_status import recall_absences
 from workflows.phases.failure import ref
 from workflows.phases.interruption import recall_notices
 
-BY_INSTANCE = "recalled-by-instance"
-"""Since this patch a life whose NodeClaim has an instance or goes from the first asks before its launch group does."""
 PROMPT = timedelta(seconds=30)
 """A life that begins so soon after its NodeClaim's birth is taken for its first."""
 
@@ -31,7 +29,7 @@ def is_late(life: Life) -> bool:
     if not untouched or state.since is None:
         return False
     lived = state.seen.deleting or bool(state.seen.provider_id)
-    return state.since - state.identity.created > PROMPT or (lived and workflow.patched(BY_INSTANCE))
+    return state.since - state.identity.created > PROMPT or lived
 
 
 async def recall(life: Life) -> Phase | None:

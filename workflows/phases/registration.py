@@ -26,8 +26,6 @@ LOOK_SLOWEST = timedelta(minutes=1)
 LOOK_OVERDUE = timedelta(minutes=10)
 """... and past the deadline, where it is kept, as slowly as this."""
 SEVERAL = "MultipleNodesFound: more than one Node has this instance's provider id"
-SEVERAL_TOLD = "several-nodes-told"
-"""Histories from before this was told go on without."""
 
 
 async def registration(life: Life) -> Phase:
@@ -109,8 +107,6 @@ async def _say_several(life: Life) -> None:
     if life.state.blocked_by == SEVERAL:
         return
     life.block(SEVERAL)
-    if not workflow.patched(SEVERAL_TOLD):
-        return
     reason, _, message = SEVERAL.partition(": ")
     report = Report(
         claim=ref(life), condition=labels.REGISTERED_CONDITION, status="False", reason=reason, message=message

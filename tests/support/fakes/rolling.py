@@ -17,7 +17,7 @@ from tenure.model.rollout import Gate, GateAnswer, PinAsked, RolloutAsked, Rollo
 from tenure.model.signals import PermitAsked
 from tenure.model.workflow_states import PoolState
 from tests.support.fakes.rolling_workflow import RollingWorkflow
-from workflows.runner import runner
+from workflows.runner import OrderedWorkflowRunner
 
 QUEUE = "rolling"
 
@@ -105,7 +105,11 @@ class Rolling:
 async def rolling(client: Client, seen: PoolSeen, pool: RollingPool) -> AsyncIterator[Rolling]:
     activities: list[Callable[..., Any]] = [pool.look_at_rollout, pool.ask_gate, pool.tell_rollout, pool.pin_images]
     async with Worker(
-        client, task_queue=QUEUE, workflows=[RollingWorkflow], activities=activities, workflow_runner=runner()
+        client,
+        task_queue=QUEUE,
+        workflows=[RollingWorkflow],
+        activities=activities,
+        workflow_runner=OrderedWorkflowRunner(),
     ):
         state = PoolState(cluster="c", name="web", seen=seen)
         handle = await client.start_workflow(RollingWorkflow.run, state, id="c/nodepool/web", task_queue=QUEUE)

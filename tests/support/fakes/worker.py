@@ -43,7 +43,7 @@ from tests.support.fakes.upkeep import FakeGroups, FakeInventory, FakeLeftovers
 from tests.support.workflows.eventually import idle
 from workflows import ids
 from workflows.nodeclaim import NodeClaimWorkflow
-from workflows.runner import WORKFLOWS, runner
+from workflows.runner import WORKFLOWS, OrderedWorkflowRunner
 from workflows.visibility import Names, claim_start
 
 SHORTLY = 20.0
@@ -82,7 +82,7 @@ class World:
     number: int = 0
     cached: int = 1000
     """Workflows that a worker remembers; none where one that is gone must not be waited for."""
-    runner: WorkflowRunner = field(default_factory=runner)
+    runner: WorkflowRunner = field(default_factory=OrderedWorkflowRunner)
 
     def __post_init__(self) -> None:
         self.fleet = FakeFleet(self.instances)

@@ -1,7 +1,6 @@
 """Whatever a query brings with it, a workflow sees each event at the time at which a replay shows it."""
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -14,11 +13,11 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation, Work
 from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import Worker
 
 from tenure.sandbox.temporal.dev_server import binary
 from tests.support.product.eventually import eventually
-from workflows.runner import OutOfTurn, TimelyInstance, TimelyRunner
+from workflows.runner import EventsBeforeTheirTask, OrderedWorkflowInstance, OrderedWorkflowRunner
 
 SIGNAL, QUERY, EVICTION, TIMER = "signal_workflow", "query_workflow", "remove_from_cache", "fire_timer"
 STARTED, CANCEL, DONE, CANCELLED = "initialize_workflow", "cancel_workflow", "completed", "cancelled"
@@ -63,12 +62,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self.seen = 0
-        self.instance: TimelyInstance | None = None
-        self.thread: int | None = None
 
     def activate(self, act: WorkflowActivation) -> None:
         self.seen += 1
-        self.thread = self.instance.get_thread_id() if self.instance else None
 
 
 def activation(time: int, *jobs: str, replaying: bool = False) -> WorkflowActivation:
@@ -100,24 +96,15 @@ def test_new_events_at_the_time_of_the_last_ones_are_out_of_turn(
     acts: Sequence[WorkflowActivation], out_of_turn: bool
 ) -> None:
     inner = Recorder()
-    instance = TimelyInstance(inner)  # type: ignore[arg-type]
+    instance = OrderedWorkflowInstance(inner)  # type: ignore[arg-type]
     for act in acts[:-1]:
         instance.activate(act)
     if out_of_turn:
-        with pytest.raises(OutOfTurn):
+        with pytest.raises(EventsBeforeTheirTask):
             instance.activate(acts[-1])
     else:
         instance.activate(acts[-1])
     assert inner.seen == len(acts) - out_of_turn
-
-
-def test_a_workflow_is_interrupted_in_the_thread_that_runs_it_and_in_no_other() -> None:
-    inner = Recorder()
-    inner.instance = TimelyInstance(inner)  # type: ignore[arg-type]
-    assert inner.instance.get_thread_id() is None
-    inner.instance.activate(activation(1, SIGNAL))
-    assert inner.thread == threading.get_ident()
-    assert inner.instance.get_thread_id() is None
 
 
 async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_its_time() -> None:
@@ -144,7 +131,7 @@ async def test_a_worker_that_starts_to_a_query_and_a_signal_sees_the_signal_in_i
 
 
 def _worker(server: WorkflowEnvironment) -> Worker:
-    runner = TimelyRunner(UnsandboxedWorkflowRunner())
+    runner = OrderedWorkflowRunner()
     return Worker(server.client, task_queue="notes", workflows=[NotesWorkflow], workflow_runner=runner)
 
 
