@@ -25,7 +25,7 @@ from benchmarks.observers import PART, Claim, Eyes
 from benchmarks.report import machine
 from benchmarks.scale import node_pool, world
 from tenure.apis import labels
-from tenure.cli.demo.script import EXAMPLES, NAME
+from tenure.cli.demo.script import MANIFESTS_FOLDER, NAME
 from tenure.cli.exit_codes import Failed, Refused, leave
 from tenure.cli.sandbox.environment import Stage
 from tenure.kube.client.client import connect
@@ -131,7 +131,7 @@ class Bench:
 
     async def _fill(self) -> None:
         stage = self._stage
-        await stage.apply(EXAMPLES / "ec2nodeclass.yaml")
+        await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml")
         await stage.settled(partial(stage.ready, EC2_NODE_CLASSES.path(NAME)), what="EC2NodeClass", seconds=60)
         for pool in (STANDS, BROKEN) if self._broken else (STANDS,):
             await stage.kube.apply(_pool(pool, self._budget))

@@ -21,7 +21,7 @@ from benchmarks.harness import Usage, benchmark, in_sandbox, run
 from benchmarks.report import machine
 from benchmarks.scale import DEPLOYMENT, costs, node_pool, pods_wait, world
 from tenure.apis import labels
-from tenure.cli.demo.script import EXAMPLES, NAME
+from tenure.cli.demo.script import MANIFESTS_FOLDER, NAME
 from tenure.cli.exit_codes import leave
 from tenure.cli.sandbox.environment import Stage
 from tenure.cli.sandbox.probes import since
@@ -104,7 +104,7 @@ async def _fill(stage: Stage, nodes: int, pods: int) -> None:
     pool = node_pool()
     one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [TYPE]}
     pool["spec"]["template"]["spec"]["requirements"].append(one_type)
-    await stage.apply(EXAMPLES / "ec2nodeclass.yaml", EXAMPLES / "deployment.yaml")
+    await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
     await stage.kube.apply(pool)
     for kind in (EC2_NODE_CLASSES, NODE_POOLS):
         await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)

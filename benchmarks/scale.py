@@ -24,7 +24,7 @@ from benchmarks.harness import Usage, benchmark, children_of, in_sandbox, measur
 from benchmarks.report import Step, as_json, report
 from tenure.apis import labels
 from tenure.apis.labels import NODEPOOL
-from tenure.cli.demo.script import EXAMPLES, NAME
+from tenure.cli.demo.script import MANIFESTS_FOLDER, NAME
 from tenure.cli.exit_codes import Failed, Refused, leave
 from tenure.cli.nodes.workflows import NodeLife
 from tenure.cli.sandbox.environment import Stage
@@ -84,7 +84,7 @@ def world(temporal: Temporals = "dev") -> Plan:
 
 def node_pool() -> dict[str, Any]:
     """The example's, without limits, and nodes that go at once when they are empty."""
-    pool: dict[str, Any] = yaml.safe_load((EXAMPLES / "nodepool.yaml").read_text())
+    pool: dict[str, Any] = yaml.safe_load((MANIFESTS_FOLDER / "nodepool.yaml").read_text())
     pool["spec"].pop("limits", None)
     pool["spec"]["disruption"] = {
         "consolidationPolicy": "WhenEmpty",
@@ -129,7 +129,7 @@ class Bench:
 
     async def prepare(self) -> None:
         stage = self._stage
-        await stage.apply(EXAMPLES / "ec2nodeclass.yaml", EXAMPLES / "deployment.yaml")
+        await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
         await stage.kube.apply(node_pool())
         for kind in (EC2_NODE_CLASSES, NODE_POOLS):
             await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)
@@ -228,7 +228,7 @@ async def fill(stage: Stage, nodes: int) -> None:
     pool = node_pool()
     one_type = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [ONE_POD_EACH]}
     pool["spec"]["template"]["spec"]["requirements"].append(one_type)
-    await stage.apply(EXAMPLES / "ec2nodeclass.yaml", EXAMPLES / "deployment.yaml")
+    await stage.apply(MANIFESTS_FOLDER / "ec2nodeclass.yaml", MANIFESTS_FOLDER / "deployment.yaml")
     await stage.kube.apply(pool)
     for kind in (EC2_NODE_CLASSES, NODE_POOLS):
         await stage.settled(partial(stage.ready, kind.path(NAME)), what=f"{kind.kind} Ready", seconds=60)

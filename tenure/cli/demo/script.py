@@ -61,8 +61,8 @@ def broken(facts: Facts, *, kept: bool = False) -> list[str]:
     return lines
 
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
-MANIFESTS = tuple(EXAMPLES / name for name in ("ec2nodeclass.yaml", "nodepool.yaml", "deployment.yaml"))
+MANIFESTS_FOLDER = Path(__file__).parent / "manifests"
+MANIFESTS = tuple(MANIFESTS_FOLDER / name for name in ("ec2nodeclass.yaml", "nodepool.yaml", "deployment.yaml"))
 PATIENCE = 180.0
 """Seconds for an act, beyond the boot delay."""
 NAME = "default"

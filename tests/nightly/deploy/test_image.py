@@ -120,7 +120,14 @@ def files_of(image: Replay) -> dict[Path, int]:
 
 def test_all_that_ships_beside_the_code_is_in_the_image(image: Replay) -> None:
     (packages,) = image.place("/opt/tenure/lib").glob("python*/site-packages")
-    for name in ("deploy/crds", "deploy/rbac", "deploy/iam", "deploy/charts", "deploy/alerts", "examples"):
+    for name in (
+        "deploy/crds",
+        "deploy/rbac",
+        "deploy/iam",
+        "deploy/charts",
+        "deploy/alerts",
+        "tenure/cli/demo/manifests",
+    ):
         shipped = {path for path in context() if path.is_relative_to(name) and path.suffix in READ}
         assert shipped and {path for path in shipped if not (packages / path).exists()} == set()
     assert not (packages / "moto").exists()

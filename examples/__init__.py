@@ -1,1 +1,0 @@
-"""Manifests that work as they are; package data."""

@@ -1,0 +1,88 @@
+"""Count names outside the field's vocabulary and entries per folder. `make check` runs it.
+
+A name counts if one of its words is in `private_words.txt`. Kubernetes, Karpenter, EC2 and Temporal use other terms for
+these concepts; CONTRIBUTING.md lists them. The script uses the standard library alone.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+MOST_ENTRIES: Final = 25
+MOST_NAMES: Final = {"product": 100, "tests": 150}
+SKIPPED: Final = frozenset({"build", "dist", "__pycache__", "histories"})
+WORDS: Final = frozenset((ROOT / "tools" / "private_words.txt").read_text().split())
+FIELD_TERMS: Final = frozenset(
+    {"first_seen", "last_seen", "seen_at", "keep_alive", "left", "go", "fill_value", "pad_left", "placement"}
+)
+"""Names that contain such a word and are terms of the field."""
+
+
+def words(name: str) -> list[str]:
+    split = re.sub(r"([a-z0-9])([A-Z])|([A-Z]+)(?=[A-Z][a-z])", r"\1\3_\2", name)
+    return [word for word in split.lower().split("_") if word]
+
+
+def is_private(name: str) -> bool:
+    found = words(name)
+    pairs = {"_".join(pair) for pair in pairwise(found)}
+    return "_".join(found) not in FIELD_TERMS and bool(WORDS & {*found, *pairs})
+
+
+def definitions(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of each class, function, parameter, variable and attribute; names of test functions are prose."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                if not name.startswith("test_"):
+                    yield node.lineno, name
+            case ast.arg(arg=name):
+                yield node.lineno, name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+
+
+def modules() -> Iterator[Path]:
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).parts
+        if not any(part in SKIPPED or part.startswith(".") for part in parts):
+            yield path
+
+
+def large_folders() -> Iterator[str]:
+    entries: dict[Path, set[str]] = {}
+    for path in modules():
+        for folder in path.parents:
+            if folder == ROOT:
+                break
+            entries.setdefault(folder, set()).add(path.relative_to(folder).parts[0])
+    for folder, found in sorted(entries.items()):
+        if len(found) > MOST_ENTRIES:
+            yield f"{folder.relative_to(ROOT)}: {len(found)} entries, at most {MOST_ENTRIES}: split it by concern"
+
+
+def main(arguments: list[str]) -> int:
+    """With --list, print each name."""
+    found: dict[str, list[str]] = {side: [] for side in MOST_NAMES}
+    for path in modules():
+        where = path.relative_to(ROOT)
+        side = "tests" if where.parts[0] == "tests" else "product"
+        named = [(0, path.stem), *definitions(ast.parse(path.read_text(encoding="utf-8")))]
+        found[side] += [f"{where}:{line} {name}" for line, name in named if is_private(name)]
+    problems = [*large_folders()]
+    for side, names in found.items():
+        if "--list" in arguments:
+            print(*names, sep="\n")
+        if len(names) > MOST_NAMES[side]:
+            problems.append(f"{side}: {len(names)} names outside the field's vocabulary, at most {MOST_NAMES[side]}")
+    print(*problems, sep="\n", end="\n" if problems else "")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
